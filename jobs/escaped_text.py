@@ -18,7 +18,7 @@ _IN_URI = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?:[^/@\s:]*:(?!\d{1,5}/)[^@\s]*|(?<=http://)[^/@\s]+|(?<=https://)[^/@\s]+)@"
 )
 _IN_SETTING = re.compile(
-    r"(?i)(?P<name>[\w.-]*(?:secret|password|passwd|token|credential|access[._-]?key|signature|jaas)[\w.-]*\s*[=:]\s*)"
+    r"(?i)(?P<name>[\w.-]*(?:secret|password|passwd|token|credential|(?:access|api)[._-]?key|signature|jaas)[\w.-]*\s*[=:]\s*)"
     r"(?P<value>[^\s,;&'\"]+)"
 )
 

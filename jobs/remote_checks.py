@@ -87,8 +87,8 @@ tier_options = opt.as_one(
     once(
         "--depth",
         type=click.Choice([each.value for each in CheckDepth]),
-        help="Verify what lies in --remote: its metadata, every snapshot too, or every byte.  [default: snapshots, "
-        "with --remote and no LOGDIR]",
+        help="Verify --remote alone: its metadata, every snapshot too, or every byte.  [default: snapshots, and the "
+        "files of LOGDIR]",
     ),
     once(
         "--sample",
@@ -186,11 +186,15 @@ class CheckTally:
     def sentence(self, depth: CheckDepth) -> str:
         """For people."""
         there = self.verdicts.total() - self.verdicts[RemoteVerdict.GONE]
-        sound = there - sum(count for verdict, count in self.verdicts.items() if not verdict.is_sound)
+        unread = self.verdicts[RemoteVerdict.NOT_CHECKABLE]
+        sound = there - unread - sum(count for verdict, count in self.verdicts.items() if not verdict.is_sound)
         told = ", ".join(f"{self.verdicts[each]} {each}" for each in RemoteVerdict if self.verdicts[each])
         of = count_of(there, "remote segment is sound", "remote segments are sound")
         skipped = f"; {count_of(self.skipped, 'segment was', 'segments were')} skipped" if self.skipped else ""
-        return f"{sound} of {of} at depth {depth}, {human_bytes(self.bytes)}{f': {told}' if told else ''}{skipped}"
+        of_unread = count_of(unread, "encrypted segment was", "encrypted segments were")
+        encrypted = f"; {of_unread} not read" if unread else ""
+        counts = f": {told}" if told else ""
+        return f"{sound} of {of} at depth {depth}, {human_bytes(self.bytes)}{counts}{encrypted}{skipped}"
 
 
 @dataclass(frozen=True)
@@ -209,12 +213,11 @@ class TierVerification:
     local_logs: LocalLogs | None
     cluster: Cluster | None = None
 
-    def run(self, output: Output) -> tuple[Iterator[RemoteCheck], CheckTally]:
-        """Say the plan; return what is found, lazily, and its counts."""
+    def run(self, output: Output, tally: CheckTally) -> tuple[Iterator[RemoteCheck], CheckTally]:
+        """Say the plan; return what is found, lazily, and `tally`, which takes its counts."""
         known = _known(self.tier.resume)
         plan = _planned(self.view, self.tier, self.asked, self._is_wanted)
         output.talk(plan.sentence)
-        tally = CheckTally()
         return tally.watch(self._checks(output, plan, known, tally)), tally
 
     def _is_wanted(self, partition: TopicPartition) -> bool:

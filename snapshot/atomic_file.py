@@ -152,6 +152,8 @@ def cannot_write(path: Path, error: OSError) -> TiersnapError:
     message = f"cannot write {path}: {error.strerror or error}"
     if error.errno in FULL:
         return NoSpaceError(message, hint="free some space and give the same command again; what is written is whole")
+    if error.errno == errno.EROFS:
+        return UsageError(message, hint="its file system is mounted read-only: mount -o remount,rw, or write elsewhere")
     return UsageError(message, hint="run it as the user that the broker runs as, or as root")
 
 

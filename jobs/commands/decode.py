@@ -90,14 +90,14 @@ def decode(
 
 def damage_counts(damage: Damage) -> tuple[int | UnsetType, int | UnsetType]:
     """Return the members `damage_count` and `legacy_count` of a summary."""
-    return sum(damage.counts.values()) or UNSET, damage.legacy_count or UNSET
+    return damage.damaged or UNSET, damage.legacy_count or UNSET
 
 
 def of_damage(damage: Damage) -> Iterator[str]:
     """Return lines for people about segments that were not decoded to their end, beside the findings themselves."""
     if damage.more:
-        yield f"{count_of(damage.more, 'finding')} more of damage: tiersnap scan LOGDIR shows all"
-    if damage.counts:
+        yield f"{count_of(damage.more, 'finding')} more: tiersnap scan LOGDIR shows all"
+    if damage.damaged:
         yield "what lies behind damage in a segment was not decoded: tiersnap scan LOGDIR says what to do"
     if damage.legacy_count:
         segments = count_of(damage.legacy_count, "segment ends", "segments end")

@@ -37,6 +37,7 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
     """Say which situations are answered with an error, what clients of each release do then, and what changed it.
 
     tiersnap explain UNKNOWN_PRODUCER_ID
+    tiersnap explain producerStateSnapshotFile
     tiersnap explain retry --broker 3.9 --client 3.9
 
     ERROR is a name such as UNKNOWN_PRODUCER_ID, an exception such as OutOfOrderSequenceException, or a code such as 45.
@@ -52,7 +53,10 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
         return
     explained = explain_word(word, broker=broker, client=client)
     if explained is None:
-        raise UsageError(f"{word}: neither an error of producers nor a situation", hint="tiersnap explain lists both")
+        raise UsageError(
+            f"{word}: no error of producers, no situation and no word of a broker's log",
+            hint="tiersnap explain lists all words",
+        )
     for release, whose, eras in ((broker, "brokers", BROKER_ERAS), (client, "clients", CLIENT_ERAS)):
         if release is not None and is_newer(release, eras):
             newest = newest_known(eras)
@@ -64,3 +68,5 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
     if not explained.is_answered:
         whose = "no release" if broker is None else f"Kafka {broker}"
         output.talk(f"not modelled as an answer of {whose}")
+    if explained.word is not None:
+        output.talk(f"next: {explained.word.command}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import click
@@ -46,7 +48,7 @@ _OF_ANSWERS = {"start_from", "at", "client", "transaction_version", "everything"
 
 
 WRITE_COLUMNS = (
-    *("partition", "at", "write", "writes", "brokers", "leader_answer", "replica_answer", "clients", "reaction"),
+    *("partition", "at", "write", "writes", "brokers", "leader_answer", "replica_answer", "clients", "effect"),
 )
 PRODUCER_COLUMNS = ("partition", "producer_id", "write", "known", "leader_answer", "replica_answer", "doubles")
 
@@ -67,7 +69,7 @@ class ForgottenProducers:
         return cls(log_dir, partition, forgotten.known, forgotten.living, forgotten.meets)
 
 
-FLEET_COLUMNS = ("write", "writes", "partitions", "brokers", "leader_answer", "replica_answer", "clients", "reaction")
+FLEET_COLUMNS = ("write", "writes", "partitions", "brokers", "leader_answer", "replica_answer", "clients", "effect")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,11 @@ class _Answers:
         help="Offset of the snapshot, or the highest one for files.  [default: the newest segment's base offset for "
         "ours and empty]",
     ),
-    click.option("--broker", type=BROKER_RELEASE, help="Brokers of this release alone, as 3.9.  [default: all]"),
+    click.option(
+        "--broker",
+        type=BROKER_RELEASE,
+        help="Brokers of this release alone, as 3.9.  [default: the running broker's, else all]",
+    ),
     click.option("--client", type=CLIENT_RELEASE, help="Java clients of this release alone.  [default: all]"),
     click.option(
         "--transaction-version",
@@ -234,8 +240,23 @@ def simulate(
             count = count_of(found.unlocated, "partition is", "partitions are")
             output.warn(f"{count} left out: log start unknown: {_run_of(uri).text(STATE_LOG_START)} states it")
         return exit_code_of([Verdict.UNKNOWN_LOG_START] if found.unlocated else [])
+    opened = with_stated(open_log_dirs(log_dirs), log_starts)
+    asked = replace(asked, broker=asked.broker or _running_broker(opened))
     simulation = asked.of_host(view.beginnings(asked.broker_expiry))
-    return _simulate_host(output, with_stated(open_log_dirs(log_dirs), log_starts), selection, simulation)
+    return _simulate_host(output, opened, selection, simulation)
+
+
+def _running_broker(opened: Sequence[NamedLogDir]) -> BrokerEra | None:
+    """Return the era of the broker that runs in the log directories; None if none runs, or its release is unknown."""
+    from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, era_of
+    from tiersnap.snapshot.host.running import lock_holder
+
+    for each in opened:
+        with suppress(OSError, ValueError):
+            holder = lock_holder(Path(each.log_dir.path)) if each.log_dir.filesystem.is_local else None
+            if holder is not None and holder.version is not None:
+                return era_of(holder.version, BROKER_ERAS)
+    return None
 
 
 def _run_of(warehouse: str) -> Place:

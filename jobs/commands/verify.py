@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -13,10 +14,11 @@ from msgspec import UNSET, Meta, UnsetType
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import LocalPath
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.remote_checks import (
     COLUMNS,
+    CheckTally,
     TierRequest,
     TierVerification,
     is_of_tier,
@@ -28,6 +30,8 @@ from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import of_not_compared, of_unknown_beginnings, of_unlocated, tell_failures, with_remote
 from tiersnap.jobs.situation.options import situation_options
 from tiersnap.jobs.situation.situation import COMMAND_LINE, Situation
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.gate.exit_code import exit_code_of
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
 from tiersnap.snapshot.gate.verdict import Verdict
@@ -37,6 +41,7 @@ from tiersnap.snapshot.units import count_of
 if TYPE_CHECKING:
     from tiersnap.snapshot.log.findings import Finding
     from tiersnap.snapshot.log.selection import Selection
+    from tiersnap.snapshot.replay.replay_start import Beginnings
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,19 +118,22 @@ def verify(
     what is missing. With --strict every difference is SUSPECT. With --against every file there must equal the log's
     fold exactly.
 
-    With --remote and no LOGDIR, or with --depth, the remote segments in --remote are verified: their metadata; every
-    snapshot, by default; or every byte. A snapshot is compared with the log of LOGDIR as far as that goes, else with
-    the fold of its own segment and with earlier snapshots, by what a broker would keep now. CORRUPT and MISSING are
-    damage, exit code 5. NOT_COMPARED: nothing is wrong, and there was no fold to compare with. NOT_CHECKABLE:
-    encrypted by the plugin. A changed batch whose CRC was made anew is found only against another copy. Interrupted,
-    go on with --resume. Offsets before the first remote segment are UNVERIFIED, exit code 6, unless a log start tells
-    whether retention deleted them: give LOGDIR or --bootstrap-server.
+    With --remote the remote segments are verified, too, of the partitions of LOGDIR or, without it, of all: their
+    metadata; every snapshot, by default; or every byte. With --depth they are verified alone. A snapshot is compared
+    with the log of LOGDIR as far as that goes, else with the fold of its own segment and with earlier snapshots, by
+    what a broker would keep now. CORRUPT and MISSING are damage, exit code 5. NOT_COMPARED: nothing is wrong, and there
+    was no fold to compare with. NOT_CHECKABLE: encrypted by the plugin. A changed batch whose CRC was made anew is
+    found only against another copy. Interrupted, go on with --resume. Offsets before the first remote segment are
+    UNVERIFIED, exit code 6, unless a log start tells whether retention deleted them: give LOGDIR or --bootstrap-server.
     """
     log_dirs = _log_dirs(situation, tier)
+    counted = replace(broker_expiry, expiration=None) if strict else broker_expiry
     if is_of_tier(tier, situation, log_dirs, against):
         view = situation.view_to_read()
-        counted = replace(broker_expiry, expiration=None) if strict else broker_expiry
-        return _verify_tier(output, log_dirs, log_starts, selection, check_crc, counted, view, tier, spark, situation)
+        return _verify_remote(
+            output,
+            _RemoteSide(log_dirs, log_starts, selection, check_crc, counted, view, tier, spark, situation),
+        )
     from tiersnap.snapshot.host.verify import Verification
     from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
@@ -141,17 +149,50 @@ def verify(
         for named, partition, found in job.snapshots(progress.watch(selected_of(opened, selection))):
             yield VerifiedSnapshot(named.uri, partition.name, found)
 
-    several, summary = len(opened) > 1, lambda: VerifySummary(job.not_compared)
-    output.rows(VerifiedSnapshot, rows(), several=several, summary=summary, findings=job.findings, errors=unanswered)
-    tell_failures(output, unanswered)
+    errors, tally = list(unanswered), CheckTally()
+    remote = _RemoteSide(log_dirs, log_starts, selection, check_crc, counted, view, tier, spark, situation)
+    is_both = view.remote is not None and against is None
+    checks = remote.beside_files(output, job.beginnings, tally, errors) if is_both else iter(())
+
+    def summary() -> VerifySummary:
+        return _summary(tally if is_both else None, job.not_compared)
+
+    several = len(opened) > 1
+    _show(output, rows(), checks, several=several, summary=summary, findings=job.findings, errors=errors)
+    tell_failures(output, errors)
     if job.compared or not job.not_compared:
         agree = count_of(job.compared, "snapshot agrees", "snapshots agree")
         output.talk(f"{job.right} of {agree} with the log")
+    if tally.verdicts:
+        remote.tell(output, tally)
     if job.not_compared:
         is_certain = not job.beginnings.unlocated
         output.talk(of_not_compared(job.not_compared, with_remote(), is_certain=is_certain))
     output.warn(*of_unknown_beginnings(job.beginnings))
-    return exit_code_of([*job.problems(), *unanswered])
+    return exit_code_of([*job.problems(), *+tally.verdicts, *errors])
+
+
+def _show(
+    output: Output,
+    files: Iterator[VerifiedSnapshot],
+    checks: Iterator[RemoteCheck],
+    *,
+    several: bool,
+    summary: Callable[[], VerifySummary],
+    findings: list[Finding],
+    errors: list[TiersnapError],
+) -> None:
+    """Print files beside the log and remote segments: rows of one list, or two tables."""
+    if output.format is Format.TABLE:
+        told, found = list(files), list(checks)
+        if found:
+            output.rows(VerifiedSnapshot, told, several=several)
+            output.rows(RemoteCheck, found, columns=COLUMNS, summary=summary, findings=findings)
+        else:
+            output.rows(VerifiedSnapshot, told, several=several, summary=summary, findings=findings)
+        return
+    rows = chain[VerifiedSnapshot | RemoteCheck](files, checks)
+    output.rows(VerifiedSnapshot, rows, summary=summary, findings=findings, errors=errors)
 
 
 def _log_dirs(situation: Situation, tier: TierRequest) -> tuple[str, ...]:
@@ -161,41 +202,87 @@ def _log_dirs(situation: Situation, tier: TierRequest) -> tuple[str, ...]:
     return found.value or () if found.source == COMMAND_LINE or not is_alone else ()
 
 
-def _verify_tier(
-    output: Output,
-    log_dirs: tuple[str, ...],
-    log_starts: opt.LogStarts,
-    selection: Selection,
-    check_crc: bool,
-    broker_expiry: opt.BrokerExpiry,
-    view: RemoteView,
-    tier: TierRequest,
-    spark: opt.SparkRequest,
-    situation: Situation,
-) -> int:
-    """Verify what lies in remote storage."""
-    from tiersnap.snapshot.replay.replay_start import Beginnings
+@dataclass(frozen=True)
+class _RemoteSide:
+    """The remote segments: of all partitions in remote storage, or of those in the log directories."""
 
-    findings: list[Finding] = []
-    begins = view.beginnings(broker_expiry) if log_dirs else Beginnings()
-    asked = CheckRequest(tier.depth or CheckDepth.SNAPSHOTS, broker_expiry.now, broker_expiry.expiration)
-    if tier.warehouse is not None:
-        checks, tally = verify_on_spark(output, view, selection, tier, asked, spark)
-    else:
+    log_dirs: tuple[str, ...]
+    log_starts: opt.LogStarts
+    selection: Selection
+    check_crc: bool
+    expiry: opt.BrokerExpiry
+    view: RemoteView
+    tier: TierRequest
+    spark: opt.SparkRequest
+    situation: Situation
+    findings: list[Finding] = field(default_factory=list)  # of the local logs; they grow while segments are verified
+
+    @property
+    def asked(self) -> CheckRequest:
+        """Return the request of each check."""
+        return CheckRequest(self.tier.depth or CheckDepth.SNAPSHOTS, self.expiry.now, self.expiry.expiration)
+
+    def checks(
+        self, output: Output, begins: Beginnings, tally: CheckTally | None = None
+    ) -> tuple[Iterator[RemoteCheck], CheckTally]:
+        """Print the plan; return the checks, which are made while they are read, and their counts.
+
+        Args:
+            tally: takes the counts; None for a new one.
+
+        Raises:
+            ObjectNotFoundError: no partition has a remote segment.
+        """
+        if self.tier.warehouse is not None:
+            return verify_on_spark(output, self.view, self.selection, self.tier, self.asked, self.spark)
         logs = None
-        if log_dirs:
+        if self.log_dirs:
             from tiersnap.remote_storage.check.local_log import local_logs
 
             logs = local_logs(
-                log_dirs, selection, begins, check_crc=check_crc, findings=findings, log_starts=log_starts
+                self.log_dirs,
+                self.selection,
+                begins,
+                check_crc=self.check_crc,
+                findings=self.findings,
+                log_starts=self.log_starts,
             )
-        checks, tally = TierVerification(view, selection, tier, asked, logs, situation.cluster.value).run(output)
+        cluster = self.situation.cluster.value
+        job = TierVerification(self.view, self.selection, self.tier, self.asked, logs, cluster)
+        return job.run(output, tally or CheckTally())
 
-    def summary() -> VerifySummary:
-        verdicts = {each.value: count for each, count in tally.verdicts.items()}
-        return VerifySummary(tally.verdicts[RemoteVerdict.NOT_COMPARED], verdicts, tally.skipped, tally.bytes)
+    def beside_files(
+        self, output: Output, begins: Beginnings, tally: CheckTally, errors: list[TiersnapError]
+    ) -> Iterator[RemoteCheck]:
+        """Yield the checks, and count them in `tally`; a failure of remote storage becomes an error."""
+        try:
+            yield from self.checks(output, begins, tally)[0]
+        except ObjectNotFoundError:
+            output.talk(f"{self.view.remote}: no remote segment of these partitions")
+        except TiersnapError as error:
+            errors.append(error)
 
-    output.rows(RemoteCheck, checks, columns=COLUMNS, summary=summary, findings=findings)
-    tell_tier(output, tally, asked.depth, has_local_log=bool(log_dirs))
+    def tell(self, output: Output, tally: CheckTally) -> None:
+        """Report the counts, and the next step."""
+        tell_tier(output, tally, self.asked.depth, has_local_log=bool(self.log_dirs))
+
+
+def _summary(tally: CheckTally | None, not_compared: int = 0) -> VerifySummary:
+    """Return the counts of remote segments, if they were verified, and of `not_compared` files beside the log."""
+    if tally is None:
+        return VerifySummary(not_compared)
+    verdicts = {each.value: count for each, count in tally.verdicts.items()}
+    not_compared += tally.verdicts[RemoteVerdict.NOT_COMPARED]
+    return VerifySummary(not_compared, verdicts, tally.skipped, tally.bytes)
+
+
+def _verify_remote(output: Output, remote: _RemoteSide) -> int:
+    """Verify remote storage alone."""
+    from tiersnap.snapshot.replay.replay_start import Beginnings
+
+    begins = remote.view.beginnings(remote.expiry) if remote.log_dirs else Beginnings()
+    checks, tally = remote.checks(output, begins)
+    output.rows(RemoteCheck, checks, columns=COLUMNS, summary=lambda: _summary(tally), findings=remote.findings)
+    remote.tell(output, tally)
     output.warn(*of_unlocated(begins.unlocated, remote=False))
-    return exit_code_of([*findings, *+tally.verdicts, *(Verdict.UNKNOWN_LOG_START for _ in begins.unlocated)])
+    return exit_code_of([*remote.findings, *+tally.verdicts, *(Verdict.UNKNOWN_LOG_START for _ in begins.unlocated)])

@@ -18,7 +18,7 @@ from pyspark.sql.window import Window
 from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.changes import Keep
 from tiersnap.jobs.pipeline.grouping import of_batches
-from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.findings import NOT_DAMAGED, Finding, FindingKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
 
@@ -107,6 +107,11 @@ class Damage:
     def more(self) -> int:
         """Return how many are not among `findings`."""
         return sum(self.counts.values()) - len(self.findings)
+
+    @property
+    def damaged(self) -> int:
+        """Return the number of findings of damage: neither a missing checkpoint nor a file that may not be read."""
+        return sum(count for kind, count in self.counts.items() if kind not in NOT_DAMAGED)
 
     def behind(self, findings: Sequence[Finding]) -> Damage:
         """The same with findings before it, all of them."""

@@ -369,7 +369,7 @@ class _Run:
         kept = {"collected": dict(collected), "forgetful": self._forgetful.rows()}
         rows = list(unrecorded_runs(self._warehouse, self._unrecorded, settings, kept, collected))
         for row in rows:
-            self._talk(f"run {row['run_id']} was killed before it was recorded: the table runs has it now")
+            self._talk(f"run {row['run_id']} failed or was killed before it was recorded: the table runs has it now")
         if self._warehouse.commits or self._forgetful.has_changed:
             rows.append(counts.row_of_runs(self._outcome, settings, self._number, **kept))
         if rows:

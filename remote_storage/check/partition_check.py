@@ -110,13 +110,14 @@ class PartitionCheck:
         return (each for each in self._checks() if each.verdict.is_sound or not self._has_retired(each))
 
     def _has_retired(self, found: RemoteCheck) -> bool:
-        """Return whether remote storage begins behind a segment now, or the whole partition is gone; one request."""
-        if not found.segment_id:
-            return False
+        return bool(found.segment_id) and self._begins_behind(found.base_offset)
+
+    def _begins_behind(self, offset: int) -> bool:
+        """Return whether remote storage begins behind an offset now, or the whole partition is gone; one request."""
         listed = self.location.store.list(keys.partition_segments(self.partition, local=self.location.is_local))
         parsed = (keys.recognise(info.key) for info in listed)
         first = next((each.offset for each in parsed if each is not None and each.offset is not None), None)
-        return first is None or first > found.base_offset
+        return first is None or first > offset
 
     def _checks(self) -> Iterator[RemoteCheck]:
         self._claimed = frozenset(claimed_segments(self.location.store, self.partition))
@@ -137,7 +138,7 @@ class PartitionCheck:
         yield from self._incomplete(incomplete, covered)
         yield from self._complete([each.segment_id for each in due], complete, problems)
         yield from self._holes(covered, incomplete)
-        yield from self._head(covered)
+        yield from self._head(covered, incomplete)
         yield from self._gone()
 
     @property
@@ -230,9 +231,12 @@ class PartitionCheck:
             if end > start:
                 yield self._hole(start, end)
 
-    def _head(self, covered: Sequence[Interval]) -> Iterator[RemoteCheck]:
+    def _head(self, covered: Sequence[Interval], incomplete: Sequence[IncompleteSegment]) -> Iterator[RemoteCheck]:
         """Yield the offsets before the first segment that are lost, or that retention may have deleted."""
         first = covered[0][0] if covered else 0
+        damaged = min((each.start_offset for each in incomplete if each.is_visible), default=first)
+        if damaged < first and not self._begins_behind(damaged):
+            first = damaged
         if self.log_start_of is None or first == 0:
             return
         start = self.log_start_of(self.partition)

@@ -7,7 +7,7 @@ read from the end of the log, and the leader epochs from their file.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
 from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
@@ -29,7 +29,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES, get_small
-from tiersnap.snapshot.errors import CorruptDataError, TiersnapError
+from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError, TiersnapError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, parse_leader_epochs
 from tiersnap.snapshot.log.coverage import CopyFacts
 from tiersnap.snapshot.units import count_of
@@ -177,12 +177,23 @@ def _aiven_segment(attempt: SegmentObjects, known: KnownManifests) -> RemoteSegm
             )
     metadata = manifest.metadata
     expected = _segment_id(attempt.partition, attempt.segment_id)
+    _refuse_prefix_without_slash(known.store, metadata.id, expected)
     if (metadata.id, metadata.start_offset) != (expected, attempt.start_offset):
         raise CorruptDataError(
             f"{known.store.uri}{listed.key}: tells of {metadata.id} from offset {metadata.start_offset}"
         )
     chunks = manifest.chunks if manifest.is_compressed else None
     return RemoteSegment(attempt, metadata, manifest.indexes, chunks, manifest.is_encrypted)
+
+
+def _refuse_prefix_without_slash(store: ObjectStore, told: RemoteLogSegmentId, named: RemoteLogSegmentId) -> None:
+    """Raise RemoteStorageError if a key names the plugin's key.prefix and the topic as one word."""
+    prefix = named.topic.removesuffix(told.topic)
+    if prefix and prefix != named.topic and replace(named, topic=told.topic) == told:
+        raise RemoteStorageError(
+            f"{store.uri}: the keys of brokers begin with {prefix!r}, which does not end with /",
+            hint="tiersnap reads a key.prefix that ends with /",
+        )
 
 
 def _local_segment(store: ObjectStore, attempt: SegmentObjects) -> RemoteSegment:

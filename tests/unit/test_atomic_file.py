@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.reference.log_builder import data_batch, write_partition
-from tiersnap.snapshot.atomic_file import staged, sync_directory, write_atomically
+from tiersnap.snapshot.atomic_file import cannot_write, staged, sync_directory, write_atomically
 from tiersnap.snapshot.errors import TransientError, UsageError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
@@ -200,3 +200,10 @@ def test_a_repair_that_is_broken_off_while_it_computes_leaves_nothing_and_takes_
         write(planned(10), DATA)
         raise KeyboardInterrupt
     assert snapshots(partition) == []
+
+
+def test_a_read_only_mount_is_no_matter_of_who_runs_it() -> None:
+    error = cannot_write(Path("/mnt/x"), OSError(errno.EROFS, "Read-only file system"))
+    assert "mounted read-only" in error.hint
+    assert "root" not in error.hint
+    assert "as root" in cannot_write(Path("/mnt/x"), OSError(errno.EACCES, "Permission denied")).hint

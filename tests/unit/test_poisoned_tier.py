@@ -57,7 +57,10 @@ def test_repair_writes_what_kafka_says_of_the_whole_log(churn: PoisonedTier) -> 
     }
     again = tiersnap("repair", churn.logs, *words(churn), *NOW, *EXPIRY, "--replace", "--apply")
     assert (again.exit_code, again.rows) == (0, [])
-    assert tiersnap("verify", churn.logs, *words(churn), *NOW, "--strict").exit_code == 0
+    ran = tiersnap("verify", churn.logs, *words(churn), *NOW, "--strict")
+    assert_said(ran, 4, "3 of 3 snapshots agree with the log", "5 of 7 remote segments are sound")
+    assert {row["verdict"] for row in ran.rows if "lacking" in row} == {"MATCHES"}
+    assert [row["next_base_offset"] for row in ran.rows if row["verdict"] == "SUSPECT"] == [685, 804]
 
 
 def test_tier_uploads_no_poison_and_what_it_wrote_is_believed_next_time(churn: PoisonedTier) -> None:
@@ -95,8 +98,9 @@ def test_verify_judges_nothing_until_remote_storage_is_asked(churn: PoisonedTier
     assert json.loads(ran.out)["result"]["not_compared"] == 3
     asked = tiersnap("verify", churn.logs, *words(churn), *NOW)
     assert_said(asked, 4, "0 of 3 snapshots agree with the log")
-    assert {row["verdict"] for row in asked.rows} == {"SUSPECT"}
-    assert [row["lacking"] for row in asked.rows] == [326, 325, 325]
+    files = [row for row in asked.rows if "lacking" in row]
+    assert {row["verdict"] for row in files} == {"SUSPECT"}
+    assert [row["lacking"] for row in files] == [326, 325, 325]
 
 
 def test_simulate_predicts_nothing_until_remote_storage_is_asked(churn: PoisonedTier) -> None:
@@ -213,7 +217,7 @@ def test_where_the_tier_does_not_lead_to_a_good_snapshot_nothing_is_derived(chur
         for path in churn.remote.rglob("*.snapshot"):
             path.write_bytes(b"damaged")
     for ran in refusals(churn):
-        assert_said(ran, 4)
+        assert_said(ran, 5 if "remote segments are sound" in ran.err else 4)
 
 
 def test_a_wrong_layout_is_an_error_and_not_nothing_to_do(churn: PoisonedTier, tmp_path: Path) -> None:
@@ -282,3 +286,18 @@ def test_scan_and_doctor_doubt_no_place_that_holds_something(churn: PoisonedTier
     checkpoint.write_text("0\n2\nchurn 0 0\nchurn 1 0\n")
     for command in (("scan", churn.logs, *NOW), ("doctor", churn.logs)):
         assert "nothing of it is at" not in tiersnap(*command, *words(churn)).out
+
+
+def test_verify_prints_the_files_and_the_remote_segments_as_two_tables(churn: PoisonedTier) -> None:
+    ran = tiersnap("verify", churn.logs, *words(churn), *NOW, output="table")
+    assert ran.exit_code == 4
+    headings = [line for line in ran.out.splitlines() if "verdict" in line]
+    assert ["offset" in headings[0].split(), "segment id" in headings[1]] == [True, True]
+    assert len(headings) == 2
+
+
+def test_verify_ends_as_the_files_do_beside_remote_storage_without_their_segments(tmp_path: Path) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=0)
+    (tmp_path / "elsewhere").mkdir()
+    ran = tiersnap("verify", at.logs, "--remote", tmp_path / "elsewhere", *NOW)
+    assert_said(ran, tiersnap("verify", at.logs, *NOW).exit_code, "no remote segment of these partitions")

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.unit
 LOGS = Path(__file__).parent.parent / "data/kafka-3.9.1/logs"
 LAYOUTS = ["aiven", "local-tiered-storage"]
 DEPTHS = ["metadata", "snapshots", "full"]
+SOUND = {"MATCHES", "EXTENDS", "NOT_COMPARED"}
 
 
 @pytest.fixture(name="logs", scope="module")
@@ -208,6 +209,27 @@ def test_verify_says_not_checkable_of_encrypted_segments(tmp_path: Path) -> None
     for depth in DEPTHS:
         ran = checked(*place(at), depth=depth)
         assert (ran.exit_code, verdicts(ran)) == (0, {"NOT_CHECKABLE": 7})
+        assert_said(ran, 0, f"0 of 7 remote segments are sound at depth {depth}", "7 encrypted segments were not read")
+
+
+def test_verify_refuses_a_key_prefix_without_a_slash(tmp_path: Path) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7)
+    (folder,) = at.remote.glob("churn-*")
+    folder.rename(at.remote / f"tiers{folder.name}")
+    for depth in DEPTHS:
+        ran = checked("--remote", at.remote, depth=depth)
+        assert_said(ran, 2, "the keys of brokers begin with 'tiers', which does not end with /")
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("base", [0, 222, 685])
+def test_verify_names_a_cut_manifest_and_no_neighbour(tmp_path: Path, base: int, depth: str) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7)
+    (manifest,) = at.remote.rglob(f"{base:020d}-*.rsm-manifest")
+    manifest.write_bytes(manifest.read_bytes()[:-40])
+    ran = checked(*place(at), "--strict", depth=depth)
+    wrong = [(row["base_offset"], row["verdict"]) for row in ran.rows if row["verdict"] not in SOUND]
+    assert (ran.exit_code, wrong) == (5, [(base, "CORRUPT")])
 
 
 def test_verify_refuses_a_place_that_holds_nothing(tmp_path: Path) -> None:

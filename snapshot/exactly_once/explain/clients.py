@@ -8,7 +8,7 @@ from tiersnap.snapshot.exactly_once.explain.situations import EraRange, Explaine
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.coordinator_state import ResumeRule, coordinator_era_of
 from tiersnap.snapshot.exactly_once.models.decision_table import Row
-from tiersnap.snapshot.exactly_once.models.eras import CLIENT_ERAS, ClientEra, Reaction, Severity
+from tiersnap.snapshot.exactly_once.models.eras import CLIENT_ERAS, ClientEra, Reaction, Severity, era_of
 from tiersnap.snapshot.exactly_once.models.exception_groups import Surface, exception_group
 from tiersnap.snapshot.exactly_once.models.produce_reaction import IDEMPOTENT, TRANSACTIONAL, SentBatch, react
 from tiersnap.snapshot.exactly_once.models.transaction_reaction import TABLE, react_to_coordinator, repair_steps
@@ -129,10 +129,10 @@ def _may_be(broker: str, *, takes_identity: bool, version: int) -> bool:
     return has_version and takes_identity == (era.resume is not ResumeRule.NEVER)
 
 
-def of_application(error: Answer) -> Iterator[ExplainedRow]:
-    """Explain how the error is told since KIP-1050, and how KIP-691 wanted it told."""
+def of_application(error: Answer, release: str | None) -> Iterator[ExplainedRow]:
+    """Explain how clients since KIP-1050 report the error, and how KIP-691 wanted it; nothing for older clients."""
     group = exception_group(error)
-    if group is None:
+    if group is None or (release is not None and era_of(release, CLIENT_ERAS) is not CLIENT_ERAS[-1]):
         return
     is_retried = group.proposed is Severity.RETRY
     met = "not told while the client tries again" if is_retried else _SURFACES[group.surface]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tiersnap.snapshot.exactly_once.explain.broker_words import BROKER_WORDS, BrokerWord, find_word, rows_of
 from tiersnap.snapshot.exactly_once.explain.clients import of_abort, of_application, of_coordinator, of_produce
 from tiersnap.snapshot.exactly_once.explain.coordinator_situations import OF_COORDINATORS
 from tiersnap.snapshot.exactly_once.explain.partition_situations import OF_PARTITIONS
@@ -90,6 +91,7 @@ class Explanation:
 
     error: NamedError | None
     rows: tuple[ExplainedRow, ...]
+    word: BrokerWord | None = None  # of a broker's log
 
     @property
     def is_answered(self) -> bool:
@@ -98,7 +100,7 @@ class Explanation:
 
 
 def explain(word: str, *, broker: str | None = None, client: str | None = None) -> Explanation | None:
-    """Explain an error, by any of its names, or a situation; None if it is neither.
+    """Explain an error, by any of its names, a situation or a word of a broker's log; None if it is none of these.
 
     Args:
         broker, client: releases, as 3.9 or 3.9.1; None for all.
@@ -110,7 +112,8 @@ def explain(word: str, *, broker: str | None = None, client: str | None = None) 
         return Explanation(error, (*answers, *_of_clients(error.error, requests, client, broker)))
     situation = next((each for each in SITUATIONS if each.name == word.lower()), None)
     if situation is None:
-        return None
+        found = find_word(word)
+        return None if found is None else Explanation(None, rows_of(found, broker), found)
     answers = list(_of_situation(situation.name, broker))
     errors = dict.fromkeys(row.answer for row in answers if row.answer is not None and row.answer.is_error)
     reactions = [row for each in errors for row in _of_clients(each, {situation.request}, client, broker)]
@@ -159,12 +162,14 @@ def _of_clients(error: Answer, requests: set[str], release: str | None, broker: 
     if any(row.severity == Severity.ABORTABLE and row.does != Reaction.UNINITIALIZED.next_step for row in rows):
         yield from of_abort(error, release, broker)
     if rows:
-        yield from of_application(error)
+        yield from of_application(error, release)
 
 
 def names() -> Iterator[tuple[str, str, str]]:
-    """Return name, request and meaning of each error and situation."""
+    """Return name, request and meaning of each error, situation and word of a broker's log."""
     for error in ERRORS:
         yield str(error.error), "", "" if error.code is None else f"error {error.code}, {error.exception}"
     for situation in SITUATIONS:
         yield situation.name, situation.request, situation.when
+    for word in BROKER_WORDS:
+        yield word.name, word.request, word.when

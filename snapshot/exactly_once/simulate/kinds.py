@@ -110,6 +110,11 @@ class WriteAnswers:
         """Return whether the replica answers otherwise than the leader would."""
         return self.leader_answer is not self.replica_answer
 
+    @property
+    def hides_loss(self) -> bool:
+        """Return whether the replica takes a batch after a lost one, which the leader would refuse."""
+        return self.write is Write.AFTER_GAP and self.replica_answer.appends and not self.leader_answer.appends
+
 
 @dataclass(frozen=True, slots=True)
 class WriteOutcome:
@@ -124,6 +129,15 @@ class WriteOutcome:
     severity: Severity | None
     next_step: str | None
     may_double_later: bool  # what the client sends next may be in the log already
+
+    @property
+    def effect(self) -> str:
+        """Return the damage that no client notices, else the reaction of the client."""
+        if self.answers.doubles:
+            return "duplicate, unnoticed"
+        if self.answers.hides_loss:
+            return "loss, unnoticed"
+        return "" if self.reaction is None else str(self.reaction)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +168,11 @@ class SimulatedWrite:
     replica: AnsweringReplica
     outcome: WriteOutcome
 
+    @property
+    def effect(self) -> str:
+        """Return the effect in the table of writes."""
+        return self.outcome.effect
+
 
 @dataclass(frozen=True, slots=True)
 class SimulatedProducer:
@@ -169,3 +188,8 @@ class FleetWrite:
 
     outcome: WriteOutcome
     partitions: int
+
+    @property
+    def effect(self) -> str:
+        """Return the effect in the table of writes."""
+        return self.outcome.effect

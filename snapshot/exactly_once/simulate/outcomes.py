@@ -136,6 +136,7 @@ class Tally:
     doubled_older: int = 0  # likewise of the batches before them
     refused: int = 0  # next batches in sequence that would be refused, and the leader would take
     unrecognized: int = 0  # batches sent again that would be refused, and the leader would acknowledge once more
+    hidden: int = 0  # batches after a gap that would be taken, and the leader would refuse: nobody notices the loss
     zombies: int = 0  # first writes of fenced instances that would be taken, and the leader would refuse
 
     def add(self, classes: Iterable[WriteClass], era: BrokerEra) -> None:
@@ -153,6 +154,8 @@ class Tally:
                 self.doubled += count if each.doubles(era) else 0
             elif each.write.is_retry:
                 self.doubled_older += count if each.doubles(era) else 0
+            elif each.write is Write.AFTER_GAP:
+                self.hidden += count if replica.appends and not leader.appends else 0
             elif each.write is Write.ZOMBIE_EPOCH:
                 self.zombies += count if replica.appends and not leader.appends else 0
 
@@ -177,6 +180,8 @@ class Tally:
             parts.append(
                 f"refuse {count_of(self.unrecognized, 'batch', 'batches')} that the leader would acknowledge again"
             )
+        if self.hidden:
+            parts.append(f"take a batch after a lost one from {self.hidden}, which hides the loss")
         if self.zombies:
             parts.append(f"let {count_of(self.zombies, 'fenced instance')} write")
         *most, last = parts

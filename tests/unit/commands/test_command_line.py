@@ -198,6 +198,7 @@ def test_a_summary_is_in_words(capsys: pytest.CaptureFixture[str]) -> None:
         ("s3://bucket/topic@1:2", "s3://bucket/topic@1:2"),
         (f"spark.hadoop.fs.s3a.secret.key={SECRET}", "spark.hadoop.fs.s3a.secret.key=***"),
         (f"sasl.password = {SECRET}, x", "sasl.password = ***, x"),
+        (f"http://h:1/lineage?api_key={SECRET}&x=1", "http://h:1/lineage?api_key=***&x=1"),
         ("the token of 3 characters", "the token of 3 characters"),
     ],
 )

@@ -7,10 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.privileges import run_obeying_modes
 from tests.reference.small_log import file_of, write_small_log
+from tiersnap.jobs.commands.decode import damage_counts, of_damage
+from tiersnap.jobs.pipeline.decoding import Damage
 from tiersnap.snapshot.gate.exit_code import exit_code_of
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 
@@ -136,3 +139,13 @@ def test_a_file_that_retention_took_meanwhile_is_no_damage() -> None:
     gone = Finding(FindingKind.UNREADABLE_FILE, "/logs/orders-0/0.log", -1, "No such file or directory")
     assert exit_code_of([gone]) == 0
     assert exit_code_of([gone, Finding(FindingKind.PERMISSION_DENIED, "/x", -1, "")]) == 6
+
+
+def test_audit_and_decode_call_no_missing_checkpoint_damage() -> None:
+    missing = Finding(FindingKind.MISSING_CHECKPOINT, f"/logs/{WATERMARKS}", -1, "not there")
+    broken = Finding(FindingKind.BAD_CRC, "/logs/orders-0/0.log", 61, "CRC")
+    told = Damage([missing], {FindingKind.MISSING_CHECKPOINT: 1})
+    assert (damage_counts(told), list(of_damage(told))) == ((UNSET, UNSET), [])
+    both = Damage([missing, broken], {FindingKind.MISSING_CHECKPOINT: 1, FindingKind.BAD_CRC: 1})
+    assert damage_counts(both) == (1, UNSET)
+    assert len(list(of_damage(both))) == 1

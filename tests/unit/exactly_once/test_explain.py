@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.reference.command import assert_said, tiersnap
+from tiersnap.snapshot.exactly_once.explain.broker_words import BROKER_WORDS
 from tiersnap.snapshot.exactly_once.explain.explain import ERRORS, SITUATIONS, explain, named_error, names
 from tiersnap.snapshot.exactly_once.models import append, end_transaction, init_producer_id, verification
 from tiersnap.snapshot.exactly_once.models.answers import Answer
@@ -275,7 +276,7 @@ def test_error_that_a_client_tells_itself_has_neither_code_nor_exception():
 def test_every_error_has_a_name_and_every_name_an_explanation():
     assert {each.error for each in ERRORS} == {answer for answer in Answer if answer.is_error}
     listed = [name for name, _, _ in names()]
-    assert len(listed) == len(set(listed)) == len(ERRORS) + len(SITUATIONS)
+    assert len(listed) == len(set(listed)) == len(ERRORS) + len(SITUATIONS) + len(BROKER_WORDS)
     for name in listed:
         assert explain(name).rows, name
     assert explain("no-such-thing") is None
@@ -300,7 +301,7 @@ def test_application_rows_are_there_for_every_error_that_kips_speak_of_and_clien
 
 
 def test_command_prints_rows_that_name_the_error_and_its_number():
-    ran = tiersnap("explain", "OutOfOrderSequenceException", "--broker", "4.1", "--client", "3.9")
+    ran = tiersnap("explain", "OutOfOrderSequenceException", "--broker", "4.1", "--client", "4.1")
     assert_said(ran, 0, "error 45")
     assert "not modelled" not in ran.err
     assert {row["who"] for row in ran.rows} == {"broker", "client", "application"}
@@ -319,7 +320,8 @@ def test_command_without_a_word_lists_what_it_knows():
 
 
 def test_command_refuses_what_it_does_not_know():
-    assert_said(tiersnap("explain", "nothing"), 2, "neither an error of producers nor a situation", "tiersnap explain")
+    said = "no error of producers, no situation and no word of a broker's log"
+    assert_said(tiersnap("explain", "nothing"), 2, said, "tiersnap explain")
     assert_said(tiersnap("explain", "retry", "--broker", "latest"), 2, "no release of Kafka")
 
 
@@ -332,3 +334,23 @@ def test_a_release_that_is_not_known_is_said_to_be_answered_as_the_newest_one(op
         assert "4.1-4.4" in ran.out
     for release in ("4.4", "4.4.1", "3.9"):
         assert tiersnap("explain", "unknown-producer-in-transaction", option, release, output=output).err == ""
+
+
+@pytest.mark.parametrize(
+    ("word", "command"),
+    [("producerStateSnapshotFile", "tiersnap doctor"),
+     ("OFFSET_MOVED_TO_TIERED_STORAGE", "tiersnap verify"),
+     ("org.apache.kafka.common.errors.OffsetMovedToTieredStorageException", "tiersnap verify"),
+     ("RemoteStorageException", "tiersnap doctor")],
+)  # fmt: skip
+def test_explain_knows_the_words_of_a_stuck_broker(word, command):
+    ran = tiersnap("explain", word)
+    assert_said(ran, 0, f"next: {command}")
+    assert [row["who"] for row in ran.rows] == ["broker"]
+    assert "not modelled" not in ran.err
+    assert tiersnap("explain", word, "--broker", "3.5").rows == []
+
+
+def test_explain_shows_no_application_of_another_release():
+    assert [row.releases for row in explain("gap", client="2.4").rows if row.who == "application"] == []
+    assert [row.releases for row in explain("gap", client="4.1").rows if row.who == "application"] == ["4.1-4.4"]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.reference import log_builder as lb
+from tests.reference.broker_process import started_broker
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.kip952_log import LOG_END, NOW, write_kip952_log
 from tests.reference.lost_segment_log import SEGMENTS
@@ -63,7 +64,7 @@ def test_kip_952s_example_ends_as_the_kip_says_and_needs_no_new_producer_id_for_
     ran = simulate(tmp_path, "--from", "empty", "--at", "200", "--broker", "3.6")
 
     assert_said(ran, 0)
-    assert "it would not know 2 of 4 producers, and append the last batch of 2 a second time" in ran.out
+    assert "it would not know 2 of 4 producers, append the last batch of 2 a second time" in ran.out
     # The caveat: the KIP lets the broker ask for a new producer id, and a first batch is taken in every era at once.
     again = ran.row(write="RETRY_OF_LAST")
     assert (again["writes"], again["replica_answer"], again["doubles"]) == (2, "ACCEPT", True)
@@ -612,3 +613,23 @@ def test_replicas_know_the_log_behind_lost_offsets(tmp_path):
     found = both_of(tmp_path, NOT_LOOKED)
     assert "OFFSETS_MISSING" in {each.finding_kind for each in found.findings}
     assert found.is_whole
+
+
+def test_simulate_calls_no_duplicate_and_no_hidden_loss_a_success(tmp_path):
+    write_kip952_log(tmp_path)
+    words = ("simulate", tmp_path, "--now", str(NOW), "--from", "empty", "--at", "200", "--broker", "3.6")
+    ran = tiersnap(*words, output="table")
+    assert_said(ran, 0)
+    effects = {line.split("  ")[-1].strip() for line in ran.out.splitlines() if "RETRY_OF_LAST" in line}
+    assert effects == {"duplicate, unnoticed"}
+    assert {line.split("  ")[-1].strip() for line in ran.out.splitlines() if "AFTER_GAP" in line} == {"loss, unnoticed"}
+    assert "take a batch after a lost one from 2, which hides the loss" in tiersnap(*words).out
+
+
+def test_simulate_answers_for_the_broker_that_runs_in_the_log_directory(tmp_path):
+    write_kip952_log(tmp_path)
+    words = ("simulate", tmp_path, "--now", str(NOW), "--from", "empty", "--at", "200")
+    assert len({row["brokers"] for row in tiersnap(*words).rows}) > 1
+    with started_broker(tmp_path, "server.properties", "-cp", "/opt/kafka/libs/kafka-server-4.1.1.jar"):
+        beside = tiersnap(*words)
+    assert beside.rows == tiersnap(*words, "--broker", "4.1").rows

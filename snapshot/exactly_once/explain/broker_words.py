@@ -1,0 +1,59 @@
+"""Words of the logs of brokers with tiered storage, which are no errors of producers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tiersnap.snapshot.exactly_once.explain.situations import ExplainedRow
+from tiersnap.snapshot.exactly_once.models.decision_table import read_table
+
+_FIRST = (3, 6)  # the first release with tiered storage
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerWord:
+    """A word of a broker's log."""
+
+    name: str
+    other: str  # the exception or the error of the same meaning; "" without one
+    request: str
+    when: str
+    does: str
+    command: str  # the next one
+
+    def has_name(self, word: str) -> bool:
+        """Return whether a word is its name in any case, with or without a Java package."""
+        return word.rpartition(".")[2].lower() in {self.name.lower(), self.other.lower() or self.name.lower()}
+
+    def row(self) -> ExplainedRow:
+        """Return the explanation."""
+        return ExplainedRow("broker", "3.6-4.4", "KIP-405", None, self.request, self.name, self.when, None, self.does)
+
+
+BROKER_WORDS = tuple(
+    BrokerWord(row["name"], row["other"].strip("-"), row["request"].strip("-"), row["when"], row["does"], row["next"])
+    for row in read_table("""
+ name | other | request | when | does | next
+ producerStateSnapshotFile | NullPointerException | - | \
+the segment that comes next has no producer snapshot at its end | \
+throws a NullPointerException, tries again, and tiers nothing more of the partition | tiersnap doctor
+ OFFSET_MOVED_TO_TIERED_STORAGE | OffsetMovedToTieredStorageException | Fetch | \
+a follower asks for an offset that the leader has in remote storage alone | \
+the follower restores leader epochs and the producer snapshot from remote storage, and replicates what follows | \
+tiersnap verify
+ RemoteStorageException | - | - | \
+the storage manager cannot write or read remote storage, or an object is missing | \
+fails the attempt and tries again; a consumer gets an error, and the copy of a segment begins anew | tiersnap doctor
+""")
+)
+
+
+def find_word(word: str) -> BrokerWord | None:
+    """Return the word of a broker's log; None if there is no such word."""
+    return next((each for each in BROKER_WORDS if each.has_name(word)), None)
+
+
+def rows_of(word: BrokerWord, broker: str | None) -> tuple[ExplainedRow, ...]:
+    """Return the explanation; nothing if `broker`, a release, has no tiered storage."""
+    has_tiers = broker is None or tuple(map(int, broker.split(".")))[:2] >= _FIRST
+    return (word.row(),) if has_tiers else ()
