@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class FoundPartition:
-    """A partition in remote storage; `cluster_id` wrote it, None where nobody says."""
+    """A partition in remote storage, and the cluster that wrote it; None if no record names one."""
 
     listed: PartitionObjects
     cluster_id: str | None
@@ -29,9 +28,10 @@ def find_topic(store: ObjectStore, asked: RestoreRequest) -> list[FoundPartition
     """Return the partitions of the topic in remote storage.
 
     Raises:
-        ObjectNotFoundError, UsageError: see `_find_partitions`; or another cluster was named than the one recorded; or
-            an offset was given for several partitions.
-        CorruptDataError, NewerFormatError: the record of the cluster cannot be read, and none was named.
+        ObjectNotFoundError: the topic, or a partition that was asked for, has no segment there.
+        UsageError: the topic has several topic ids or layouts; or the record names another cluster than the user; or an
+            offset was given for several partitions.
+        CorruptDataError, NewerFormatError: the record of the cluster cannot be read, and the user named none.
     """
     listed = _find_partitions(store, asked)
     _check_offsets(listed, asked)
@@ -49,20 +49,12 @@ def _check_offsets(listed: Sequence[PartitionObjects], asked: RestoreRequest) ->
 
 
 def _find_partitions(store: ObjectStore, asked: RestoreRequest) -> list[PartitionObjects]:
-    """Return partitions of one topic id and one layout, which need not be named if there is one.
-
-    Raises:
-        ObjectNotFoundError: nothing, or not all that was asked for.
-        UsageError: more than one topic id or layout.
-    """
+    """Return the partitions, all of one topic id and one layout; neither needs a name if there is only one."""
     topic, numbers = asked.name, asked.numbers
     local = None if asked.layout is None else asked.layout == "local-tiered-storage"
     only = next(iter(numbers)) if len(numbers) == 1 else None
-    listed = list_topic(store, topic, topic_id=asked.topic_id, partition=only, local=local)
-    listed = tuple(each for each in listed if not numbers or each.partition.partition in numbers)
-    by_id: dict[str | None, list[PartitionObjects]] = defaultdict(list)
-    for each in listed:
-        by_id[each.partition.topic_id].append(each)
+    found = list_topic(store, topic, topic_id=asked.topic_id, partition=only, local=local)
+    listed = [each for each in found if not numbers or each.partition.partition in numbers]
     missing = numbers - {each.partition.partition for each in listed}
     if not listed or missing:
         number = f", partition {min(missing)}" if missing else ""
@@ -70,9 +62,15 @@ def _find_partitions(store: ObjectStore, asked: RestoreRequest) -> list[Partitio
             f"{store.uri}: no remote segment of {topic}{number}",
             hint="--remote names the place where it was tiered, the plugin's key.prefix included",
         )
-    if len(by_id) > 1:
+    _check_is_one_topic(store, topic, listed)
+    return listed
+
+
+def _check_is_one_topic(store: ObjectStore, topic: str, listed: Sequence[PartitionObjects]) -> None:
+    topic_ids = list(dict.fromkeys(each.partition.topic_id for each in listed))
+    if len(topic_ids) > 1:
         raise UsageError(
-            f"{store.uri}: {topic} has segments under {len(by_id)} topic ids: {named(map(str, by_id))}",
+            f"{store.uri}: {topic} has segments under {len(topic_ids)} topic ids: {named(map(str, topic_ids))}",
             hint="the topic was made anew; say which one: --topic-id ID",
         )
     if len({each.is_local for each in listed}) > 1:
@@ -80,7 +78,6 @@ def _find_partitions(store: ObjectStore, asked: RestoreRequest) -> list[Partitio
             f"{store.uri}: {topic} has segments in both layouts",
             hint="say which: --layout aiven or --layout local-tiered-storage",
         )
-    return list(listed)
 
 
 def _source_cluster(store: ObjectStore, listed: PartitionObjects, given: str | None) -> str | None:
@@ -99,8 +96,7 @@ def _source_cluster(store: ObjectStore, listed: PartitionObjects, given: str | N
 
 
 def named(texts: Iterable[str]) -> str:
-    """Return the first five, and how many more there are."""
+    """Return the first five texts, and the number of the others."""
     named = list(texts)
-    return "; ".join(named[:_MOST_NAMED]) + (
-        f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
-    )
+    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+    return "; ".join(named[:_MOST_NAMED]) + more

@@ -1,4 +1,4 @@
-"""Stored snapshots, brought back to a broker host: planned and written partition by partition."""
+"""Install stored snapshots on a broker host: plan and write them partition by partition."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Installation:
-    """Plans, and carries out, partition by partition; adds up what it finds."""
+    """Plans and writes the snapshots of each partition; counts the outcomes and collects findings."""
 
     store: ObjectStore
     log_dir: LogDir
-    logdir: str  # what the user calls the log directory
+    logdir: str  # the log directory as the user named it
     topic: Pattern[str] | None  # a regular expression for whole topic names; None for all
     options: PlanOptions
     compares: bool = True  # whether each snapshot is compared with the log, by folding it
     check_crc: bool = True
-    # hands on the partitions, and sees how far it is
+    # yields the partitions that it is given, and shows the progress
     watch: Callable[[Iterable[Partition]], Iterable[Partition]] = iter
     outcomes: Counter[InstallOutcome] = field(default_factory=Counter)  # offsets by what happens at them
-    findings: list[Finding] = field(default_factory=list)  # what is damaged or may not be read
-    undone: list[str] = field(default_factory=list)  # sentences about what the next start of a broker deletes
+    findings: list[Finding] = field(default_factory=list)  # damaged and unreadable files
+    undone: list[str] = field(default_factory=list)  # sentences about snapshots that a broker's next start deletes
     # sentences about partitions whose snapshots are stored under another topic id
     other_ids: list[str] = field(default_factory=list)
-    errors: list[TiersnapError] = field(default_factory=list)  # what ended a partition; the others go on
-    waiting: set[Problem] = field(default_factory=set)  # why segments lack their snapshots
+    errors: list[TiersnapError] = field(default_factory=list)  # each ended its partition; the others continued
+    waiting: set[Problem] = field(default_factory=set)  # why segments still lack snapshots
     _topics: dict[str, set[TopicIdPartition]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -58,34 +58,30 @@ class Installation:
 
     @property
     def path(self) -> Path:
-        """The log directory, to be locked and written to. Raises UsageError: it is not of this host."""
+        """The log directory on this host, to lock and to write to. Raises UsageError: it is on no local disk."""
         if not self.log_dir.filesystem.is_local:
             raise UsageError(f"{self.logdir}: --apply needs a local directory", hint="run it on the broker host")
         return Path(self.log_dir.path)
 
     def plans(self, *, write: bool) -> Iterator[tuple[Partition, list[PlannedInstall]]]:
-        """Each partition that a run stored something of, and what became of it, or it is one of `errors`.
+        """Yield each partition with stored snapshots, and its plan; the error of a partition is added to `errors`.
+
+        Args:
+            write: carry the plan out.
 
         Raises:
-            ObjectNotFoundError: at the end, where no run stored anything of any.
+            ObjectNotFoundError: at the end, if no run stored a snapshot of any partition.
             TransientError, RemoteStorageError: the store does not answer, or refuses; or the disk is full.
         """
         has_any = False
         for partition in self.watch(selected(self.log_dir, self.logdir, self.topic)):
             if not partition.segments:
-                # Of a folder that may not be read nobody can tell what it lacks.
+                # Nobody can tell which snapshots an unreadable folder lacks.
                 self.findings += partition.findings
                 has_any = has_any or not all(each.is_gone for each in partition.findings)
-                continue
-            try:
-                planned = self._planned(partition, write=write)
-            except (CorruptDataError, ObjectExistsError, UsageError) as error:
-                self.errors.append(error)
-                continue
-            if planned is not None:
+            elif (planned := self._planned_or_error(partition, write=write)) is not None:
                 has_any = True
-                self.outcomes.update(each.action for each in planned)
-                self.waiting.update(each.problem for each in planned if each.problem is not None)
+                self._count(planned)
                 yield partition, planned
         if not (has_any or self.other_ids or self.errors):
             raise ObjectNotFoundError(
@@ -94,8 +90,21 @@ class Installation:
                 "with --all every boundary",
             )
 
+    def _count(self, planned: Iterable[PlannedInstall]) -> None:
+        for each in planned:
+            self.outcomes[each.action] += 1
+            if each.problem is not None:
+                self.waiting.add(each.problem)
+
+    def _planned_or_error(self, partition: Partition, *, write: bool) -> list[PlannedInstall] | None:
+        try:
+            return self._planned(partition, write=write)
+        except (CorruptDataError, ObjectExistsError, UsageError) as error:
+            self.errors.append(error)
+            return None
+
     def _planned(self, partition: Partition, *, write: bool) -> list[PlannedInstall] | None:
-        """Plan a partition, carried out with `write`; None where no run stored anything of it."""
+        """Return the plan of a partition, carried out with `write`; None if no run stored a snapshot of it."""
         at = name_of(partition)
         stored = PartitionSnapshots(self.store, at)
         if not stored.offsets:
@@ -110,7 +119,7 @@ class Installation:
         return planner.planned
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what was met."""
+        """Yield the problems, for the exit code."""
         yield from self.findings
         yield from self.errors
         yield from self.waiting
@@ -120,7 +129,7 @@ class Installation:
             yield OtherProblem.OTHER_TOPIC_ID
 
     def _fold(self, partition: Partition, stored: PartitionSnapshots, planner: InstallPlanner) -> str:
-        """Give the planner the partition's boundaries; why some were not reached."""
+        """Give the planner the boundaries of the partition; return why some were not reached."""
         if not self.compares:
             self.findings += partition.findings
             read_here = snapshot_reader(self.log_dir.filesystem, partition)
@@ -132,13 +141,18 @@ class Installation:
         return f"the log cannot be folded up to there: {examination.stopped_by}"
 
     def _look_for_other_ids(self, at: TopicIdPartition) -> None:
-        if at.topic not in self._topics:
-            parsed = (keys.recognise(found.key) for found in self.store.list(keys.topic_snapshots(at.topic)))
-            # `tier` writes a cluster.json there, and no snapshot.
-            self._topics[at.topic] = {key.partition for key in parsed if key and key.kind is KeyKind.SNAPSHOT}
-        for other in sorted(self._topics[at.topic], key=lambda each: each.topic_id or ""):
+        """Add a sentence for each other topic id under which snapshots of this topic and partition are stored."""
+        for other in sorted(self._partitions_stored(at.topic), key=lambda each: each.topic_id or ""):
             if (other.topic, other.partition) == (at.topic, at.partition) and other != at:
                 self.other_ids.append(
                     f"{at}: its topic id is {at.topic_id or NO_TOPIC_ID}, and what is stored is of "
                     f"{other.topic_id or NO_TOPIC_ID}: not installed; tiersnap repair makes its snapshots from its log"
                 )
+
+    def _partitions_stored(self, topic: str) -> set[TopicIdPartition]:
+        """Return the partitions of a topic with a stored snapshot, under any topic id."""
+        if topic not in self._topics:
+            parsed = (keys.recognise(found.key) for found in self.store.list(keys.topic_snapshots(topic)))
+            # `tier` writes cluster.json there, and no snapshot.
+            self._topics[topic] = {key.partition for key in parsed if key and key.kind is KeyKind.SNAPSHOT}
+        return self._topics[topic]

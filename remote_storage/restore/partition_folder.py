@@ -1,11 +1,11 @@
-"""A partition's folder, built beside its final name and renamed when all of it is on disk.
+"""Build the folder of a partition under a temporary name, and rename it when it is complete and on disk.
 
-While it is built it is called `tiersnap-restore.<16 hex of the partition>.<16 hex that cannot be foretold>`. That is no
-name of a partition, so a broker that is started over a restore that was cut short refuses to start and names the
-folder; it would otherwise begin the partition anew, empty, at offset 0. A marker in it names the plan: the same restore
-run again goes on in it, segment files that are there in full are not fetched again, everything is checked again.
+The temporary name is `tiersnap-restore.<16 hex digits of the partition>.<16 random hex digits>`. No partition has such
+a name, so a broker that starts after an interrupted restore refuses to start and names the folder; without the folder
+it would create an empty partition at offset 0. A marker in the folder names the plan: the same restore, run again,
+continues there. It checks every file again, and fetches only the segment files that are not complete.
 
-An existing folder is compared instead, file by file, and never written to.
+A folder that exists under the final name is compared file by file, and never written to.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _FETCHES_AT_ONCE = 4
 
 @dataclass(frozen=True, slots=True)
 class FolderPlan:
-    """The planned content of a partition's folder; `topic_id` is for partition.metadata."""
+    """The planned content of the folder of a partition; `topic_id` is the one in partition.metadata."""
 
     topic: str
     partition: int
@@ -69,12 +69,12 @@ class FolderPlan:
 
     @property
     def digest(self) -> str:
-        """Return the marker's digest; other bytes of other segments have another."""
+        """Return the digest in the marker; it covers segment ids and offsets."""
         pieces = [(piece.copy.segment_id, piece.start_offset, piece.end_offset) for piece in self.chain.pieces]
         return _digest(repr(pieces))
 
     def local(self, folder: Path) -> Partition:
-        """The partition as it will lie in `folder`."""
+        """Return the partition as it will be in `folder`."""
         pieces = [(piece.start_offset, piece.end_offset) for piece in self.chain.pieces]
         segments = [
             Segment(start, end, FileRef(str(folder / f"{start:020d}.log"), 0, 0))
@@ -91,37 +91,40 @@ class _Files(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """The leftovers of earlier restores of a partition: names of folders."""
+    """Names of folders that earlier restores of a partition left: the one to continue, and those to delete."""
 
     resumed: str | None
     leftovers: tuple[str, ...]
 
 
 def find_unfinished(plan: FolderPlan, log_dir: Path) -> Unfinished:
-    """Return the unfinished folder that this plan continues, and those to be deleted.
+    """Return the unfinished folder that this plan continues, and those to delete.
 
     Raises:
-        FolderDiffersError: something has such a name and is not ours.
+        FolderDiffersError: a folder has such a name and no marker of this user's.
     """
-    names = sorted(path.name for path in log_dir.iterdir() if path.name.startswith(plan.unfinished_prefix))
-    plans = {name: plan_of(log_dir / name) for name in names}
-    foreign = [name for name, told in plans.items() if told is None]
-    if foreign:
-        raise FolderDiffersError(
-            f"{log_dir / foreign[0]} has the name of an unfinished restore, and is none of this user's",
-            hint="no broker starts while it is there: look at it, and delete it yourself",
-        )
-    resumed = next((name for name, told in plans.items() if told == plan.digest), None)
-    return Unfinished(resumed, tuple(name for name in names if name != resumed))
+    resumed, leftovers = None, []
+    for name in sorted(path.name for path in log_dir.iterdir() if path.name.startswith(plan.unfinished_prefix)):
+        digest = plan_of(log_dir / name)
+        if digest is None:
+            raise FolderDiffersError(
+                f"{log_dir / name} has the name of an unfinished restore, and is none of this user's",
+                hint="no broker starts while it is there: look at it, and delete it yourself",
+            )
+        if digest == plan.digest and resumed is None:
+            resumed = name
+        else:
+            leftovers.append(name)
+    return Unfinished(resumed, tuple(leftovers))
 
 
 def build_folder(store: ObjectStore, plan: FolderPlan, log_dir: Path) -> tuple[Path, RestoredLog]:
-    """Fetch, check and make all files; returns the folder under its unfinished name, synced, and what was found.
+    """Fetch, check and write all files; return the folder, synced, under its temporary name, and the replayed log.
 
     Raises:
         CorruptDataError: an object is damaged.
-        FolderDiffersError: as `find_unfinished`.
-        UsageError, TransientError: nothing can be written there.
+        FolderDiffersError: see `find_unfinished`.
+        UsageError, TransientError: the log directory cannot be written to.
     """
     resumed = find_unfinished(plan, log_dir).resumed
     like = log_dir / META_PROPERTIES
@@ -135,9 +138,9 @@ def build_folder(store: ObjectStore, plan: FolderPlan, log_dir: Path) -> tuple[P
             with _NewFiles(store, plan, folder) as files:
                 found = _fill(store, plan, folder.path, files)
         except CorruptDataError as error:
-            # Be it the disk or the tier that damaged it, the next attempt fetches it anew.
+            # The disk or the remote object is damaged: the next attempt fetches the segment again.
             if isinstance(base_offset := error.attrs.get("base_offset"), int):
-                _log.debug("%s: segment %d is to be fetched anew", folder.path, base_offset)
+                _log.debug("%s: segment %d will be fetched again", folder.path, base_offset)
                 folder.remove(f"{base_offset:020d}.log")
             raise
         for name in folder.names():
@@ -149,13 +152,13 @@ def build_folder(store: ObjectStore, plan: FolderPlan, log_dir: Path) -> tuple[P
 
 
 def forget_marker(folder: Path) -> None:
-    """Remove the marker of a folder that has its name by now; one without is fine."""
+    """Remove the marker, if there is one, from a folder that has its final name."""
     with _written(folder), OwnFolder(folder) as own:
         own.remove(MARKER)
 
 
 def compare_folder(store: ObjectStore, plan: FolderPlan, log_dir: Path) -> RestoredLog:
-    """Check that a folder is there already as `build_folder` would make it. Raises FolderDiffersError: it is not."""
+    """Check that an existing folder equals the one that `build_folder` would make. Raises FolderDiffersError."""
     folder = log_dir / plan.name
     with tempfile.TemporaryDirectory(prefix="tiersnap-") as scratch:
         files = _SameFiles(store, folder, Path(scratch))
@@ -199,7 +202,7 @@ def _fill(store: ObjectStore, plan: FolderPlan, folder: Path, files: _Files) -> 
 
 
 class _NewFiles:
-    """Files of a folder that nobody looks into yet; the next segments are fetched while one is checked."""
+    """Files of a new folder; the next segments are fetched while one is checked."""
 
     def __init__(self, store: ObjectStore, plan: FolderPlan, folder: OwnFolder) -> None:
         self._store, self._folder = store, folder
@@ -229,7 +232,7 @@ class _NewFiles:
     def _fetch(self, piece: LogPiece) -> None:
         name = _log_name(piece)
         size = self._folder.size(name)
-        # A damaged one is found when it is checked, and is then fetched anew by the next attempt.
+        # The check finds a damaged file; the next attempt then fetches it again.
         if size is None or (piece.is_whole and size != piece.copy.metadata.segment_size):
             fetch_piece(self._store, piece, self._folder, name, self._stop)
 
@@ -249,7 +252,7 @@ def _log_name(piece: LogPiece) -> str:
 
 
 class _SameFiles:
-    """Files that are there already and must be what would be written."""
+    """Files of an existing folder, which must equal those of the plan."""
 
     def __init__(self, store: ObjectStore, folder: Path, scratch: Path) -> None:
         self._store, self._folder, self._scratch = store, folder, scratch / "fetched"
@@ -284,7 +287,7 @@ class _SameFiles:
 
 
 def folder_differs(folder: Path, how: str) -> FolderDiffersError:
-    """The refusal to touch a folder."""
+    """Return the error that refuses to write to an existing folder."""
     return FolderDiffersError(
         f"{folder} is there and is not what restore would write: {how}",
         hint="nothing is overwritten: a broker may have written there since. Look at it (tiersnap scan), move it out "
@@ -301,7 +304,7 @@ def _written(folder: Path) -> Iterator[None]:
 
 
 def discard(folder: Path) -> None:
-    """Delete an unfinished folder of ours; what has no marker is left alone."""
+    """Delete an unfinished folder of ours; one without a marker stays."""
     with _written(folder):
         remove_own(folder)
 

@@ -1,13 +1,12 @@
-"""Choose the remote segments that may be restored, by what is known to be published.
+"""Choose the remote segments that may be restored, by the records of the cluster or by claims.
 
-A topic that was deleted is not brought back from objects that its cluster has not removed yet, nor from copies that
-were never published; and a segment that was published and is not in the store is missing, even if no object of it is
-left to say so.
+A deleted topic is not restored from objects that its cluster has not removed yet, nor from copies that were never
+published. A published segment that is not in the store is missing, even if none of its objects is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -31,52 +30,59 @@ _S = TypeVar("_S", RemoteSegment, IncompleteSegment)
 
 
 def as_published(remote: RemoteInventory, published: Published, *, unpublished: bool = False) -> RemoteInventory:
-    """The copies that the cluster has published and not deleted, and apart those that it never heard of.
+    """Keep the copies that the cluster published and did not delete; set those without a record apart.
 
-    What it has published beyond them is unusable.
+    A published segment that is not in the store becomes a leftover: it is not usable.
 
     Args:
-        unpublished: those that it never heard of are wanted, too.
+        unpublished: the copies without a record are wanted, too.
 
     Raises:
-        DeletedByClusterError: all that it has published is deleted.
+        DeletedByClusterError: every published segment is deleted.
     """
-    gone = {segment_id for segment_id, known in published.items() if known.state in _DELETED}
-    there = {copy.segment_id for copy in remote.segments} | {each.segment_id for each in remote.leftovers}
-    apart = [copy for copy in remote.segments if copy.segment_id not in published]
-    known_here = published.keys() & there
-    if known_here and known_here <= gone and not (apart and unpublished):
-        more = f"; --unpublished restores {count_of(len(apart), 'segment')} that it never heard of" if apart else ""
-        raise DeletedByClusterError(
-            f"{remote.partition}: its remote segments are published as deleted",
-            hint=f"the topic was deleted, or retention took all of it{more}",
-        )
-    why = "published as finished, and not in the store"
-    lost = [
-        IncompleteSegment(segment_id, known.start_offset, why, end_offset=known.end_offset + 1)
-        for segment_id, known in published.items()
-        if known.state is SegmentState.COPY_SEGMENT_FINISHED and segment_id not in there
-    ]
-    left = tuple(each for each in remote.leftovers if each.segment_id not in gone)
+    deleted = {segment_id for segment_id, known in published.items() if known.state in _DELETED}
+    stored = {copy.segment_id for copy in remote.segments} | {each.segment_id for each in remote.leftovers}
+    unknown = {copy.segment_id for copy in remote.segments}.difference(published)
+    recorded = stored.intersection(published)
+    if recorded and recorded <= deleted and not (unknown and unpublished):
+        raise _deleted(remote, len(unknown))
+    left = [each for each in remote.leftovers if each.segment_id not in deleted]
     return replace(
-        _apart(remote, {copy.segment_id for copy in apart}, "never published", without=gone),
-        leftovers=_sorted((*left, *lost)),
+        _set_apart(remote, unknown, "never published", without=deleted),
+        leftovers=_sorted((*left, *_lost(published, stored))),
     )
 
 
-def as_claimed(store: ObjectStore, remote: RemoteInventory) -> RemoteInventory:
-    """The copies that brokers made, and apart those that tiersnap made: without a cluster nobody says what it knows.
+def _deleted(remote: RemoteInventory, unknown: int) -> DeletedByClusterError:
+    more = f"; --unpublished restores {count_of(unknown, 'segment')} that it never heard of" if unknown else ""
+    return DeletedByClusterError(
+        f"{remote.partition}: its remote segments are published as deleted",
+        hint=f"the topic was deleted, or retention took all of it{more}",
+    )
 
-    A broker publishes what it copies. A copy is of tiersnap if a claim names it, or if the claim on its segment cannot
-    be read.
+
+def _lost(published: Published, stored: Collection[str]) -> Iterator[IncompleteSegment]:
+    """Yield the segments that brokers read and that are not in the store."""
+    why = "published as finished, and not in the store"
+    for segment_id, known in published.items():
+        if known.state is SegmentState.COPY_SEGMENT_FINISHED and segment_id not in stored:
+            yield IncompleteSegment(segment_id, known.start_offset, why, end_offset=known.end_offset + 1)
+
+
+def as_claimed(store: ObjectStore, remote: RemoteInventory) -> RemoteInventory:
+    """Keep the copies that brokers made, which publish every copy; set those that tiersnap made apart.
+
+    For a restore without a cluster. A copy is tiersnap's if a claim names it, or if the claim on its segment cannot be
+    read.
     """
     claimed = _claimed(store, remote)
-    return _apart(remote, claimed, "made by tiersnap and not known to be published")
+    return _set_apart(remote, claimed, "made by tiersnap and not known to be published")
 
 
-def _apart(
+def _set_apart(
     remote: RemoteInventory, segment_ids: Collection[str], why: str, *, without: Collection[str] = ()
 ) -> RemoteInventory:
+    """Move the segments of some ids to `unpublished`, and drop those of `without`."""
     left = [copy for copy in remote.segments if copy.segment_id not in without]
     apart = tuple(copy for copy in left if copy.segment_id in segment_ids)
     return replace(
@@ -105,12 +111,12 @@ def _named(store: ObjectStore, by_offset: Mapping[int, Iterable[RemoteSegment]],
 
 
 def taking_all(remote: RemoteInventory) -> RemoteInventory:
-    """Return it with the unpublished segments among the others."""
+    """Return the inventory with the unpublished segments among the complete ones."""
     return replace(remote, segments=_sorted((*remote.segments, *remote.unpublished)), unpublished=())
 
 
 def refusing(remote: RemoteInventory) -> RemoteInventory:
-    """Return it with the unpublished segments among those that are incomplete."""
+    """Return the inventory with the unpublished segments among the incomplete ones."""
     refused = (
         IncompleteSegment(each.segment_id, each.start_offset, remote.why_unpublished, end_offset=each.end_offset)
         for each in remote.unpublished
@@ -123,9 +129,9 @@ def _sorted(segments: Iterable[_S]) -> tuple[_S, ...]:
 
 
 def read_copies(store: ObjectStore, listed: PartitionObjects) -> RemoteInventory:
-    """Look into what was listed: which copies are complete, and what offsets they hold.
+    """Read the metadata of listed segments: which copies are complete, and the offsets that they hold.
 
-    A copy that the plugin compressed is read, one that it encrypted is unusable.
+    A copy that the plugin compressed can be restored; one that it encrypted cannot.
     """
 
     def read(attempt: SegmentObjects) -> RemoteSegment | IncompleteSegment:

@@ -42,6 +42,7 @@ from tiersnap.remote_storage.restore.target import Destination, Target, choose_d
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, UsageError
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS
 from tiersnap.snapshot.log.restored_kinds import RestoredTransaction
 from tiersnap.snapshot.units import count_of
@@ -55,10 +56,10 @@ class RestorePlan:
     folder: FolderPlan
     destination: Destination
     source_cluster: str
-    # transactions that are open at the log end, by the tier's own snapshot there
+    # transactions that are open at the log end, by the remote snapshot there
     told_open: tuple[RestoredTransaction, ...]
     leftovers: tuple[str, ...]  # names of unfinished folders of other plans for this partition
-    topic_is_checked: bool  # a cluster that has the topic was asked what it knows of the segments
+    topic_is_checked: bool  # the records of a cluster that has the topic were read
 
 
 def plan_topic(
@@ -71,12 +72,13 @@ def plan_topic(
     """Plan how each partition goes to the target.
 
     Args:
-        published: what the cluster knows of each partition; None where none was asked.
+        published: the cluster's records of each partition; None without a cluster.
 
     Raises:
-        OtherClusterError, UnknownClusterError, UsageError: see `choose_destination`; or a copy to leave out is none.
+        OtherClusterError, UnknownClusterError, UsageError: see `choose_destination`; or remote storage has no segment
+            that the user leaves out by id.
         DeletedByClusterError: see `as_published`.
-        UnpublishedError: there is a log, and segments make it of which nobody says that they were published.
+        UnpublishedError: the log needs segments that are not known to be published.
         ObjectNotFoundError, RemoteGapError, MissingHeadError, MissingTailError: see `plan_chain`.
         FolderDiffersError: its folder is there with other segments.
         CorruptDataError: see `read_lineage`.
@@ -141,7 +143,11 @@ def _chain(
     known_log_start: int,
     published: Published | None,
 ) -> Chain:
-    """Return the segments that make the log; `known_log_start` of the log directory counts if the user gave none."""
+    """Return the segments that make the log.
+
+    Args:
+        known_log_start: that of the log directory; used if the user gave none.
+    """
     remote = read_copies(store, listed)
     if published is None:
         remote = as_claimed(store, remote)
@@ -153,12 +159,12 @@ def _chain(
     try:
         return chain_of(refusing(remote))
     except (ObjectNotFoundError, RemoteGapError, MissingHeadError, MissingTailError) as error:
-        # What is wrong beside it is said first.
+        # An error that unpublished segments cannot mend is raised first.
         chain = chain_of(taking_all(remote))
         ids = {copy.segment_id for copy in remote.unpublished}
         needed = [piece.copy for piece in chain.pieces if piece.copy.segment_id in ids]
         if not needed:
-            return chain  # they are of a leader that lost an unclean election
+            return chain  # the unpublished ones are of a leader that lost an unclean election
         raise _unpublished(remote, needed, is_asked=published is not None) from error
 
 
@@ -182,23 +188,12 @@ def _chain_of(store: ObjectStore, asked: RestoreRequest, known_log_start: int, r
             + (f": {problems}" if problems else ""),
             hint="only a copy that was finished is restored",
         )
-    head = newest(copies)
-    try:
-        lineage = read_lineage(store, head)
-    except CorruptDataError as error:
-        error.hint = f"the newest copy tells the leader epochs of all; without it: --without {head.segment_id}"
-        raise
+    lineage = _read_lineage(store, newest(copies))
     unusable = [each for each in remote.leftovers if each.segment_id not in asked.without]
     is_of_disk = asked.log_start is None and known_log_start > lineage[0][1]
     wanted = known_log_start if is_of_disk else asked.log_start
     try:
-        return plan_chain(
-            copies,
-            lineage,
-            unusable=unusable,
-            log_start_offset=wanted,
-            until=asked.until,
-        )
+        return plan_chain(copies, lineage, unusable=unusable, log_start_offset=wanted, until=asked.until)
     except (ObjectNotFoundError, RemoteGapError) as error:
         if is_of_disk:
             error.hint = (
@@ -209,13 +204,23 @@ def _chain_of(store: ObjectStore, asked: RestoreRequest, known_log_start: int, r
         raise
 
 
+def _read_lineage(store: ObjectStore, head: RemoteSegment) -> LeaderEpochs:
+    """Return the leader epochs of the newest copy; the hint of its error names the option that leaves it out."""
+    try:
+        return read_lineage(store, head)
+    except CorruptDataError as error:
+        error.hint = f"the newest copy tells the leader epochs of all; without it: --without {head.segment_id}"
+        raise
+
+
 def _check_segments(target: Target, plan: FolderPlan) -> None:
+    """Raise FolderDiffersError if the folder's segment files are not those of the plan, by name and size."""
     folder = target.path / plan.name
     found = {path.name: path.lstat().st_size for path in folder.glob("*.log")}
     if not any(found.values()):
-        # What a broker makes when it finds no folder, and what `kafka-topics --create` leaves.
+        # A broker without the folder creates an empty one, as `kafka-topics --create` does.
         raise folder_differs(folder, "it holds no record, so a broker that missed the partition made it")
-    # The size of a piece that is cut is not known before.
+    # The size of a piece that is cut is not known before it is fetched.
     expected = {
         f"{piece.start_offset:020d}.log": piece.copy.metadata.segment_size if piece.is_whole else None
         for piece in plan.chain.pieces
@@ -230,6 +235,7 @@ def _check_segments(target: Target, plan: FolderPlan) -> None:
 
 
 def _told_open(store: ObjectStore, chain: Chain) -> tuple[RestoredTransaction, ...]:
+    """Return the transactions that are open at the log end; none if no readable remote snapshot is of that offset."""
     last = chain.pieces[-1]
     if last.end_offset != last.copy.end_offset:
         return ()

@@ -1,21 +1,21 @@
-"""One log out of all the copies that remote storage has: which bytes of which copy, decided before any is fetched.
+"""Choose which bytes of which remote copies make one log, before any of them is fetched.
 
-The leader epochs of the newest copy are the log's lineage. Of every copy those offsets count that were written under
-the same epoch as the lineage says; what a leader wrote that lost an unclean election does not. From the log start on
-the copies are laid end to end. Where several hold the next offset, the first of these decides:
+The leader epochs of the newest copy are the log's lineage. An offset of a copy counts if it was written under the epoch
+that the lineage has for it; records of a leader that lost an unclean election do not count. The copies are laid end to
+end from the log start. If several copies hold the next offset, the first of these rules chooses one:
 
-    1. a copy that begins there
-    2. a copy that is taken whole
-    3. the one that reaches further
-    4. the later attempt, by its time and then by its segment id
+    1. it begins at that offset
+    2. it is used whole
+    3. it ends at the highest offset
+    4. its attempt is the latest, by time and then by segment id
 
-A copy that overlaps its neighbours (replicas roll at different offsets) is cut at a batch. The rules of the lineage are
-those of snapshot.log.leader_epochs.
+Replicas roll at different offsets, so copies can overlap; such a copy is cut between two batches. The rules of the
+lineage are those of snapshot.log.leader_epochs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import MissingHeadError, MissingTailError, ObjectNotFoundError, RemoteGapError
@@ -30,7 +30,7 @@ _MOST_GAPS_NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class LogPiece:
-    """Offsets [start_offset, end_offset) of a copy, which become one local segment."""
+    """Offsets [start_offset, end_offset) of a copy; they become one local segment."""
 
     copy: RemoteSegment
     start_offset: int
@@ -46,12 +46,12 @@ class LogPiece:
 class Chain:
     """A log without gaps."""
 
-    pieces: tuple[LogPiece, ...]  # ascending; each begins where the one before ends
+    pieces: tuple[LogPiece, ...]  # ascending and contiguous
     log_start_offset: int  # in the first piece
     leader_epochs: LeaderEpochs  # (epoch, start offset) of the pieces, ascending
     left_out: tuple[LeftOutCopy, ...]
-    # offsets below the first piece that the lineage knows and remote storage has not: exclusive end, or None. Retention
-    # deletes such segments.
+    # Exclusive end of the offsets that the lineage has and remote storage lacks, which retention may have deleted;
+    # None if the log begins with the lineage.
     missing_below: int | None
 
     @property
@@ -61,12 +61,12 @@ class Chain:
 
     @property
     def end_offset(self) -> int:
-        """Exclusive."""
+        """Log end (exclusive)."""
         return self.pieces[-1].end_offset
 
     @property
     def size(self) -> int:
-        """Bytes of the logs to be fetched."""
+        """Bytes of the segment files to fetch."""
         return sum(piece.copy.metadata.segment_size for piece in self.pieces)
 
 
@@ -83,18 +83,18 @@ def plan_chain(
     Args:
         copies: of one partition, at least one.
         lineage: leader epochs of the newest copy.
-        unusable: attempts that are no copies, to be named where they would be needed.
-        log_start_offset: first offset wanted; by default where the lineage begins, or the first copy after that.
-        until: exclusive end wanted; by default all that there is, which must then be usable.
+        unusable: attempts that are not complete copies; an error names those that the log would need.
+        log_start_offset: first offset wanted. [default: that of the lineage, or of the first copy after it]
+        until: end wanted, exclusive. [default: the end of the newest segment, which must be usable]
 
     Raises:
-        ObjectNotFoundError: no copy holds an offset from there on.
+        ObjectNotFoundError: no copy holds the first offset wanted, or a later one.
         MissingHeadError: no log start is given, and an older segment is not usable.
         MissingTailError: a newer segment is not usable; or the copies end below `until`.
-        RemoteGapError: offsets in between are in no copy of this lineage; or those at a given log start.
+        RemoteGapError: no copy of this lineage holds some offsets between two copies, or those at a given log start.
     """
     of = copies[0].metadata.id.topic_id_partition
-    intervals = _up_to(until, [interval for copy in copies for interval in _agreed(copy, lineage)])
+    intervals = _up_to(until, [interval for copy in copies for interval in _in_lineage(copy, lineage)])
     wanted = lineage[0][1] if log_start_offset is None else log_start_offset
     ahead = [interval for interval in intervals if interval.end_offset > wanted]
     if not ahead:
@@ -103,20 +103,9 @@ def plan_chain(
     if first > wanted and log_start_offset is not None:
         raise _gap_error(of, [(wanted, first)], unusable)
     if first > wanted:
-        _check_head(of, first, [each for each in unusable if each.start_offset < first])
+        _check_head(of, first, unusable)
     log_start = max(wanted, first)
-    pieces = [max((each for each in ahead if each.start_offset <= log_start), key=lambda each: _preference(each, -1))]
-    gaps: list[tuple[int, int]] = []
-    while True:
-        at = pieces[-1].end_offset
-        following = [interval for interval in ahead if interval.end_offset > at]
-        if not following:
-            break
-        if all(interval.start_offset > at for interval in following):
-            gaps.append((at, min(interval.start_offset for interval in following)))
-            at = gaps[-1][1]
-        chosen = max((each for each in following if each.start_offset <= at), key=lambda each: _preference(each, at))
-        pieces.append(LogPiece(chosen.copy, at, chosen.end_offset))
+    pieces, gaps = _lay_end_to_end(ahead, log_start)
     if gaps:
         raise _gap_error(of, gaps, unusable)
     _check_tail(of, pieces[-1], unusable, until)
@@ -124,28 +113,41 @@ def plan_chain(
         tuple(pieces),
         log_start,
         _leader_epochs(pieces, lineage),
-        tuple(_left_out(copies, intervals, pieces, unusable, until)),
+        (*_left_out_copies(copies, intervals, pieces, until), *_left_out_attempts(unusable)),
         first if first > wanted else None,
     )
 
 
-def _agreed(copy: RemoteSegment, lineage: LeaderEpochs) -> list[LogPiece]:
-    """The offsets of a copy that belong to the lineage, as one piece a stretch."""
+def _in_lineage(copy: RemoteSegment, lineage: LeaderEpochs) -> list[LogPiece]:
+    """Return the offsets of a copy that belong to the lineage, one piece for each contiguous range."""
     return [LogPiece(copy, start, end) for start, end in copy.facts.held(lineage)]
 
 
 def _up_to(until: int | None, intervals: Sequence[LogPiece]) -> list[LogPiece]:
+    """Return the intervals cut at `until` (exclusive)."""
     if until is None:
         return list(intervals)
-    return [
-        LogPiece(each.copy, each.start_offset, min(each.end_offset, until))
-        for each in intervals
-        if each.start_offset < until
-    ]
+    below = (each for each in intervals if each.start_offset < until)
+    return [LogPiece(each.copy, each.start_offset, min(each.end_offset, until)) for each in below]
 
 
-def _check_head(of: TopicIdPartition, first: int, older: Sequence[IncompleteSegment]) -> None:
-    """Retention leaves nothing of a segment; what is left of one says that it was lost, or never finished."""
+def _lay_end_to_end(ahead: Sequence[LogPiece], log_start: int) -> tuple[list[LogPiece], list[tuple[int, int]]]:
+    """Return the pieces from the log start on, and the gaps [start, end) between them."""
+    pieces = [_best_at(log_start, ahead, prefer_start=-1)]
+    gaps: list[tuple[int, int]] = []
+    while following := [interval for interval in ahead if interval.end_offset > pieces[-1].end_offset]:
+        end = pieces[-1].end_offset
+        at = max(end, min(interval.start_offset for interval in following))
+        if at > end:
+            gaps.append((end, at))
+        best = _best_at(at, following, prefer_start=at)
+        pieces.append(LogPiece(best.copy, at, best.end_offset))
+    return pieces, gaps
+
+
+def _check_head(of: TopicIdPartition, first: int, unusable: Sequence[IncompleteSegment]) -> None:
+    """Refuse a log above attempts that are not usable: retention deletes every object of a segment."""
+    older = [each for each in unusable if each.start_offset < first]
     if older:
         raise MissingHeadError(
             f"{of}: the log would begin at offset {first}, and "
@@ -175,9 +177,9 @@ def _check_tail(of: TopicIdPartition, last: LogPiece, unusable: Sequence[Incompl
 
 
 def _reaches_behind(segment: IncompleteSegment, last: LogPiece) -> bool:
-    """Return whether a segment may hold offsets behind the log's last one.
+    """Return whether a segment may hold offsets after the log's last one.
 
-    A new leader rolled elsewhere: it copies the segment that has the next offset in it, from below the end on.
+    A new leader may have rolled at other offsets: the segment that holds the next offset can begin below the log end.
     """
     if segment.end_offset is not None:
         return segment.end_offset > last.end_offset
@@ -191,49 +193,63 @@ def _named(attempts: Sequence[IncompleteSegment]) -> str:
     )
 
 
-def _preference(interval: LogPiece, at: int) -> tuple[bool, bool, int, int, str]:
-    begins_there = interval.start_offset == at
-    return begins_there, interval.is_whole, interval.end_offset, *interval.copy.attempt
+def _best_at(offset: int, intervals: Iterable[LogPiece], *, prefer_start: int) -> LogPiece:
+    """Return the interval that holds an offset and that the rules of this module choose.
+
+    Args:
+        prefer_start: an interval that begins here goes before all others; -1 for none.
+    """
+
+    def rank(interval: LogPiece) -> tuple[bool, bool, int, int, str]:
+        begins_there = interval.start_offset == prefer_start
+        return begins_there, interval.is_whole, interval.end_offset, *interval.copy.attempt
+
+    return max((each for each in intervals if each.start_offset <= offset), key=rank)
 
 
 def _leader_epochs(pieces: Sequence[LogPiece], lineage: LeaderEpochs) -> LeaderEpochs:
-    """The lineage within the pieces, and below its beginning what the pieces themselves say."""
+    """Return the lineage within the pieces; below its beginning, the leader epochs of the pieces themselves."""
     start, end = pieces[0].start_offset, pieces[-1].end_offset
     entries: list[LeaderEpoch] = []
     for piece in pieces:
         stop = min(piece.end_offset, lineage[0][1])
         if piece.start_offset < stop:
-            for entry in epochs_in_range(piece.copy.metadata.segment_leader_epochs, piece.start_offset, stop):
-                if not entries or entry[0] > entries[-1][0]:
-                    entries.append(entry)
-    entries += [entry for entry in lineage if not entries or entry[0] > entries[-1][0]]
-    return epochs_in_range(entries, start, end)
+            entries += _later(
+                epochs_in_range(piece.copy.metadata.segment_leader_epochs, piece.start_offset, stop), entries
+            )
+    return epochs_in_range([*entries, *_later(lineage, entries)], start, end)
 
 
-def _left_out(
-    copies: Sequence[RemoteSegment],
-    intervals: Sequence[LogPiece],
-    pieces: Sequence[LogPiece],
-    unusable: Iterable[IncompleteSegment],
-    until: int | None,
-) -> Iterable[LeftOutCopy]:
+def _later(some: LeaderEpochs, than: Sequence[LeaderEpoch]) -> list[LeaderEpoch]:
+    """Return the entries of `some` with a higher epoch than the last one of `than`."""
+    return [entry for entry in some if not than or entry[0] > than[-1][0]]
+
+
+def _left_out_copies(
+    copies: Sequence[RemoteSegment], intervals: Sequence[LogPiece], pieces: Sequence[LogPiece], until: int | None
+) -> Iterator[LeftOutCopy]:
+    """Yield the copies that no piece uses, and why."""
     used = {piece.copy.segment_id for piece in pieces}
-    agreed = {interval.copy.segment_id for interval in intervals}
-    for copy in copies:
-        if copy.segment_id in used:
-            continue
-        same = next((piece for piece in pieces if piece.start_offset == copy.start_offset), None)
+    in_lineage = {interval.copy.segment_id for interval in intervals}
+    by_start = {piece.start_offset: piece for piece in reversed(pieces)}
+
+    def reason(copy: RemoteSegment) -> str:
         if copy.end_offset <= pieces[0].start_offset:
-            reason = "below the log start offset"
-        elif until is not None and copy.start_offset >= until:
-            reason = "behind the end that was asked for"
-        elif copy.segment_id not in agreed:
-            reason = "written under leader epochs that the newest segment does not know"
-        elif same is not None:
-            reason = f"another copy of the same base offset is taken: {same.copy.segment_id}"
-        else:
-            reason = "other copies hold the same offsets"
-        yield LeftOutCopy(copy.segment_id, copy.start_offset, copy.end_offset, reason)
+            return "below the log start offset"
+        if until is not None and copy.start_offset >= until:
+            return "behind the end that was asked for"
+        if copy.segment_id not in in_lineage:
+            return "written under leader epochs that the newest segment does not know"
+        if same := by_start.get(copy.start_offset):
+            return f"another copy of the same base offset is taken: {same.copy.segment_id}"
+        return "other copies hold the same offsets"
+
+    for copy in copies:
+        if copy.segment_id not in used:
+            yield LeftOutCopy(copy.segment_id, copy.start_offset, copy.end_offset, reason(copy))
+
+
+def _left_out_attempts(unusable: Iterable[IncompleteSegment]) -> Iterator[LeftOutCopy]:
     for attempt in unusable:
         yield LeftOutCopy(attempt.segment_id, attempt.start_offset, None, attempt.problem)
 

@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 from threading import Event
 
+import numpy as np
+
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_log
 from tiersnap.remote_storage.restore.own_folder import PART, OwnFolder
 from tiersnap.remote_storage.restore.segment_chain import LogPiece
@@ -22,10 +24,10 @@ _COPY_BYTES = 1 << 20
 
 
 def fetch_piece(store: ObjectStore, piece: LogPiece, folder: OwnFolder, name: str, stop: Event | None = None) -> None:
-    """Write a piece's segment file as `name`: whole or not at all, whatever kills the process.
+    """Write the segment file of a piece as `name`; if the process is killed, `name` is whole or absent.
 
     Raises:
-        CorruptDataError: as `fetch_log`; or a batch lies across an end of the piece.
+        CorruptDataError: see `fetch_log`; or an end of the piece is not between two batches.
     """
     part = name + PART
     with folder.new_file(part) as file:
@@ -40,54 +42,74 @@ def fetch_piece(store: ObjectStore, piece: LogPiece, folder: OwnFolder, name: st
 
 
 def _cut(folder: OwnFolder, source: str, piece: LogPiece, target: str) -> None:
-    copy = piece.copy
-    of = copy.metadata.id.topic_id_partition
-    scan = SegmentScan(
-        LOCAL,
-        str(folder.path / source),
-        base_offset=copy.start_offset,
-        next_base_offset=copy.end_offset,
-        check_crc=False,
-    )
-    begin = end = None
-    for rows in scan:
-        for row in rows[(rows["base_offset"] >= piece.start_offset) & (rows["base_offset"] < piece.end_offset)][:1]:
-            begin = int(row["position"]) if begin is None else begin
-        for row in rows[rows["base_offset"] >= piece.end_offset][:1]:
-            end = int(row["position"]) if end is None else end
-        last = rows["base_offset"] + rows["last_offset_delta"]
-        across = rows[
-            ((rows["base_offset"] < piece.start_offset) & (last >= piece.start_offset))
-            | ((rows["base_offset"] < piece.end_offset) & (last >= piece.end_offset))
-        ]
-        if across.size:
-            first = int(across["base_offset"][0])
-            behind = first + int(across["last_offset_delta"][0]) + 1
-            ends = f"--until {behind} --partition {of}"
-            if first > piece.start_offset:
-                ends += f", or {first}"
-            raise CorruptDataError(
-                f"{of}: segment {copy.segment_id}: the batch at {first} lies across [{piece.start_offset}, "
-                f"{piece.end_offset})",
-                hint=f"a log ends between batches: {ends}; without --until the copies are not of one log: leave one of "
-                "them out with --without SEGMENT_ID",
-            )
-    if begin is None or scan.end.finding is not None or scan.end.legacy_count:
-        raise CorruptDataError(
-            f"{of}: segment {copy.segment_id}: [{piece.start_offset}, {piece.end_offset}) cannot be cut out: "
-            f"{scan.end.finding or 'no batch of it is there, or entries of magic 0 or 1'}",
-            hint="leave it out with --without SEGMENT_ID",
-        )
+    """Write the batches of the piece, which are in the segment file `source`, to `target`."""
+    begin, end = _positions(folder.path / source, piece)
     with (folder.path / source).open("rb") as file, folder.new_file(target) as out:
         file.seek(begin)
-        left = (scan.end.valid_bytes if end is None else end) - begin
+        left = end - begin
         while left and (data := file.read(min(left, _COPY_BYTES))):
             out.write(data)
             left -= len(data)
 
 
+def _positions(path: Path, piece: LogPiece) -> tuple[int, int]:
+    """Return the bytes [begin, end) of the piece in the segment file of its copy.
+
+    Raises:
+        CorruptDataError: an end of the piece is not between two batches; or it has no batch, or a damaged one.
+    """
+    copy = piece.copy
+    scan = SegmentScan(
+        LOCAL, str(path), base_offset=copy.start_offset, next_base_offset=copy.end_offset, check_crc=False
+    )
+    begin = end = None
+    for rows in scan:
+        base = rows["base_offset"]
+        _check_cuts(rows, piece)
+        begin = _first_position(rows[(base >= piece.start_offset) & (base < piece.end_offset)], begin)
+        end = _first_position(rows[base >= piece.end_offset], end)
+    if begin is None or scan.end.finding is not None or scan.end.legacy_count:
+        raise CorruptDataError(
+            f"{copy.metadata.id.topic_id_partition}: segment {copy.segment_id}: [{piece.start_offset}, "
+            f"{piece.end_offset}) cannot be cut out: "
+            f"{scan.end.finding or 'no batch of it is there, or entries of magic 0 or 1'}",
+            hint="leave it out with --without SEGMENT_ID",
+        )
+    return begin, scan.end.valid_bytes if end is None else end
+
+
+def _first_position(rows: np.ndarray, known: int | None) -> int | None:
+    """Return the position of the first row (bytes) if none is known yet."""
+    return int(rows["position"][0]) if known is None and rows.size else known
+
+
+def _check_cuts(rows: np.ndarray, piece: LogPiece) -> None:
+    """Raise CorruptDataError if a batch begins before an end of the piece and reaches to it."""
+    base, last = rows["base_offset"], rows["base_offset"] + rows["last_offset_delta"]
+    across = np.zeros(rows.shape, dtype=bool)
+    for offset in (piece.start_offset, piece.end_offset):
+        across |= (base < offset) & (last >= offset)
+    if not across.any():
+        return
+    of, batch = piece.copy.metadata.id.topic_id_partition, rows[across][0]
+    first = int(batch["base_offset"])
+    ends = f"--until {first + int(batch['last_offset_delta']) + 1} --partition {of}"
+    if first > piece.start_offset:
+        ends += f", or {first}"
+    raise CorruptDataError(
+        f"{of}: segment {piece.copy.segment_id}: the batch at {first} lies across [{piece.start_offset}, "
+        f"{piece.end_offset})",
+        hint=f"a log ends between batches: {ends}; without --until the copies are not of one log: leave one of them "
+        "out with --without SEGMENT_ID",
+    )
+
+
 def same_content(store: ObjectStore, piece: LogPiece, path: Path, scratch: Path) -> bool:
-    """Return whether `path` is what `fetch_piece` would write; `scratch` is an existing folder to write to."""
+    """Return whether `path` has the bytes that `fetch_piece` would write.
+
+    Args:
+        scratch: an existing folder for a file to compare with; it is emptied.
+    """
     key = piece.copy.layout.log_key(piece.copy.metadata)
     if piece.is_whole:
         if path.stat().st_size != piece.copy.metadata.segment_size:
