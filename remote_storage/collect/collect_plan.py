@@ -10,7 +10,7 @@ from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.tables.listed import ListedPartition, ListedSnapshot
 
-# A run that reads by an older listing is over after this long.
+# ms; a run that reads an older listing has ended after this time.
 GRACE_MS = 86_400_000
 
 
@@ -19,14 +19,14 @@ class CollectPlan:
     """A partition to collect.
 
     Attributes:
-        listed: as it is listed now; `decode` and `object` are not filled in.
-        before: what was shipped, None before the first time.
-        decodes: that stay, by base offset.
-        segments: to be decoded and shipped, ascending.
-        snapshots: objects that stay, by exclusive end offset.
-        snapshot_files: to be shipped, by exclusive end offset.
-        gone: base offsets that were shipped and are no longer there.
-        is_due: objects that nobody reads any more can be deleted.
+        listed: the partition now, without `decode` and `object`.
+        before: the listing that was shipped last; None the first time.
+        decodes: decodes that stay, by base offset.
+        segments: segments to decode and ship, ascending.
+        snapshots: snapshot objects that stay, by exclusive end offset.
+        snapshot_files: snapshot files to ship, by exclusive end offset.
+        gone: base offsets of shipped segments that the log no longer has.
+        is_due: objects that no run reads any more can be deleted.
     """
 
     partition: Partition
@@ -46,10 +46,10 @@ class CollectPlan:
 
     @property
     def listing(self) -> Listing:
-        """Return the listing to ship, once `decodes` and `snapshots` name everything.
+        """Return the listing to ship.
 
         Raises:
-            KeyError: they do not.
+            KeyError: `decodes` or `snapshots` still lacks a segment or file.
         """
         segments, files = self.listed.segments, self.listed.snapshots
         listed = replace(
@@ -61,13 +61,13 @@ class CollectPlan:
 
     @property
     def progress(self) -> Listing:
-        """The listing as it was shipped before, with the decodes that were made since."""
+        """Return the listing that was shipped last, with the decodes made since."""
         before = self.before or Listing(replace(self.listed, segments=(), snapshots=()))
         return replace(before, decodes={**before.decodes, **self.decodes})
 
     @property
     def is_changed(self) -> bool:
-        """Return whether anything has to be written."""
+        """Return whether there is anything to write."""
         if self.segments or self.snapshot_files or self.before is None:
             return True
         return self.is_due or self.listing.listed != self.before.listed
@@ -85,22 +85,17 @@ def plan_partition(
     """Plan the collection of a partition.
 
     Args:
-        log_dir: as the user named it.
-        before: what was shipped, None before the first time.
-        properties: of the log directory.
+        log_dir: the log directory as the user named it.
+        before: the listing that was shipped last; None the first time.
+        properties: meta.properties of the log directory.
         with_batches: batch headers are shipped, too.
         now: epoch ms.
     """
     listed = ListedPartition.of(log_dir, partition, properties)
-    # The id of a topic that was made again says that its segments are others.
+    # A topic that was created again has another id, and other segments.
     is_same_topic = before is not None and before.listed.topic_id == listed.topic_id
     known = before.decodes if before is not None and is_same_topic else {}
-    found = ((each.base_offset, known.get(each.base_offset), each) for each in listed.segments)
-    stays = {
-        base: decode
-        for base, decode, segment in found
-        if decode is not None and decode.is_right(segment) and not (with_batches and decode.batches is None)
-    }
+    stays = _right_decodes(listed, known, with_batches=with_batches)
     objects = {} if before is None else dict(_same_files(listed.snapshots, before.listed.snapshots))
     bases = {segment.base_offset for segment in partition.segments}
     return CollectPlan(
@@ -116,8 +111,21 @@ def plan_partition(
     )
 
 
+def _right_decodes(
+    listed: ListedPartition, known: Mapping[int, CollectedDecode], *, with_batches: bool
+) -> dict[int, CollectedDecode]:
+    """Return the known decodes of segments that have not changed, by base offset; with batch headers if wanted."""
+    found: dict[int, CollectedDecode] = {}
+    for segment in listed.segments:
+        decode = known.get(segment.base_offset)
+        lacks_batches = decode is not None and with_batches and decode.batches is None
+        if decode is not None and decode.is_right(segment) and not lacks_batches:
+            found[segment.base_offset] = decode
+    return found
+
+
 def _same_files(files: Iterable[ListedSnapshot], before: Iterable[ListedSnapshot]) -> Iterator[tuple[int, str]]:
-    """Yield the objects of files that are as they were shipped."""
+    """Yield exclusive end offset and object of each file that has not changed since it was shipped."""
     known = {replace(each, object=None): each.object for each in before}
     for file in files:
         if (name := known.get(file)) is not None:

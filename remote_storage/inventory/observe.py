@@ -1,15 +1,14 @@
 """List remote storage for a log directory: replay.remote_listing.RemoteLook over a store.
 
-A remote segment of ours is lost if a claim names it and its objects do not all exist in the right sizes. The claim is
-finished, or was until an upload in its place was cut short. The local log holds the segment at or above the log start,
-so retention has not deleted it, or deletes the new one as well: `tier` uploads it again. If a cluster was asked, its
-records decide: `mend` brings back a segment that they name, and no second one takes its place here.
+A remote segment of ours is lost if a claim names it and not all of its objects exist in the right sizes. The claim is
+finished, or was until an upload that replaced the segment was interrupted. The local log holds the segment at or above
+the log start, so retention did not delete it: `tier` uploads it again. With a cluster its records decide: `mend` brings
+back a segment that they name, and `tier` uploads no second one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -25,7 +24,7 @@ from tiersnap.remote_storage.inventory.same_log import check_same_log
 from tiersnap.remote_storage.inventory.starts import find_start, living_producers, read_start, state_at
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, epochs_in_range
-from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSegment
+from tiersnap.remote_storage.own_objects.claim import ClaimedSegment
 from tiersnap.remote_storage.own_objects.claim_protocol import read_claim
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
@@ -40,18 +39,18 @@ from tiersnap.snapshot.replay.remote_state import RemoteState
 
 @dataclass(frozen=True)
 class Observe:
-    """Looks at one place of remote storage."""
+    """Lists the remote segments of partitions in one remote location."""
 
     location: RemoteLocation
-    refuses_plaintext: bool = False  # looks whether the plugin encrypts what lies there, too
+    refuses_plaintext: bool = False  # also finds out whether the plugin encrypts the partition's segments
     records: Records | None = None  # of `__remote_log_metadata`; None if none were read
-    unbelieved: Collection[str] = ()  # ids of segments whose snapshots start nothing
+    unbelieved: Collection[str] = ()  # ids of segments whose snapshots no replay starts from
     wrong: Collection[str] = ()  # ids of complete segments that count as missing
-    of_brokers: Collection[str] | None = None  # the only ids of brokers' segments that count; None for all
+    of_brokers: Collection[str] | None = None  # ids of the brokers' segments that count; None for all
     _known: dict[TopicIdPartition, KnownManifests] = field(default_factory=dict, compare=False, repr=False)
 
     def known(self, partition: TopicIdPartition) -> KnownManifests:
-        """Return what was read of a partition's manifests; that of others is forgotten."""
+        """Return the manifests of a partition that were read before; those of other partitions are forgotten."""
         known = self._known.get(partition)
         if known is None:
             known = KnownManifests(self.location.store, partition)
@@ -70,37 +69,30 @@ class Observe:
         found = listed.counted(self.wrong, self.of_brokers)
         if filesystem is not None:
             check_same_log(self.location, found.segments, filesystem, partition)
-        closed = ((each.base_offset, each.next_base_offset) for each in partition.segments)
-        segments = [(base, end) for base, end in closed if end is not None]
         records = records_of(self.records, partition.topic, partition.partition, partition.topic_id)
-        # A replica in a log directory may not have heard yet that brokers deleted a segment.
+        # The replica of a log directory may lag: brokers may have deleted a segment since.
         whole = records if records is not None and records.is_complete else None
-        ended = None if whole is None else whole.ended
-        lost = find_lost(self.location, found, segments, partition.leader_epochs or (), ended)
-        # Of ours that nobody finished, that another attempt has the claim of, or that is lost: it is not done, and no
-        # copier is at it; who tiers it finishes it or makes it again.
-        copies = [_listed(each, is_done=not each.is_unfinished) for each in found.segments]
-        copies += [_listed(each, is_done=False) for each in found.uncounted]
-        copies += lost
-        is_asked = segments and self.refuses_plaintext and not self.location.is_local
-        shown = self._encryption.of_found(found) if is_asked else None
-        copies += [
-            ListedCopy(
-                left.segment_id, left.start_offset, left.start_offset + 1, written_at=left.written_at, is_brokers=True
-            )
-            for left in found.in_flight()
-        ]
+        copies = [*_copies(found), *self._lost(found, partition, whole), *_in_flight(found)]
         if records is not None:
             copies = list(with_records(copies, records))
         if whole is not None:
             complete = {each.segment_id for each in (*listed.segments, *listed.uncounted)}
             copies += missing_objects(whole, complete, local_start)
-        return RemoteListing(
-            tuple(copies),
-            None if shown is None else shown.encryption,
-            None if shown is None else shown.manifest or None,
-            len(leftovers_of(found)),
-        )
+        listing = RemoteListing(tuple(copies), leftover_count=len(leftovers_of(found)))
+        return self._with_encryption(listing, found) if _closed(partition) else listing
+
+    def _lost(
+        self, found: RemoteInventory, partition: Partition, whole: PartitionRecords | None
+    ) -> Iterator[ListedCopy]:
+        ended = None if whole is None else whole.ended
+        return find_lost(self.location, found, _closed(partition), partition.leader_epochs or (), ended)
+
+    def _with_encryption(self, listing: RemoteListing, found: RemoteInventory) -> RemoteListing:
+        """Return the listing with the encryption of the segments, if plain text is refused and the layout has any."""
+        if not self.refuses_plaintext or self.location.is_local:
+            return listing
+        shown = self._encryption.of_found(found)
+        return replace(listing, encryption=shown.encryption, encrypted_by=shown.manifest or None)
 
     def with_records(self, records: Records) -> Observe:
         return replace(self, records=records)
@@ -116,6 +108,31 @@ class Observe:
 
     def state_at(self, partition: Partition, offset: int, expiry: BrokerExpiry) -> RemoteState:
         return state_at(self.location, partition, offset, expiry, unbelieved=self.unbelieved)
+
+
+def _closed(partition: Partition) -> list[Interval]:
+    """Return the base offset and the exclusive end of each closed segment."""
+    ends = ((each.base_offset, each.next_base_offset) for each in partition.segments)
+    return [(base, end) for base, end in ends if end is not None]
+
+
+def _copies(found: RemoteInventory) -> Iterator[ListedCopy]:
+    """Yield the complete segments.
+
+    One that its attempt did not finish, or whose claim another attempt has, is not done, and nobody copies it now:
+    `tier` finishes it or uploads the segment again.
+    """
+    for each in found.segments:
+        yield _listed(each, is_done=not each.is_unfinished)
+    for each in found.uncounted:
+        yield _listed(each, is_done=False)
+
+
+def _in_flight(found: RemoteInventory) -> Iterator[ListedCopy]:
+    """Yield the segments that a broker copies now; their ends are unknown."""
+    for left in found.in_flight():
+        start = left.start_offset
+        yield ListedCopy(left.segment_id, start, start + 1, written_at=left.written_at, is_brokers=True)
 
 
 def _listed(segment: RemoteSegment, *, is_done: bool) -> ListedCopy:
@@ -134,7 +151,7 @@ def _listed(segment: RemoteSegment, *, is_done: bool) -> ListedCopy:
 
 
 def with_records(copies: Iterable[ListedCopy], records: PartitionRecords) -> Iterator[ListedCopy]:
-    """Yield the copies with what the records tell of them."""
+    """Yield the copies, each with whether the records name it; incomplete records prove that alone."""
     published = {each.segment_id for each in records.published}
     otherwise = False if records.is_complete else None
     for each in copies:
@@ -142,10 +159,11 @@ def with_records(copies: Iterable[ListedCopy], records: PartitionRecords) -> Ite
 
 
 def missing_objects(records: PartitionRecords, complete: Container[str], local_start: int) -> Iterator[ListedCopy]:
-    """Yield the remote segments that brokers know and whose objects are not all there.
+    """Yield the remote segments that brokers know and that lack objects.
 
     Args:
-        complete: ids of the segments with all objects; below the first local offset `local_start` not all were asked.
+        complete: ids of the segments with all objects, from the first local offset `local_start` on; older segments
+            were not all read.
     """
     for each in records.listing.copies:
         if each.segment_id not in complete and each.next_base_offset > local_start:
@@ -159,15 +177,15 @@ def find_lost(
     lineage: LeaderEpochs,
     known_to_brokers: Container[str] | None = None,
 ) -> Iterator[ListedCopy]:
-    """Yield the segments that `tier` uploads again although newer offsets exist, where a broker continues.
+    """Yield the lost segments, which `tier` uploads again although remote storage holds newer offsets.
 
     Each has the offsets of the local segment. One request for each such segment that is claimed and not complete.
 
     Args:
         segments: base offset and exclusive end of the closed local segments from the log start on.
         lineage: (epoch, start offset) of the local log, ascending.
-        known_to_brokers: ids of the segments that the cluster's records name, which are left alone; None where no
-            cluster was asked.
+        known_to_brokers: ids of the segments that the cluster's records name, which are not yielded; None without a
+            cluster.
     """
     whole = {copy.segment_id for copy in found.segments}
     whole_from = {copy.start_offset for copy in found.segments}
@@ -176,21 +194,24 @@ def find_lost(
     for base, end in segments:
         if end > reached:
             break
-        epochs = epochs_in_range(lineage, base, end)
-        claimed = ClaimedSegment(found.partition, base, epochs[-1][0]) if epochs else None
-        if claimed not in found.claimed or base in whole_from:
+        if base in whole_from:
             continue
-        claim = None
-        with suppress(CorruptDataError):
-            claim = read_claim(location.store, claimed)
-        ids = frozenset() if claim is None else _named(claim)
-        if claim is None or ids & whole:
+        ids = _claimed_ids(location, found, epochs_in_range(lineage, base, end), base)
+        if not ids or ids & whole or any(each in (known_to_brokers or ()) for each in ids):
             continue
-        is_published = known_to_brokers is not None and any(each in known_to_brokers for each in ids)
-        if not is_published and not complete_in_other_layout(location, found.partition, ids):
+        if not complete_in_other_layout(location, found.partition, ids):
             yield ListedCopy(min(ids), base, end, is_ours=True)
 
 
-def _named(claim: Claim) -> frozenset[str]:
-    """Ids of the segment that a claim tells of; where nothing is finished, that of any of its attempts."""
+def _claimed_ids(location: RemoteLocation, found: RemoteInventory, epochs: LeaderEpochs, base: int) -> frozenset[str]:
+    """Return the id of the finished attempt by the claim of a segment, or of all its attempts; none without a claim."""
+    claimed = ClaimedSegment(found.partition, base, epochs[-1][0]) if epochs else None
+    if claimed is None or claimed not in found.claimed:
+        return frozenset()
+    try:
+        claim = read_claim(location.store, claimed)
+    except CorruptDataError:
+        return frozenset()
+    if claim is None:
+        return frozenset()
     return frozenset(claim.segment_ids if claim.finished is None else (claim.finished,))

@@ -1,9 +1,9 @@
-"""List what a store holds of one partition: remote segments, what is incomplete, and which of those are ours.
+"""List the remote segments of one partition, the incomplete ones, and which of them tiersnap uploaded.
 
-These are facts; snapshot.log.coverage says which segments count for a log. It takes two listings and a
-manifest for each segment, newest first; none for segments wholly below the log that is asked for, and few of those that
-KnownManifests has. Few claims are read: that of the newest segment, since each is finished before the next is claimed,
-and those that were last written at another time than right behind theirs.
+snapshot.log.coverage decides which segments count for a log. The requests are two listings and one manifest for each
+segment, newest first; segments wholly below the local log need none, and most of those in KnownManifests neither. Few
+claims are read: that of the newest segment, since each claim is finished before the next segment is claimed, and those
+that were not written right after their manifests.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tiersnap.remote_storage.stores.requests import in_parallel, in_waves
 from tiersnap.snapshot.errors import CorruptDataError
 
 COPY_GRACE_MS = 900_000
-"""A broker writes a manifest right behind its log. A log that has had none for so long gets none."""
+"""A broker writes a manifest right after its log: a log without one for so long will get none."""
 _FINISHED_WITHIN_MS = 10_000
 """A copy attempt finishes its claim with the request that follows its manifest."""
 _ALONE = "whole, but another attempt finished, and its copy is not: it stays until that is tiered again"
@@ -40,10 +40,10 @@ class RemoteInventory:
 
     Attributes:
         problems: of claims that could not be read.
-        looked_at: ms, by the store's clock; 0 if no age decides about anything that was found.
+        looked_at: ms, by the store's clock; 0 if no object was found whose age matters.
         uncounted: complete segments of ours among the leftovers: another attempt has their claim, and no segment.
-        unpublished: complete segments that are restored only if that is asked for; apart from `segments`.
-        why_unpublished: what is known of them.
+        unpublished: complete segments that only --unpublished restores; they are not in `segments`.
+        why_unpublished: the reason, for messages.
     """
 
     partition: TopicIdPartition
@@ -58,7 +58,7 @@ class RemoteInventory:
 
     @property
     def superseded(self) -> tuple[RemoteSegment | IncompleteSegment, ...]:
-        """Objects of our attempts after which another one finished, if its segment is complete: they may go."""
+        """Objects of our attempts that a later attempt replaced with a complete segment; they may be deleted."""
         everything: tuple[RemoteSegment | IncompleteSegment, ...] = (*self.segments, *self.leftovers)
         whole = {copy.segment_id for copy in self.segments}
         return tuple(each for each in everything if _finished_without(each) in whole)
@@ -68,14 +68,14 @@ class RemoteInventory:
 
         Args:
             wrong: their ids.
-            of_brokers: the only ids that count of segments without a claim of ours; None for all.
+            of_brokers: ids of the segments without a claim of ours that count; None for all.
         """
         right = (each for each in self.segments if each.segment_id not in wrong)
         kept = (each for each in right if each.claim or of_brokers is None or each.segment_id in of_brokers)
         return replace(self, segments=tuple(kept))
 
     def in_flight(self, grace: int = COPY_GRACE_MS) -> tuple[IncompleteSegment, ...]:
-        """Return what somebody else is copying now: young objects that nobody reads and no claim names.
+        """Return the segments that a broker or another tool copies now: incomplete, young, and in no claim.
 
         Args:
             grace: ms, by the store's clock, which alone knows how old its objects are.
@@ -94,9 +94,9 @@ def list_remote_partition(
     """List the remote inventory of a partition.
 
     Args:
-        local_start: base offset of the first local segment; of segments that end there or below few are looked into.
-        since: ms; of those, all are looked into that may have a record as late as that.
-        known: manifests of the partition that were read before; they are taken from the store where nobody gives them.
+        local_start: base offset of the first local segment; few manifests of segments that end there or below are read.
+        since: ms; the manifests of those that may have a record as late as this are all read.
+        known: manifests of the partition that were read before. [default: those kept in the store]
     """
     store = location.store
     changed = claimed_segments(store, partition)
@@ -104,47 +104,49 @@ def list_remote_partition(
     known = known or KnownManifests(store, partition)
     known.listed = frozenset(each.segment_id for each in listed)
     found, incomplete = _read(known, [each for each in listed if not each.missing], local_start, since)
-    # What lacks an object needs no request.
+    # A segment that lacks an object needs no request.
     lacking = (read_segment(store, each) for each in listed if each.missing)
     incomplete += [each for each in lacking if isinstance(each, IncompleteSegment)]
     claims = _Claims(store, frozenset(changed))
     claims.read_for(found, incomplete, changed)
-    segments = [claims.told(each) for each in found]
-    alone = _alone(location, partition, segments)
-    incomplete += [
-        IncompleteSegment(each.segment_id, each.start_offset, alone[each.segment_id], each.objects)
-        for each in segments
-        if each.segment_id in alone
-    ]
+    segments = [claims.with_claim(each) for each in found]
+    uncounted = _uncounted(location, partition, segments)
+    incomplete += [_incomplete(each, uncounted[each.segment_id]) for each in segments if each.segment_id in uncounted]
     leftovers = [replace(each, claim=claims.named.get(each.segment_id)) for each in incomplete]
     return RemoteInventory(
         partition,
-        tuple(sorted((each for each in segments if each.segment_id not in alone), key=_offset)),
+        tuple(sorted((each for each in segments if each.segment_id not in uncounted), key=_offset)),
         tuple(sorted(leftovers, key=_offset)),
         tuple(claims.problems.values()),
         claims.claimed,
         store.now() if any(each.is_somebodys for each in leftovers) else 0,
-        tuple(each for each in segments if each.segment_id in alone),
+        tuple(each for each in segments if each.segment_id in uncounted),
     )
+
+
+def _incomplete(segment: RemoteSegment, problem: str) -> IncompleteSegment:
+    return IncompleteSegment(segment.segment_id, segment.start_offset, problem, segment.objects)
 
 
 def _offset(segment: RemoteSegment | IncompleteSegment) -> tuple[int, str]:
     return segment.start_offset, segment.segment_id
 
 
-def _alone(location: RemoteLocation, partition: TopicIdPartition, segments: Sequence[RemoteSegment]) -> dict[str, str]:
+def _uncounted(
+    location: RemoteLocation, partition: TopicIdPartition, segments: Sequence[RemoteSegment]
+) -> dict[str, str]:
     """Return why complete segments of ours do not count, by segment id: an attempt without a copy has their claim."""
     whole = {each.segment_id for each in segments}
     absent = {over for each in segments if (over := _finished_without(each)) and over not in whole}
     absent -= complete_in_other_layout(location, partition, absent)
-    alone = {each.segment_id: _ALONE for each in segments if _finished_without(each) in absent}
-    return alone | {each.segment_id: _OVERTAKEN for each in segments if _is_overtaken(each)}
+    uncounted = {each.segment_id: _ALONE for each in segments if _finished_without(each) in absent}
+    return uncounted | {each.segment_id: _OVERTAKEN for each in segments if _is_overtaken(each)}
 
 
 def _read(
     known: KnownManifests, listed: Sequence[SegmentObjects], local_start: int, since: int | None
 ) -> tuple[list[RemoteSegment], list[IncompleteSegment]]:
-    """Look into attempts that have all their objects, newest first, until they lie below the log."""
+    """Read the manifests of attempts with all objects, newest first, down to the segments below the local log."""
     segments: list[RemoteSegment] = []
     incomplete: list[IncompleteSegment] = []
     read = partial(read_segment, known.store, known=known)
@@ -152,7 +154,7 @@ def _read(
         incomplete += [each for each in found if isinstance(each, IncompleteSegment)]
         complete = [each for each in found if isinstance(each, RemoteSegment)]
         segments += complete
-        # They lie end to end or overlap by one: if a whole wave lies below the log, the rest does, too.
+        # Segments are contiguous or overlap by one: if a whole wave ends below the log, all older ones do.
         if complete and all(each.end_offset <= local_start and _is_older(each, since) for each in complete):
             break
     return segments, incomplete
@@ -164,13 +166,13 @@ def _is_known(known: KnownManifests, attempt: SegmentObjects) -> bool:
 
 
 def _is_older(copy: RemoteSegment, since: int | None) -> bool:
-    """Return whether no record of it is as late as `since` (ms); true if nobody asks."""
+    """Return whether all its records are older than `since` (ms); true for None."""
     return since is None or 0 <= copy.metadata.max_timestamp < since
 
 
 @dataclass(frozen=True, slots=True)
 class _Claims:
-    """Claims that were read, each once: by the segment ids that they name, and what is wrong with others."""
+    """Claims, each read once: `named` by the segment ids in them, and `problems` of those that cannot be read."""
 
     store: ObjectStore
     claimed: frozenset[ClaimedSegment]
@@ -184,7 +186,7 @@ class _Claims:
         incomplete: Sequence[IncompleteSegment],
         changed: Mapping[ClaimedSegment, int],
     ) -> None:
-        """Read the claims that decide about something; `changed` is when each was last written (ms)."""
+        """Read the claims that can decide whether a segment counts; `changed` is the time of their last write (ms)."""
         starts = Counter(each.start_offset for each in found)
         doubtful = {offset for offset, count in starts.items() if count > 1} | {
             each.start_offset for each in incomplete
@@ -203,8 +205,8 @@ class _Claims:
             ],
         )
 
-    def told(self, segment: RemoteSegment) -> RemoteSegment:
-        """Return the segment with what claims say of it."""
+    def with_claim(self, segment: RemoteSegment) -> RemoteSegment:
+        """Return the segment with its claim, and whether a broker copied it."""
         claim = self.named.get(segment.segment_id)
         is_theirs = claim is None and (segment.claimed_as not in self.claimed or self.found.get(segment.claimed_as))
         is_copied = segment.metadata.broker_id >= 0 or segment.objects.is_local
@@ -231,28 +233,27 @@ class _Claims:
 
 
 def _age(segment: ClaimedSegment) -> tuple[int, int]:
-    """Segments in the order in which a log has them; of lineages that parted the newer one is the later."""
+    """Return the sort key of log order; segments of a later leader epoch are newer."""
     return segment.leader_epoch, segment.base_offset
 
 
 def _finished_without(found: RemoteSegment | IncompleteSegment) -> str | None:
-    """The attempt that finished, by its claim, where `found` is of an earlier one."""
+    """Return the finished attempt by the claim of `found`, if `found` is of an earlier attempt."""
     claim = found.claim
     is_earlier = claim is not None and found.segment_id in {attempt.segment_id for attempt in claim.earlier}
     return claim.finished if claim is not None and is_earlier else None
 
 
 def _is_overtaken(copy: RemoteSegment) -> bool:
-    """Return whether an attempt that has finished nothing yet took over the claim of this copy."""
+    """Return whether another attempt took over the claim of this segment and has not finished its own."""
     return copy.claim is not None and copy.is_unfinished and copy.claim.holder.segment_id != copy.segment_id
 
 
 def leftovers_of(found: RemoteInventory) -> list[RemoteSegment | IncompleteSegment]:
-    """Return what of a partition is ours and needed by nobody, once it is old; no request.
+    """Return our objects that nobody needs once they are old; sends no request.
 
-    That are remote segments that another attempt has finished without, and objects that are no complete remote segment:
-    of attempts that another one took over, that ended or that did not finish. A complete one stays while no finished
-    one is: it may be all that there is of its offsets.
+    They are segments of attempts that a later attempt replaced, and objects of attempts that were taken over, ended or
+    never finished. A complete segment stays until a finished one exists: it may be the only copy of its offsets.
     """
     complete = {each.segment_id for each in found.uncounted}
     left = (each for each in found.leftovers if each.segment_id not in complete and _is_over(each))
