@@ -1,7 +1,7 @@
-"""A log directory collected: partition by partition, each listing replaced when all that it names is there.
+"""Collect a log directory partition by partition; a listing is replaced when every object in it exists.
 
-Killed anywhere, the next collection goes on: it ships what no listing names yet, and what the killed one left is
-deleted when its day is over. A segment whose file has not changed is read and shipped once.
+A collection can be killed anywhere: the next one ships the objects that no listing names yet, and deletes those that
+the killed one left after a day. A segment whose file does not change is read and shipped once.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """One partition after its turn.
+    """The outcome of one partition.
 
     Attributes:
-        plan: what there was to do, None where that could not be known, or its folder is gone since it was listed.
-        error: why it is as it was shipped before, None where it is as it is on disk.
+        plan: None if planning failed, or the folder has vanished since it was listed.
+        error: why the shipped listing is still the earlier one; None if it equals the disk.
     """
 
     folder: str
@@ -53,10 +53,10 @@ class Collection:
     """One run of `tiersnap collect`.
 
     Attributes:
-        uri: the log directory, as its rows name it.
+        uri: the log directory, as the rows of its partitions name it.
         with_batches: ship batch headers, too.
-        now: epoch ms; the run's only reading of the clock.
-        apply: write; without it plans are made.
+        now: epoch ms; the only time that the run uses.
+        apply: write; else only plan.
     """
 
     to: CollectedFolder
@@ -68,11 +68,11 @@ class Collection:
     apply: bool
 
     def partitions(self, selected: list[str]) -> Iterator[Collected]:
-        """Collect the partition folders `selected`, one after the other; what cannot be collected is an error in it.
+        """Collect the partition folders `selected`, one after another; a failure becomes the error of its partition.
 
         Raises:
             UsageError: another log directory was collected into this folder.
-            TransientError: another collection is at work on it.
+            TransientError: another collection writes to this folder now.
         """
         marker = self.to.marker_of(Marker.of(self.uri, self.properties))
         if self.apply:
@@ -87,14 +87,14 @@ class Collection:
             if done.error is None:
                 complete.update({folder} if done.plan is not None else ())
             elif isinstance(done.error, TransientError) and not isinstance(done.error, _OF_ONE_PARTITION):
-                # Or every partition would wait for the time-outs of a server that does not answer.
+                # Else every partition would wait until a server that does not answer times out.
                 away = done.error
             yield done
         if self.apply and away is None:
             self._finish(marker, complete)
 
     def _announce(self, before: Read[Marker], selected: list[str]) -> Read[Marker]:
-        """Name the folders before their first object, so that whatever becomes of them is found again."""
+        """Name the folders before their first object is written, so that a later run finds the objects."""
         marker = before.value or Marker.of(self.uri, self.properties)
         new = [folder for folder in selected if folder not in {*marker.partitions, *marker.absent}]
         if before.value is not None and not new:
@@ -103,7 +103,7 @@ class Collection:
         return self.to.put_marker(announced, before)
 
     def _finish(self, before: Read[Marker], complete: set[str]) -> None:
-        """Say which partitions there are, and delete those that have been gone for a day."""
+        """Write the list of partitions, and delete those that vanished a day ago."""
         assert before.value is not None
         marker, on_disk = before.value, set(self.log_dir.folders)
         partitions = {folder for folder in marker.partitions if folder in on_disk} | complete
@@ -142,7 +142,7 @@ class Collection:
         for finding in partition.findings:
             if finding.finding_kind is FindingKind.PERMISSION_DENIED or finding.path == path:
                 raise _unread(finding.path, finding.finding_kind, finding.message)
-            # It stays no regular file, however often it is tried; without it the log would have a hole.
+            # Another attempt would not help, and a log without the segment would have a hole.
             if finding.finding_kind is FindingKind.UNREADABLE_FILE and finding.path in logs:
                 raise CorruptDataError(f"{finding.path}: {finding.message}", hint="move the file itself there")
         return plan_partition(
@@ -174,7 +174,7 @@ class Collection:
         self.to.delete_parts(folder, due)
 
     def _decoded(self, plan: CollectPlan) -> Iterator[DecodePart]:
-        """The segments that are to be shipped, decoded, neighbours together; the active one, which changes, alone."""
+        """Yield the segments to ship, decoded: neighbours share an object; the active one, which changes, is alone."""
         part: DecodePart | None = None
         files = {each.base_offset: SegmentFile.of(plan.listed, each) for each in plan.listed.segments}
         for segment in plan.segments:
@@ -224,10 +224,10 @@ class _UnreadError(TransientError):
 
 
 class _MovedError(_UnreadError):
-    """Raised when a file is not what was listed a moment ago; the partition is listed again."""
+    """Raised when a file has changed since it was listed; the partition is listed again."""
 
 
-# They say nothing of the store.
+# Errors that do not mean that the store fails.
 _OF_ONE_PARTITION = (_UnreadError, ObjectChangedError)
 
 
@@ -239,15 +239,15 @@ def _unread(path: str, kind: FindingKind, message: str) -> TiersnapError:
 
 @dataclass
 class CollectTotals:
-    """Counts, partition after partition; a plan with its rows is let go of when it is counted.
+    """Counts over the partitions; no plan is kept.
 
     Attributes:
         changed: partitions with something to ship.
-        segments: that were decoded, or are to be.
-        bytes: of them.
-        snapshots: files that were shipped, or are to be.
-        errors: of the partitions that stay as they were.
-        findings: of the log directories and of the folders in them; what is in segments `run` judges.
+        segments: segments that were decoded, or will be.
+        bytes: size of these segments.
+        snapshots: snapshot files that were shipped, or will be.
+        errors: errors of the partitions that were not collected.
+        findings: findings in log directories and folders; `run` judges the content of segments.
     """
 
     changed: int = 0
@@ -269,6 +269,6 @@ class CollectTotals:
             self.snapshots += len(done.plan.snapshot_files)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what was met."""
+        """Yield the problems, for the exit code."""
         yield from self.findings
         yield from self.errors

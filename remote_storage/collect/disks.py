@@ -1,4 +1,4 @@
-"""The disks of one broker, each collected to a folder of its own."""
+"""Collect the log directories of one broker, each to its own folder."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._]+")
 def folders_below(to: str, log_dirs: Sequence[NamedLogDir]) -> tuple[str, ...]:
     """Return the folder that each log directory is collected to.
 
-    That is `to` if there is one alone, else a folder below `to` that is named after the log directory's path.
+    One log directory is collected to `to`; several to folders below it, named after the paths of the log directories.
 
     Raises:
-        UsageError: two of them would have the same one.
+        UsageError: two log directories would have the same folder.
     """
     if len(log_dirs) == 1:
         return (to,)
@@ -40,10 +40,10 @@ def folders_below(to: str, log_dirs: Sequence[NamedLogDir]) -> tuple[str, ...]:
 
 
 def refuse_folder_of_one(store: ObjectStore) -> None:
-    """Refuse a folder that holds what was collected of one log directory, where several are to go below it.
+    """Refuse to collect several log directories below a folder that one was collected to.
 
     Raises:
-        UsageError: it does.
+        UsageError: a log directory was collected to this folder.
     """
     found = CollectedFolder(store).marker().value
     if found is not None:
@@ -55,7 +55,7 @@ def refuse_folder_of_one(store: ObjectStore) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DiskCollection:
-    """The collection of one disk; `folders` are those of the partitions that are selected."""
+    """The collection of one log directory; `folders` are those of the selected partitions."""
 
     log_dir: NamedLogDir
     store: ObjectStore
@@ -63,12 +63,12 @@ class DiskCollection:
 
     @property
     def is_new(self) -> bool:
-        """Return whether nothing of the disk was collected yet, or a collected partition is gone from it."""
+        """Return whether the log directory was never collected, or a collected partition has vanished from it."""
         marker = CollectedFolder(self.store).marker().value
         return marker is None or not set(marker.partitions) <= set(self.log_dir.log_dir.folders)
 
     def run(self, *, with_batches: bool, now: int, apply: bool) -> Iterator[tuple[NamedLogDir, Collected]]:
-        """Collect it; arguments and errors are those of `Collection`."""
+        """Collect the log directory; arguments and errors are those of `Collection`."""
         opened = self.log_dir.log_dir
         properties = read_properties(opened.filesystem, opened.path)
         place = place_of(self.log_dir.uri)

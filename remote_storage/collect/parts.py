@@ -13,17 +13,17 @@ from tiersnap.snapshot.replay.segment_runs import Run
 from tiersnap.snapshot.tables.decodes import SEGMENTS, SegmentFile, StoredDecode, decode_batch
 from tiersnap.snapshot.tables.schemas import RECORD_BATCHES, to_batch
 
-# Of deltas, not compressed: what a run's task holds at once. A segment with more has an object of its own.
 MOST_DELTA_BYTES = 32 << 20
-# Of headers, compressed, which are kept until the object is shipped.
+"""Uncompressed deltas in one object, which a task of a run holds at once. A segment with more has its own object."""
 MOST_HEADER_BYTES = 32 << 20
-# Of segment files: what a collection that is killed has to read again.
+"""Compressed headers in one object; they are kept in memory until the object is shipped."""
 MOST_LOG_BYTES = 4 << 30
+"""Bytes of segment files in one object, which a killed collection has to read again."""
 _ROW_GROUP_BYTES = 4 << 20
 
 
 class DecodePart:
-    """One object with rows of SEGMENTS, and one with rows of RECORD_BATCHES if they are asked for."""
+    """One object with rows of SEGMENTS and, with batches, one with rows of RECORD_BATCHES."""
 
     def __init__(self, base_offset: int, *, with_batches: bool) -> None:
         self.name = new_name(base_offset, Part.SEGMENTS)
@@ -45,13 +45,13 @@ class DecodePart:
         )
 
     def add_batches(self, rows: np.ndarray, file: SegmentFile) -> None:
-        """Take decoded batches (RECORD_BATCH_DTYPE) of a segment."""
+        """Add decoded batches (RECORD_BATCH_DTYPE) of a segment."""
         if self._batches is not None:
             identity = {"log_dir": file.log_dir, "topic": file.topic, "partition": file.partition}
             self._batches.write(to_batch(rows, {**identity, "segment_base_offset": file.base_offset}))
 
     def add(self, file: SegmentFile, end: SegmentEnd, runs: list[Run]) -> None:
-        """Take the decode of a segment."""
+        """Add the decode of a segment."""
         rows = decode_batch([(StoredDecode(file, end, run=0), runs)])
         self._rows.write(rows)
         self._log_bytes += end.total_bytes
@@ -69,7 +69,7 @@ class DecodePart:
         )
 
     def objects(self) -> dict[str, bytes]:
-        """The content of each object by its name; nothing can be added any more."""
+        """Return the content of each object by name, and end the part: nothing can be added after that."""
         objects = {self.name: self._rows.finish()}
         if self.batches_name is not None and self._batches is not None:
             objects[self.batches_name] = self._batches.finish()
@@ -100,7 +100,7 @@ class _ParquetBytes:
             self._waiting, self._bytes, self.size = [], 0, self._sink.tell()
 
     def finish(self) -> bytes:
-        """The bytes of the file."""
+        """Return the bytes of the file."""
         self._end_row_group()
         self._writer.close()
         return bytes(self._sink.getvalue())

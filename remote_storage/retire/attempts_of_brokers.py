@@ -1,7 +1,7 @@
-"""Remote segments that failed copy attempts of brokers left: they began, did not end, and their broker began another.
+"""Find the remote segments that failed copy attempts of brokers left.
 
-A copy task copies one segment after the other, so a broker's attempt has ended once the same broker began another one
-of the partition. The newest attempt of each broker may be at work.
+A copy task copies one segment after another, so an attempt without COPY_SEGMENT_FINISHED has failed once the same
+broker began another one for the partition. The newest attempt of each broker may be in progress.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class AttemptLeftovers:
     bytes: int
 
     def says(self) -> str:
-        """Return it in words."""
+        """Return the sentence for people."""
         attempts = count_of(self.attempts, "failed copy attempt")
         return f"{self.partition}: {attempts} of brokers left {human_bytes(self.bytes)} in remote storage"
 
@@ -44,7 +44,7 @@ def ended_attempts(records: MetadataCache, partition: TopicIdPartition) -> froze
 
 
 def find_leftovers(store: ObjectStore, records: MetadataCache) -> Iterator[AttemptLeftovers]:
-    """Yield what failed attempts left, by partition; only partitions with such attempts are listed."""
+    """Yield the leftovers of failed attempts by partition; only partitions with such attempts are listed."""
     for partition in records.partitions():
         ended = ended_attempts(records, partition)
         if not ended:

@@ -1,4 +1,4 @@
-"""A cluster's knowledge of a partition, and the reasons why nothing of the partition may be removed by it."""
+"""The records that a cluster has of a partition, and the reasons why nothing of the partition may be removed."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _FINISHED, _DELETED = SegmentState.COPY_SEGMENT_FINISHED, SegmentState.DELETE_SE
 
 
 Ask = Callable[[Iterable[TopicIdPartition]], Mapping[TopicIdPartition, "KnownPartition"]]
-"""What the cluster knows now of partitions that are read; those without a topic id are left out."""
+"""Returns the cluster's records of some partitions, up to now; partitions without a topic id are left out."""
 
 
 class KnownToCluster(Protocol):
-    """A cluster that is asked what it knows of remote segments."""
+    """A cluster whose records of remote segments can be read."""
 
     @property
     def cluster_id(self) -> str:
         """Return the id of the cluster."""
 
     def reading(self, partitions: Iterable[TopicIdPartition]) -> AbstractContextManager[Ask]:
-        """Read the records of these partitions; the context asks for some of them, as often as it likes."""
+        """Open the records of these partitions; the returned function can be called several times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +39,16 @@ class KnownPartition:
     doubtful: frozenset[str] = frozenset()  # segment ids of records that make no sense without earlier ones
     ended_attempts: frozenset[str] = frozenset()  # segment ids; see attempts_of_brokers
     metadata_start: int = 0  # the first offset that the records' partition of the metadata topic has
-    # log start offset, remote segments included; None where the cluster has no such topic and id
+    # log start offset, remote segments included; None if the cluster has no topic of this id
     log_start: int | None = None
-    has_leader: bool = True  # False while nobody can say where the log starts
-    # the cluster certainly has no such topic and id; asked if records tell of segments all the same, as they do if a
-    # topic is deleted while they are written
+    has_leader: bool = True  # False while nobody knows the log start
+    # The cluster certainly has no topic of this id. Found out only if records name segments, as they can if the topic
+    # was deleted while they were written.
     is_absent: bool = False
 
     @property
     def has_undeleted(self) -> bool:
-        """Return whether a record tells of a segment that is not deleted."""
+        """Return whether a record names a segment that is not deleted."""
         return any(each.state is not _DELETED for each in self.records.values())
 
     @property
@@ -57,14 +57,14 @@ class KnownPartition:
         return self.log_start is not None
 
     def is_gone(self, segment_id: str) -> bool:
-        """Return whether no record tells of a segment, or only of its deletion, or the topic is certainly gone."""
+        """Return whether no record names the segment, or the last one says that it is deleted, or the topic is gone."""
         record = self.records.get(segment_id)
         return self.is_absent or (segment_id not in self.doubtful and (record is None or record.state is _DELETED))
 
     def published_end(self, leader_epoch: int) -> int:
-        """Return the end (exclusive) up to which `publish` need not tell of a copy of this last leader epoch.
+        """Return the end (exclusive) of the offsets that are published under this leader epoch or a later one.
 
-        A finished segment of an older leader epoch says nothing of it: the log may have been cut in between.
+        A finished segment of an older leader epoch does not count: the log may have been truncated since.
         """
         ends = (self.finished_end(segment_id, leader_epoch) for segment_id in self.records)
         return max(self.log_start or 0, *ends, 0)
@@ -88,7 +88,7 @@ class KnownPartition:
             known = "the cluster knows nothing of its remote segments"
             if self.is_live:
                 return f"{known}: tiersnap publish tells it of them"
-            # They may be all that is left of a cluster that was made anew under its old id.
+            # They may be the last copies of a cluster that was created again under its old id.
             return (
                 f"{known}, nor this topic id: if the topic was deleted before they were published, remove them by hand"
             )

@@ -23,25 +23,25 @@ class OrphanKind(StrEnum):
     CLAIM = "CLAIM"
     KNOWN_MANIFESTS = "KNOWN_MANIFESTS"
     CLUSTER = "CLUSTER"
-    UNBLOCK = "UNBLOCK"  # what unblock had to put back
+    UNBLOCK = "UNBLOCK"  # topic configs that unblock saved
     PROBE = "PROBE"
     UPLOAD = "UPLOAD"  # multipart, unfinished
     FILE = "FILE"  # in .tiersnap-unfinished
-    PARTITION = "PARTITION"  # what is of a partition that is refused
+    PARTITION = "PARTITION"  # all orphans of a partition that is refused
 
 
 class Fate(StrEnum):
     """The action on an orphan."""
 
     REMOVE = "REMOVE"
-    WAIT = "WAIT"  # too young; it may go later
-    LEAVE = "LEAVE"  # named, and left to people
+    WAIT = "WAIT"  # too young; a later run may remove it
+    LEAVE = "LEAVE"  # listed; a person decides
     REFUSE = "REFUSE"
 
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """Something that nobody needs, or nobody may."""
+    """Objects that nobody needs, or of which that is not certain; `action` tells which."""
 
     kind: OrphanKind
     action: Fate

@@ -1,14 +1,15 @@
-"""Find the orphans of a partition, and judge which may go.
+"""Find the orphans of a partition, and decide which of them may be removed.
 
-An object may go if tiersnap announced it (a claim names the attempt, a manifest or the object itself the snapshot), it
-is older than a grace by the store's clock, and the cluster that `cluster.json` names has no record of it, or one that
-it was deleted. It was listed before the records were read to their end, so a record that came since would be seen.
+An object may be removed under three conditions: tiersnap wrote it (a claim names the attempt; a manifest or the object
+itself names the snapshot), it is older than a grace by the store's clock, and the cluster in `cluster.json` has no
+record of it, or one of its deletion. The objects are listed before the records are read to their end, so a record that
+was written in between is seen.
 
-A complete copy that reaches beyond what is published is no orphan while the topic lives: `publish` may tell of it. Nor
-is one whose offsets no other whole copy holds: a record, or a claim, does not bring back objects that were lost. The
-others are read whole first, since one may be damaged: then the copy may be all that is left of the log.
+While the topic lives, a complete copy that ends above the published offsets is no orphan: `publish` may still publish
+it. A copy whose offsets no other complete copy holds is no orphan either: a record or a claim does not restore lost
+objects. The other copies are read whole first: if they are damaged, this one may be the last good copy of the log.
 
-What a failed attempt of a broker left may go as well, announced by its record: see judge_attempts_of_brokers.
+Objects of a broker's failed attempt, which its record names, may be removed too: see judge_attempts_of_brokers.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ from tiersnap.snapshot.units import utc
 
 @dataclass(frozen=True, slots=True)
 class Aged:
-    """The age from which objects may go; `now` in ms by the store's clock, `older_than` in ms."""
+    """The age from which objects may be removed: `now` in ms by the store's clock, `older_than` in ms."""
 
     now: int
     older_than: int
 
     def is_old(self, modified: int) -> bool:
-        """Return whether an object of that time (ms, by the same clock) is old enough."""
+        """Return whether an object that was last modified then (ms, by the same clock) is old enough."""
         return self.now - modified > self.older_than
 
     def waiting(self, orphan: Orphan, modified: int) -> Orphan:
-        """Return what may go as what is too young to go now; `modified` is its time."""
+        """Return a removable orphan as one that is still too young; `modified` is the time of its object (ms)."""
         moment = modified + self.older_than + 1
         reason = f"removable from {utc(moment)} on: {orphan.reason}"
         return replace(orphan, action=Fate.WAIT, reason=reason, removable_at=moment)
@@ -55,19 +56,19 @@ def judge_attempts(
     look: Callable[[SegmentObjects], RemoteSegment | IncompleteSegment],
     read: Callable[[RemoteSegment], ReadSegment],
 ) -> Iterator[Orphan]:
-    """Orphans among the copies and attempts of a partition.
+    """Yield the orphans among the copies and attempts of a partition.
 
     Args:
         claims: by the segment ids that they name.
-        look: reads the manifest of a copy whose objects are all there.
-        read: reads all its bytes.
+        look: reads the manifest of a copy that has all its objects.
+        read: reads all bytes of a copy.
     """
     others = _Others(sorted(stored.attempts, key=lambda each: each.start_offset), known, look, read)
     for attempt in candidates(stored, known, aged):
         claim = claims.get(attempt.segment_id)
         is_whole = not attempt.missing
         action, reason = Fate.LEAVE, "no claim of ours names it"
-        # Candidates are segments that the records were read for, and that none names.
+        # The records were read, and none names a candidate.
         if claim is not None and claim.may_delete(attempt.segment_id, has_no_record=known.is_gone(attempt.segment_id)):
             action, reason = _fate(attempt, claim, others)
         kind = OrphanKind.COPY if is_whole else OrphanKind.ATTEMPT
@@ -81,9 +82,9 @@ def judge_attempts_of_brokers(
     look: Callable[[SegmentObjects], RemoteSegment | IncompleteSegment],
     read: Callable[[RemoteSegment], ReadSegment],
 ) -> Iterator[Orphan]:
-    """Yield what brokers began to copy and will not finish (KnownPartition.ended_attempts) of a live partition.
+    """Yield the attempts that brokers of a live partition began and will not finish (KnownPartition.ended_attempts).
 
-    It goes if segments that the cluster knows hold its offsets, and were read whole. See judge_attempts.
+    One may be removed if segments in the cluster's records hold its offsets and were read whole. See judge_attempts.
     """
     others = _Others(sorted(stored.attempts, key=lambda each: each.start_offset), known, look, read)
     for attempt in stored.attempts if known.is_live and known.has_leader else ():
@@ -109,7 +110,7 @@ _FAILED = "a broker's attempt failed, and others hold its offsets"
 def judge_young(
     stored: PartitionObjects, known: KnownPartition, aged: Aged, claims: dict[str, Claim]
 ) -> Iterator[Orphan]:
-    """Yield what may go once it is old, as far as that is known without a look into remote segments."""
+    """Yield the orphans that may be removed once they are old, as far as listings and records tell."""
     for attempt in young_candidates(stored, known, aged):
         if attempt.segment_id in claims:
             kind = OrphanKind.ATTEMPT if attempt.missing else OrphanKind.COPY
@@ -124,7 +125,7 @@ def judge_young(
 
 
 def young_candidates(stored: PartitionObjects, known: KnownPartition, aged: Aged) -> list[SegmentObjects]:
-    """Attempts that are not old enough, and that no record tells of; not those that may yet be published."""
+    """Return attempts that are too young and in no record; not those that may still be published."""
     return [
         each
         for each in stored.attempts
@@ -135,7 +136,7 @@ def young_candidates(stored: PartitionObjects, known: KnownPartition, aged: Aged
 
 
 def candidates(stored: PartitionObjects, known: KnownPartition, aged: Aged) -> list[SegmentObjects]:
-    """Attempts that are old enough and that no record, or only DELETE_SEGMENT_FINISHED, tells of."""
+    """Return attempts that are old enough and in no record, or in one of DELETE_SEGMENT_FINISHED."""
     return [each for each in stored.attempts if aged.is_old(each.modified) and known.is_gone(each.segment_id)]
 
 
@@ -154,7 +155,7 @@ def _fate(attempt: SegmentObjects, claim: Claim, others: _Others) -> tuple[Fate,
         return Fate.REMOVE, superseded if finished else TOPIC_DELETED
     published = known.published_end(copy.metadata.segment_leader_epochs[-1][0])
     if finished is None and copy.end_offset > published:
-        # What nobody finished publish passes by.
+        # `publish` skips an unfinished attempt.
         first = "" if claim.finished else "tiersnap tier --apply, which finishes it, then "
         return (
             Fate.LEAVE,
@@ -170,7 +171,7 @@ _LOST = "no other copy of its offsets is whole: what the cluster knows of them h
 
 @dataclass(frozen=True, slots=True)
 class _Others:
-    """The other objects of a partition; the attempts in ascending start offset."""
+    """The attempts of a partition in ascending start offset, to find other copies of the same offsets."""
 
     attempts: Sequence[SegmentObjects]
     known: KnownPartition
@@ -179,29 +180,33 @@ class _Others:
     _read: dict[str, ReadSegment] = field(default_factory=dict)
 
     def lies_elsewhere(self, segment_id: str, attempt: SegmentObjects) -> bool:
-        """Return whether `segment_id` lies in another layout than `attempt`, which it cannot supersede then."""
+        """Return whether a segment is stored in another layout than `attempt`, so that it does not supersede it."""
         return any(each.segment_id == segment_id and each.is_local is not attempt.is_local for each in self.attempts)
 
     def why_kept(self, copy: RemoteSegment, finished: str | None) -> str:
-        """Return why a copy stays; "" if `finished`, or segments that the cluster knows, rightly hold its offsets.
+        """Return why a copy stays; "" if `finished`, or segments in the records, hold the same offsets rightly.
 
-        Offsets below the log start count for nothing.
+        Offsets below the log start need no copy.
         """
         epoch = copy.metadata.segment_leader_epochs[-1][0]
         holding = self._holding(copy.start_offset, copy.end_offset, epoch, finished)
-        return _LOST if holding is None else next(filter(None, (self._doubt(copy, other) for other in holding)), "")
+        if holding is None:
+            return _LOST
+        return next(filter(None, (self._doubt(copy, other) for other in holding)), "")
 
     def why_attempt_is_kept(self, attempt: SegmentObjects, record: RemoteLogSegmentMetadata) -> str:
-        """Return why what a broker's attempt left stays; "" if segments that the cluster knows hold its offsets."""
+        """Return why the objects of a broker's attempt stay; "" if segments in the records hold its offsets."""
         copy = None if attempt.missing else self.look(attempt)
         if isinstance(copy, RemoteSegment):
             return self.why_kept(copy, None)
         epoch = record.segment_leader_epochs[-1][0]
         holding = self._holding(record.start_offset, record.end_offset + 1, epoch, None)
-        return _LOST if holding is None else next(filter(None, map(self._unproven, holding)), "")
+        if holding is None:
+            return _LOST
+        return next(filter(None, map(self._unproven, holding)), "")
 
     def _holding(self, start: int, end: int, epoch: int, finished: str | None) -> list[RemoteSegment] | None:
-        """Return the complete segments that hold the offsets from `start` to `end` (exclusive), None if some lack."""
+        """Return the complete segments that together hold [start, end); None if an offset is in none of them."""
         reached = max(start, self.known.log_start or 0)
         holding: list[RemoteSegment] = []
         for attempt in self.attempts:
@@ -241,10 +246,10 @@ def judge_snapshots(
     manifests: list[tuple[ObjectInfo, SnapshotManifest]],
     is_ours: Callable[[ObjectInfo], bool],
 ) -> Iterator[Orphan]:
-    """Orphans among the snapshot objects and their manifests.
+    """Yield the orphans among the snapshot objects and their manifests.
 
     Args:
-        is_ours: asked of a snapshot that no manifest tells of.
+        is_ours: whether tiersnap wrote a snapshot that no manifest names.
     """
     told = {record.offset for _, manifest in manifests for record in manifest.snapshots}
     gone = set()
@@ -272,10 +277,10 @@ def _of_no_segment(offset: int, known: KnownPartition) -> str:
 
 
 def judge_rest(stored: PartitionObjects, known: KnownPartition, aged: Aged, removed: set[str]) -> Iterator[Orphan]:
-    """Claims and `cluster.json` of a topic that is gone, once nothing of ours is left that they are to tell of.
+    """Yield the claims and `cluster.json` of a deleted topic, once no object of ours is left that needs them.
 
     Args:
-        removed: keys that go before.
+        removed: keys that are removed before them.
     """
     kept = [key for attempt in stored.attempts for key in attempt.keys if key not in removed]
     kept += [info.key for info in (*stored.snapshots.values(), *stored.manifests.values()) if info.key not in removed]

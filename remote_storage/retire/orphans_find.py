@@ -1,9 +1,9 @@
-"""The orphans of a store: partition by partition, listed first and asked after at the cluster then.
+"""Find and remove the orphans of a store, partition by partition: objects are listed before records are read.
 
 If the removal is killed anywhere, the same command removes the rest.
 
-Unfinished uploads, temporary files and probes of the store (store_leftovers) are orphans as well: every run removes
-them. An upload of a partition of another cluster is refused, and a plugin's is named.
+Unfinished uploads, temporary files and probes of the store (store_leftovers) are orphans too. An upload of a partition
+of another cluster is refused; one of the plugin is listed and left.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ _log = logging.getLogger(__name__)
 
 
 def unfinished(store: ObjectStore, aged: Aged, cluster_id: str, is_wanted: Callable[[str], bool]) -> Iterator[Orphan]:
-    """Those of the topics that `is_wanted` takes, of this cluster or of none that is named; and of no topic.
+    """Yield unfinished uploads, temporary files and probes: of wanted topics of this cluster, and of no topic.
 
-    Those that are too young are named as such; a plugin's are not, since they may be under way.
+    Young ones wait. Young uploads of the plugin are not listed, since they may be in progress.
     """
     for probe in old_probes(store, aged.now, -1):
         orphan = Orphan(OrphanKind.PROBE, Fate.REMOVE, "a probe of the store", (probe.key,), probe.size)
@@ -99,7 +99,7 @@ def _cluster_id(store: ObjectStore, each: UploadOfSegment) -> str | None:
 def find_orphans(
     store: ObjectStore, cluster: KnownToCluster, is_wanted: Callable[[str], bool], *, older_than: int
 ) -> Iterator[Orphan]:
-    """Orphans of all topics that `is_wanted` takes, records of `unblock`, unfinished uploads; nothing is changed.
+    """Yield orphans of the topics that `is_wanted` takes, saved configs and unfinished uploads; nothing is changed.
 
     Args:
         older_than: ms, by the store's clock.
@@ -127,7 +127,7 @@ def find_orphans(
 
 
 def orphans_of(store: ObjectStore, stored: PartitionObjects, known: KnownPartition, aged: Aged) -> Iterator[Orphan]:
-    """Orphans of one partition; one row for all of them where the partition is refused."""
+    """Yield the orphans of one partition; one row for all of them if the partition is refused."""
     looked_at = (*candidates(stored, known, aged), *young_candidates(stored, known, aged))
     offsets = frozenset(each.start_offset for each in looked_at)
     claims = read_claims(store, stored, offsets)
@@ -156,7 +156,7 @@ def _read(store: ObjectStore, now: int, copy: RemoteSegment) -> ReadSegment:
 
 
 def is_ours(store: ObjectStore) -> Callable[[ObjectInfo], bool]:
-    """Asks the store whether a snapshot object of which no manifest tells was put by tiersnap."""
+    """Return a function that tells whether tiersnap wrote a snapshot object, by the object's metadata."""
 
     def ask_of(info: ObjectInfo) -> bool:
         described = store.head(info.key)
@@ -170,12 +170,9 @@ def _refused(partition: TopicIdPartition, reason: str, ours: Sequence[Orphan]) -
     return Orphan(OrphanKind.PARTITION, Fate.REFUSE, reason, keys, sum(each.size_bytes for each in ours), partition)
 
 
-# What tells whose the rest is goes when the rest is gone.
-
-
 @dataclass(frozen=True, slots=True)
 class OrphansOutcome:
-    """All that was found, and of what was to be removed (`done`) what could not be; `done` is empty for a plan."""
+    """All orphans, and those that were removed (`done`), each with its failures; `done` is empty for a plan."""
 
     found: Sequence[Orphan]
     done: Sequence[tuple[Orphan, tuple[DeleteFailure, ...]]] = ()
@@ -187,22 +184,22 @@ class OrphansOutcome:
 
     @property
     def refused(self) -> list[Orphan]:
-        """Return those that may not, for a reason that a person must clear."""
+        """Return the refused orphans; a person must clear the reason."""
         return [each for each in self.found if each.action is Fate.REFUSE]
 
     @property
     def waiting(self) -> list[Orphan]:
-        """Return those that are too young."""
+        """Return the orphans that are too young."""
         return [each for each in self.found if each.action is Fate.WAIT]
 
     @property
     def failures(self) -> list[DeleteFailure]:
-        """Objects that could not be removed."""
+        """Return the objects that could not be removed."""
         return [each for _, failures in self.done for each in failures]
 
     @property
     def left(self) -> list[Orphan]:
-        """Return those that are there now, without the young ones."""
+        """Return the orphans that are still in the store, without the young ones."""
         gone = {id(orphan) for orphan, failures in self.done if not failures}
         return [each for each in self.found if id(each) not in gone and each.action is not Fate.WAIT]
 
@@ -215,9 +212,9 @@ class OrphansOutcome:
 
 
 def remove(store: ObjectStore, orphans: Iterable[Orphan]) -> Iterator[tuple[Orphan, tuple[DeleteFailure, ...]]]:
-    """Remove those that may go, with what is still there of each.
+    """Remove the orphans that may be removed; yield each with its failures.
 
-    Of a partition of which something could not be removed the claims and `cluster.json` stay.
+    If an object of a partition could not be removed, the claims and `cluster.json` of the partition stay.
     """
     failed = set()
     for orphan in orphans:

@@ -1,14 +1,14 @@
-"""Objects that ended attempts left of a partition: found in its inventory, and deleted.
+"""Delete the objects that ended attempts left in a partition.
 
-An attempt that ended has deleted its objects, or was taken over by one that did. But a server may apply a request later
-than it answered it, so an object may appear when nobody looks for it any more. Only what a claim of ours names goes,
-after a grace by the store's clock that is longer than any attempt may take.
+An attempt that ends deletes its objects, or the attempt that takes it over does. A server may apply a request after it
+answered, so an object can appear later. Only objects that a claim of ours names are deleted, after a grace by the
+store's clock that is longer than any attempt may take.
 
-A complete segment that another attempt finished without goes only after the one that remains was read whole and
-compared in the same call: names and sizes prove nothing, and it may be the last good one.
+A complete segment that a later attempt replaced is deleted only after the later segment was read whole and compared in
+the same call: names and sizes prove nothing, and the earlier one may be the last good copy.
 
-An attempt that was killed, and that nobody went on with, is ended first. If it is alive after all, it finds that its
-claim has changed, and makes nothing visible.
+A killed attempt that nobody continued is ended first. If it still runs, it finds its claim changed, and makes nothing
+visible.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, Brok
 
 _log = logging.getLogger(__name__)
 GRACE_MS = STALE_AFTER_MS
-"""An attempt gives up by its own deadline long before this."""
+"""The deadline of an attempt ends long before this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Swept:
         return Swept(self.objects + other.objects, failures, doubts)
 
     def check(self) -> None:
-        """See that nothing is left. Raises TransientError: something could not be deleted."""
+        """Raise TransientError if an object could not be deleted."""
         if self.failures:
             first = self.failures[0]
             raise TransientError(
@@ -58,7 +58,7 @@ class Swept:
 def _old_leftovers(store: ObjectStore, found: RemoteInventory) -> list[RemoteSegment | IncompleteSegment]:
     """Return those of `leftovers_of` that are older than GRACE_MS by the store's clock; at most one request.
 
-    What another attempt has finished without counts as old.
+    A segment that a later attempt replaced counts as old.
     """
     superseded = found.superseded
     wanted = leftovers_of(found)
@@ -67,7 +67,7 @@ def _old_leftovers(store: ObjectStore, found: RemoteInventory) -> list[RemoteSeg
 
 
 def sweep_partition(store: ObjectStore, found: RemoteInventory) -> Swept:
-    """Delete the old leftovers; again is fine, and so is being killed.
+    """Delete the old leftovers. It can be killed anywhere and run again.
 
     Raises:
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
@@ -86,7 +86,7 @@ def sweep_partition(store: ObjectStore, found: RemoteInventory) -> Swept:
 
 
 def _doubt(store: ObjectStore, found: RemoteInventory, superseded: RemoteSegment) -> CorruptDataError | None:
-    """Return why a complete segment stays; None if the one that was finished without it is read, and right."""
+    """Return why a complete segment stays; None if the one that replaced it was read and is right."""
     finished = None if superseded.claim is None else superseded.claim.finished
     remaining = next(each for each in found.segments if each.segment_id == finished)
     expiry = BrokerExpiry(store.now(), DEFAULT_PRODUCER_EXPIRATION_MS)
@@ -101,7 +101,7 @@ def _doubt(store: ObjectStore, found: RemoteInventory, superseded: RemoteSegment
 
 
 def _is_ended(store: ObjectStore, left: RemoteSegment | IncompleteSegment) -> bool:
-    """Return whether the attempt is over; end one that holds its claim unfinished and is stale."""
+    """Return whether the attempt has ended; end a stale one that holds its claim."""
     assert left.claim is not None
     if not _is_held(left.claim, left.segment_id):
         return True
@@ -117,5 +117,5 @@ def _is_held(claim: Claim, segment_id: str) -> bool:
 
 
 def delete_visible_first(store: ObjectStore, keys: tuple[str, ...]) -> tuple[DeleteFailure, ...]:
-    """Delete what makes a segment visible, and then the rest of it; return what could not be deleted."""
+    """Delete the object that makes a segment visible, then its other objects; return the failures."""
     return store.delete(keys[:1]) or store.delete(keys[1:])

@@ -1,11 +1,11 @@
-"""Sweep leftovers of killed processes that no reader ever sees: multipart uploads, temporary files, probes.
+"""Remove leftovers of killed processes that no reader ever sees: multipart uploads, temporary files, probes.
 
-What shows that they are ours is enough: a claim that names the attempt, the mark in a file's name, the prefix of our
-probes. An upload that is older than a grace is under way no more: an attempt gives up long before, and one whose answer
-to CreateMultipartUpload was lost has begun another. A plugin's uploads in the same bucket are left alone.
+Each must be ours: a claim names the attempt, or the file name has our mark, or the key has the prefix of our probes. An
+upload older than a grace has ended: an attempt gives up long before, and one that lost the answer to
+CreateMultipartUpload has begun another upload. Uploads of the plugin in the same bucket stay.
 
-Records of `unblock` are left over if their topic was deleted. That of a topic that lives stays whatever its age: the
-next `unblock` puts its settings back.
+Saved configs are left over if their topic was deleted. Those of a live topic stay at any age: the next `unblock`
+restores the configs of the topic.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class SweptStore:
 
 
 def old_probes(store: ObjectStore, now: int, older_than: int) -> list[ObjectInfo]:
-    """Return the probes of the store that are older than so many ms."""
+    """Return the probes of the store that are older than `older_than` ms."""
     return [probe for probe in store.list(PROBES) if now - probe.modified > older_than]
 
 
 def old_uploads(store: ObjectStore, older_than: int, prefix: str = "") -> list[UnfinishedUpload]:
-    """Return unfinished uploads that are older than so many ms; none where the store does not let them be listed."""
+    """Return unfinished uploads that are older than `older_than` ms; none if the store does not allow the listing."""
     try:
         return [upload for upload in store.unfinished_uploads(prefix) if upload.age > older_than]
     except RemoteStorageError as error:
@@ -78,8 +78,9 @@ def old_uploads(store: ObjectStore, older_than: int, prefix: str = "") -> list[U
 def uploads_of_segments(
     store: ObjectStore, uploads: Iterable[UnfinishedUpload], is_wanted: Callable[[str], bool]
 ) -> Iterator[UploadOfSegment]:
-    """Yield the uploads of segments of the topics that `is_wanted` takes; a listing of claims for each partition, and a
-    request for each claim at the offset of an upload.
+    """Yield the uploads of segments of the topics that `is_wanted` takes.
+
+    Requests: a listing of claims for each partition, and one for each claim at the offset of an upload.
     """
     claimed: dict[TopicIdPartition, tuple[ClaimedSegment, ...]] = {}
     for upload in uploads:
@@ -93,7 +94,7 @@ def uploads_of_segments(
 
 
 def abort_uploads_of(store: ObjectStore, stem: str, segment_id: str) -> None:
-    """Abort all unfinished uploads of a segment, whose keys begin with `stem`; those that cannot be are logged."""
+    """Abort all unfinished uploads of a segment, whose keys begin with `stem`; failures are logged."""
     count = _abort(store, [each for each in old_uploads(store, -1, stem) if segment_id in each.key])
     _log.debug("aborted %d unfinished uploads of %s", count, segment_id)
 
@@ -101,10 +102,10 @@ def abort_uploads_of(store: ObjectStore, stem: str, segment_id: str) -> None:
 def sweep_store(store: ObjectStore, is_wanted: Callable[[str], bool]) -> SweptStore:
     """Remove probes, temporary files and unfinished uploads of ours that are older than GRACE_MS; two listings.
 
-    What cannot be removed is logged: the next run tries again, and nothing waits for it.
+    Failures are logged; the next run tries again.
 
     Args:
-        is_wanted: takes the topics whose uploads are aborted.
+        is_wanted: whether the uploads of a topic are aborted.
     """
     probes = [probe.key for probe in old_probes(store, store.now(), GRACE_MS)]
     failures = store.delete(probes) if probes else ()
@@ -131,10 +132,10 @@ def _abort(store: ObjectStore, uploads: Iterable[UnfinishedUpload]) -> int:
 
 
 def judge_saved_configs(store: ObjectStore, records: Iterable[StoredRecord], aged: Aged, ask: Ask) -> Iterator[Orphan]:
-    """Records that may go, or of which nobody can say so.
+    """Yield saved configs that may be removed, or that cannot be judged.
 
     Args:
-        ask: what the cluster knows of partitions.
+        ask: returns the cluster's records of partitions.
     """
     for record in records:
         if not aged.is_old(record.info.modified):
@@ -143,7 +144,7 @@ def judge_saved_configs(store: ObjectStore, records: Iterable[StoredRecord], age
             decode = partial(decode_saved_configs, topic=record.topic, topic_id=record.topic_id)
             saved = read_decoded(store, record.info.key, decode, limit=MANIFEST_BYTES)
         except ObjectNotFoundError:
-            continue  # the run that made it has ended meanwhile
+            continue  # the run that wrote it has ended since
         except CorruptDataError as error:
             yield _orphan(record, Fate.LEAVE, error.message)
             continue
@@ -154,7 +155,7 @@ def judge_saved_configs(store: ObjectStore, records: Iterable[StoredRecord], age
 
 
 def _refusal(saved: SavedConfigs, known: Mapping[TopicIdPartition, KnownPartition]) -> str:
-    """Only of a partition whose remote segments the cluster has deleted is it certain that the topic is gone."""
+    """Return why it is not certain that the topic is deleted; "" if the cluster deleted its remote segments."""
     refusals = [each.refusal(saved.cluster_id) for each in known.values()]
     return next(filter(None, refusals), "") if refusals else "it names no partition"
 

@@ -1,4 +1,4 @@
-"""Leftovers of partitions deleted by a Spark task: rows in, rows out."""
+"""Delete the leftovers of partitions in a Spark task: rows in, rows out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SweepablePartition:
 
 @dataclass(frozen=True, slots=True)
 class SweptPartition:
-    """A row of SWEPT: objects that were deleted; `failure` says why something is left, None where nothing is."""
+    """A row of SWEPT: the number of deleted objects, and why others are left; None if none is."""
 
     partition: str
     objects: int
