@@ -15,7 +15,7 @@ from tiersnap.snapshot.regular_file import read_regular
 
 
 def read_snapshot(path: str | os.PathLike[str]) -> np.ndarray:
-    """Entries (replay.producer_fold.ENTRY_DTYPE, ascending producer id) of a `.snapshot` file.
+    """Entries (formats.snapshot_file.ENTRY_DTYPE, ascending producer id) of a `.snapshot` file.
 
     Raises:
         SourceNotFoundError: there is no such file, or this user may not read it.

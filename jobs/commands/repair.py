@@ -229,7 +229,7 @@ def _unwritten(repair: HostRepair, *, in_place: bool) -> Iterator[str]:
 
 def _room(needed: int, log_dir: Path) -> Iterator[str]:
     """Yield the needed and free bytes, and what frees more if they are too few."""
-    from tiersnap.snapshot.host.disk import deleted_bytes, disk_of, says_space, ways_to_free
+    from tiersnap.snapshot.log.disk import deleted_bytes, disk_of, says_space, ways_to_free
 
     yield says_space(needed, log_dir)
     disk = disk_of(log_dir)

@@ -43,7 +43,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, UsageError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS
-from tiersnap.snapshot.log.restored_kinds import RestoredTransaction
+from tiersnap.snapshot.replay.restored_kinds import RestoredTransaction
 from tiersnap.snapshot.units import count_of
 
 

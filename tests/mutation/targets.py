@@ -93,7 +93,7 @@ TARGETS = (
     *TRANSACTIONS,
     Target("snapshot/exactly_once/log_replay.py", (*_HANGING, *_SIMULATE, *_RISK)),
     Target("snapshot/kernels/fold.py", ("test_fold_kernels.py",), _UNCOMPILED),
-    Target("snapshot/replay/producer_fold.py", ("test_replay_starts.py", "test_producer_fold.py", "test_expiry.py")),
+    Target("snapshot/producer_fold.py", ("test_replay_starts.py", "test_producer_fold.py", "test_expiry.py")),
     Target(
         "snapshot/replay/partition_state.py",
         (
