@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import click
 from msgspec import Meta
 
-from tiersnap.jobs.commands.publish import ProofRequest
 from tiersnap.jobs.doctor_location import JudgedLocation
 from tiersnap.jobs.option_types import DURATION
 from tiersnap.jobs.output import and_more
+from tiersnap.jobs.publishing import ProofRequest
 from tiersnap.jobs.sentences import MissingRemoteSegment
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.publish.location_proof import LocationState

@@ -18,6 +18,7 @@ from tiersnap.jobs.option_types import DURATION, LocalPath, Parsed, once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.remote_view import RemoteView
+from tiersnap.jobs.spark_options import SparkRequest
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.gate.remote_check import (
     CheckDepth,
@@ -261,7 +262,7 @@ def verify_on_spark(
     selection: Selection,
     tier: TierRequest,
     asked: CheckRequest,
-    spark: opt.SparkRequest,
+    spark: SparkRequest,
 ) -> tuple[Iterator[RemoteCheck], CheckTally]:
     """Verify by a Spark job; return the segments that are not sound, and the counts of all."""
     from tiersnap.jobs.pipeline.checking import check_remote

@@ -40,8 +40,8 @@ from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.remote_checks import VerifiedPartition, remote_checks_option, verified_lines, verified_partitions
 from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import of_unlocated, tell_failures
-from tiersnap.jobs.situation.options import situation_options
 from tiersnap.jobs.situation.situation import COMMAND_LINE, NO_LOCATION, Known, Situation
+from tiersnap.jobs.situation_options import situation_options
 from tiersnap.jobs.table import folded
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.remote_storage.stores.probe import ProbeAnswer
@@ -145,7 +145,7 @@ def doctor(
     log_dirs, cluster = situation.log_dirs.value or (), situation.cluster.value
     view = situation.remote.value or NO_LOCATION
     compared = compare_records(situation, output.talk)
-    location = judge_location(situation, compared)
+    location = judge_location(situation, None if compared is None else compared.location)
     copies = told_copies(
         cluster, log_dirs, broker_expiry.now, hung_after, None if compared is None else compared.records
     )

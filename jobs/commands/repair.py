@@ -18,7 +18,7 @@ from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_not_compared, of_unknown_beginnings, with_remote
-from tiersnap.jobs.situation.options import log_dirs_options
+from tiersnap.jobs.situation_options import log_dirs_options
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.repair.repair_action import PlannedFile, PlannedSnapshot, RepairAction

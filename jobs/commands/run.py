@@ -27,6 +27,7 @@ from tiersnap.jobs.sentences import (
     tell_mended,
     tell_unknown_encryption,
 )
+from tiersnap.jobs.spark_options import SparkRequest, spark_options
 from tiersnap.jobs.telemetry.lineage import LineageRun, lineage
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.snapshot.gate.exit_code import exit_code_of
@@ -193,7 +194,7 @@ run_options = opt.as_one(
     "replica of a partition leads."
 )
 @publishing_options
-@opt.spark_options
+@spark_options
 @metrics_options
 @click.option(
     "--openlineage",
@@ -214,7 +215,7 @@ def run(
     settings: RunSettings,
     cluster: opt.Cluster | None,
     publishing: PublishRequest,
-    spark: opt.SparkRequest,
+    spark: SparkRequest,
     sinks: Sinks,
     openlineage: str | None,
     report: Path,

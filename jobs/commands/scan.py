@@ -18,8 +18,8 @@ from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.remote_checks import read_checks, remote_checks_option
 from tiersnap.jobs.sentences import ByName, of_not_compared, of_unlocated, tell_failures
-from tiersnap.jobs.situation.options import situation_options
 from tiersnap.jobs.situation.situation import Situation
+from tiersnap.jobs.situation_options import situation_options
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict

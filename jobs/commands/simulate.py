@@ -25,6 +25,7 @@ from tiersnap.jobs.option_types import BROKER_RELEASE, CLIENT_RELEASE
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
+from tiersnap.jobs.spark_options import SparkRequest, spark_options
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.simulate.kinds import FleetWrite, SimulatedProducer, SimulatedWrite, SnapshotOrigin
 from tiersnap.snapshot.exactly_once.simulate.risk_kinds import BoundaryRow, PartitionRow
@@ -183,7 +184,7 @@ class _Answers:
 @risk_options
 @opt.remote_view_options(opt.OF_BEGINNINGS, click.option)
 @opt.log_start_option
-@opt.spark_options
+@spark_options
 def simulate(
     output: Output,
     log_dirs: tuple[str, ...],
@@ -193,7 +194,7 @@ def simulate(
     risk: RiskRequest,
     view: opt.RemoteView,
     log_starts: opt.LogStarts,
-    spark: opt.SparkRequest,
+    spark: SparkRequest,
 ) -> int:
     """Say what every producer of LOGDIR would meet if a replica with another snapshot became leader now.
 

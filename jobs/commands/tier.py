@@ -33,8 +33,8 @@ from tiersnap.jobs.sentences import (
     tell_mended,
     tell_unknown_encryption,
 )
-from tiersnap.jobs.situation.options import OF_CLUSTER, situation_options
 from tiersnap.jobs.situation.situation import Situation
+from tiersnap.jobs.situation_options import OF_CLUSTER, situation_options
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.remote_storage.upload.upload_options import UploadOptions
 
