@@ -10,7 +10,7 @@ import numpy as np
 from tiersnap.snapshot.atomic_file import write_atomically
 from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.log.hands_off import refuse_log_dir
+from tiersnap.snapshot.log.refuse_log_dir import refuse_log_dir
 from tiersnap.snapshot.regular_file import read_regular
 
 

@@ -71,8 +71,8 @@ def decode(
     `run`. It deletes rows whose batches a truncation, a cleaner's merge or a new topic of the name took out of the log;
     rows that retention took stay. The exit code is 5 if a log is damaged; the rows of such a segment end at the damage.
     """
-    from tiersnap.jobs.pipeline.decode import DecodeSettings
-    from tiersnap.jobs.pipeline.decode import decode as decode_batches
+    from tiersnap.jobs.pipeline.decode_job import DecodeSettings
+    from tiersnap.jobs.pipeline.decode_job import decode as decode_batches
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.log.places import located, places_of
 

@@ -17,7 +17,7 @@ from tiersnap.jobs.next_command import again
 from tiersnap.jobs.option_types import once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.publishing import ProofRequest, proof_options
+from tiersnap.jobs.publish_options import ProofRequest, proof_options
 from tiersnap.jobs.sentences import (
     MissingRemoteSegment,
     PlaceSentence,

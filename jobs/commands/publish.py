@@ -13,7 +13,7 @@ from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.next_command import again, situation_place
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.publishing import ProofRequest, next_steps_of, proof_options
+from tiersnap.jobs.publish_options import ProofRequest, next_steps_of, proof_options
 from tiersnap.jobs.sentences import PlaceSentence, tell_place
 from tiersnap.jobs.situation.situation import Situation
 from tiersnap.jobs.situation_options import situation_options
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
     from tiersnap.remote_storage.publish.publish import Published
     from tiersnap.remote_storage.publish.publish_plan import PublishPlan
-    from tiersnap.snapshot.gate.commands import Place
+    from tiersnap.snapshot.gate.printed_steps import Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,8 +129,8 @@ def repair(
     from tiersnap.jobs.known_topic_ids import KnownTopicIds
     from tiersnap.jobs.text_files import read_topic_ids
     from tiersnap.snapshot.gate.exit_code import exit_code_of
-    from tiersnap.snapshot.log.hands_off import refuse_log_dir
     from tiersnap.snapshot.log.log_start import with_stated
+    from tiersnap.snapshot.log.refuse_log_dir import refuse_log_dir
     from tiersnap.snapshot.log.selection import count, open_log_dirs, refuse_twice, selected_of, twice
     from tiersnap.snapshot.repair.files import elsewhere, in_place, nowhere
     from tiersnap.snapshot.repair.log_dirs import HostRepair, all_locked

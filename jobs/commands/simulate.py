@@ -29,8 +29,8 @@ from tiersnap.jobs.spark_options import SparkRequest, spark_options
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.simulate.kinds import FleetWrite, SimulatedProducer, SimulatedWrite, SnapshotOrigin
 from tiersnap.snapshot.exactly_once.simulate.risk_kinds import BoundaryRow, PartitionRow
-from tiersnap.snapshot.gate.commands import Place
 from tiersnap.snapshot.gate.next_step import Hole
+from tiersnap.snapshot.gate.printed_steps import Place
 from tiersnap.snapshot.gate.steps import STATE_LOG_START
 from tiersnap.snapshot.units import count_of
 
@@ -250,7 +250,7 @@ def simulate(
 def _running_broker(opened: Sequence[NamedLogDir]) -> BrokerEra | None:
     """Return the era of the broker that runs in the log directories; None if none runs, or its release is unknown."""
     from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, era_of
-    from tiersnap.snapshot.host.running import lock_holder
+    from tiersnap.snapshot.host.running_broker import lock_holder
 
     for each in opened:
         with suppress(OSError, ValueError):

@@ -16,7 +16,12 @@ from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.remote_checks import (
+from tiersnap.jobs.remote_view import RemoteView
+from tiersnap.jobs.sentences import of_not_compared, of_unknown_beginnings, of_unlocated, tell_failures, with_remote
+from tiersnap.jobs.situation.situation import COMMAND_LINE, Situation
+from tiersnap.jobs.situation_options import situation_options
+from tiersnap.jobs.spark_options import SparkRequest, spark_options
+from tiersnap.jobs.verify_remote import (
     COLUMNS,
     CheckTally,
     TierRequest,
@@ -26,11 +31,6 @@ from tiersnap.jobs.remote_checks import (
     tier_options,
     verify_on_spark,
 )
-from tiersnap.jobs.remote_view import RemoteView
-from tiersnap.jobs.sentences import of_not_compared, of_unknown_beginnings, of_unlocated, tell_failures, with_remote
-from tiersnap.jobs.situation.situation import COMMAND_LINE, Situation
-from tiersnap.jobs.situation_options import situation_options
-from tiersnap.jobs.spark_options import SparkRequest, spark_options
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.gate.exit_code import exit_code_of

@@ -18,7 +18,7 @@ from tiersnap.jobs.spark_options import SparkRequest
 from tiersnap.remote_storage.errors import ConditionsIgnoredError
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, MissingExtraError, TransientError, UsageError
-from tiersnap.snapshot.tables.trouble import of_table, of_words
+from tiersnap.snapshot.tables.reader_errors import of_table, of_words
 
 pytestmark = pytest.mark.unit
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.publish.publish import Published
     from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
     from tiersnap.remote_storage.stores.object_store import ObjectStore
-    from tiersnap.snapshot.gate.commands import Place
+    from tiersnap.snapshot.gate.printed_steps import Place
     from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.replay.expiry import BrokerExpiry
 

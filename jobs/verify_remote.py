@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.client import Cluster
     from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
     from tiersnap.snapshot.formats.checkpoints import TopicPartition
-    from tiersnap.snapshot.gate.commands import Place
+    from tiersnap.snapshot.gate.printed_steps import Place
     from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
 
