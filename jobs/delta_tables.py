@@ -32,11 +32,11 @@ from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked, remote_ch
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.all_tables import TABLES
 from tiersnap.snapshot.tables.facts import DELTAS, JUDGED, PARTITIONS, FactKind, newest_results
+from tiersnap.snapshot.tables.reader_errors import of_table
 from tiersnap.snapshot.tables.readiness import VERDICTS
 from tiersnap.snapshot.tables.remote_log_segments import STATE_COLUMNS, AttemptState, newest_states, read_states
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS, VERSION_KEY
 from tiersnap.snapshot.tables.table_format import refuse_newer, refuse_other
-from tiersnap.snapshot.tables.trouble import of_table
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
 if TYPE_CHECKING:

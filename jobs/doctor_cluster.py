@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import click
 from msgspec import Meta
 
-from tiersnap.jobs.commands.publish import ProofRequest
 from tiersnap.jobs.doctor_location import JudgedLocation
 from tiersnap.jobs.option_types import DURATION
 from tiersnap.jobs.output import and_more
+from tiersnap.jobs.publish_options import ProofRequest
 from tiersnap.jobs.sentences import MissingRemoteSegment
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.publish.location_proof import LocationState
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.missing_objects import Missing
     from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
     from tiersnap.remote_storage.publish.location_proof import LocationVerdict
-    from tiersnap.snapshot.gate.commands import Place, Step
+    from tiersnap.snapshot.gate.printed_steps import Place, Step
     from tiersnap.snapshot.log.selection import NamedLogDir
     from tiersnap.snapshot.replay.remote_records import Records
 

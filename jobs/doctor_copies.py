@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.copied_topics import CopiedTopics
     from tiersnap.remote_storage.cluster.stuck import StuckPartition
     from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
-    from tiersnap.snapshot.gate.commands import Step
+    from tiersnap.snapshot.gate.printed_steps import Step
     from tiersnap.snapshot.log.log_dir import Partition
     from tiersnap.snapshot.log.selection import NamedLogDir
 

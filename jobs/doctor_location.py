@@ -11,7 +11,6 @@ from msgspec import Meta
 from tiersnap.remote_storage.publish.location_proof import NAME_THE_PLACE, LocationState
 
 if TYPE_CHECKING:
-    from tiersnap.jobs.doctor_cluster import Compared
     from tiersnap.jobs.situation.situation import Situation
     from tiersnap.remote_storage.publish.location_proof import LocationVerdict
 
@@ -35,12 +34,16 @@ class JudgedLocation:
             yield NAME_THE_PLACE
 
 
-def judge_location(situation: Situation, compared: Compared | None) -> JudgedLocation | None:
-    """Return the state of the location by the cluster, or by the broker of this host; None without either."""
+def judge_location(situation: Situation, verdict: LocationVerdict | None) -> JudgedLocation | None:
+    """Return the state of the location by the broker of this host, or as the cluster shows; None if neither is known.
+
+    Args:
+        verdict: of the cluster; None if it was not asked.
+    """
     if situation.remote.value is None:
         return None
-    if compared is not None:
-        return _of(compared.location)
+    if verdict is not None:
+        return _of(verdict)
     found = situation.verdict(situation.remote.value.location())
     return None if found.state is LocationState.UNPROVEN else _of(found)
 

@@ -14,7 +14,7 @@ from tiersnap.jobs.option_types import clock
 from tiersnap.jobs.telemetry.metrics import Sinks
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import ExitCode
-from tiersnap.snapshot.host.disk import disk_of
+from tiersnap.snapshot.log.disk import disk_of
 from tiersnap.snapshot.log.places import located, place_of
 from tiersnap.snapshot.metrics.of_run import of_run
 from tiersnap.snapshot.report.model import Report

@@ -15,8 +15,8 @@ from tiersnap.jobs.settings import NOT_SETTINGS, long_options
 
 if TYPE_CHECKING:
     from tiersnap.jobs.situation.situation import Situation
-    from tiersnap.snapshot.gate.commands import Place
     from tiersnap.snapshot.gate.next_step import Hole
+    from tiersnap.snapshot.gate.printed_steps import Place
 
 NAMED = (
     *("run", "tier", "repair", "verify", "publish", "unblock", "mend", "simulate", "doctor", "scan"),
@@ -146,8 +146,8 @@ def command_place(
         cluster: options of a cluster that the command was not given.
         tier: the command that tiers. [default: `tier` of the log directories]
     """
-    from tiersnap.snapshot.gate.commands import Place
     from tiersnap.snapshot.gate.next_step import Hole
+    from tiersnap.snapshot.gate.printed_steps import Place
 
     ctx = click.get_current_context()
     given = given_options(ctx, of_file={*_LOCATION, *_CLUSTER})

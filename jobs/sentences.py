@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
     from tiersnap.remote_storage.retire.store_leftovers import SweptStore
     from tiersnap.remote_storage.stores.object_store import ObjectStore
-    from tiersnap.snapshot.gate.commands import Place
+    from tiersnap.snapshot.gate.printed_steps import Place
     from tiersnap.snapshot.gate.verdict import Verdict
     from tiersnap.snapshot.replay.replay_start import Beginnings
     from tiersnap.snapshot.report.exactly_once import ForgetfulReplica

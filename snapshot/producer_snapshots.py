@@ -10,12 +10,12 @@ import numpy as np
 from tiersnap.snapshot.atomic_file import write_atomically
 from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.log.hands_off import refuse_log_dir
+from tiersnap.snapshot.log.refuse_log_dir import refuse_log_dir
 from tiersnap.snapshot.regular_file import read_regular
 
 
 def read_snapshot(path: str | os.PathLike[str]) -> np.ndarray:
-    """Entries (replay.producer_fold.ENTRY_DTYPE, ascending producer id) of a `.snapshot` file.
+    """Entries (formats.snapshot_file.ENTRY_DTYPE, ascending producer id) of a `.snapshot` file.
 
     Raises:
         SourceNotFoundError: there is no such file, or this user may not read it.

@@ -31,7 +31,7 @@ _MAY_COLLECT = {
     "jobs/pipeline/counts.py": "two rows of sums, and the first few findings and failures",
     "jobs/pipeline/publishing.py": "the partitions and segments that the driver tells brokers of",
     "jobs/pipeline/run.py": "sums by partition and verdict, and how many partitions are replayed",
-    "jobs/pipeline/decode.py": "the number of the newest decode",
+    "jobs/pipeline/decode_job.py": "the number of the newest decode",
     "jobs/pipeline/checking.py": "counts by verdict, the first thousand unsound segments, and a sum a partition",
     "jobs/pipeline/audit/job.py": "counts by kind, and the worst findings, as many as --limit says",
     "jobs/pipeline/simulate.py": "sums by state and kind of answer, and so many of the worst rows as were asked for",

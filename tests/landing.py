@@ -22,7 +22,7 @@ FILES = {
     "airflow": ("jobs/airflow", "conf/airflow", "tests/airflow"),
     "artefact": ("pyproject.toml", "uv.lock", "tests/artefact"),
     "browser": ("snapshot/report", "tests/browser"),
-    "install": ("pyproject.toml", "uv.lock", "tiersnap", "tests/install"),
+    "install": ("pyproject.toml", "uv.lock", "src", "tests/install"),
     "prometheus": ("snapshot/metrics", "jobs/telemetry", "conf/prometheus", "conf/grafana", "tests/prometheus"),
 }
 SMOKE, ALL = "not nightly", ""

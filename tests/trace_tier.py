@@ -32,8 +32,8 @@ class Trace:
         """Count one call; of sys.setprofile."""
         if event != "call":
             return
-        file = frame.f_code.co_filename.removeprefix(f"{ROOT}/")
-        if file.startswith(("tiersnap/", "snapshot/", "remote_storage/", "jobs/")):
+        file = frame.f_code.co_filename
+        if file.startswith(f"{ROOT}/src/tiersnap/"):
             self.files[file] += 1
         made = type(frame.f_locals.get("self"))
         if frame.f_code.co_name == "__init__" and made.__module__.startswith("tiersnap."):

@@ -6,7 +6,7 @@ FROM python:3.11-slim AS build
 RUN pip install --no-cache-dir uv==0.13.9
 WORKDIR /src
 COPY pyproject.toml uv.lock README.md LICENSE CHANGELOG.md ./
-COPY tiersnap tiersnap
+COPY src src
 COPY snapshot snapshot
 COPY remote_storage remote_storage
 COPY jobs jobs

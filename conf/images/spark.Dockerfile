@@ -8,7 +8,7 @@ USER root
 COPY --from=ghcr.io/astral-sh/uv:0.13.9 /uv /usr/local/bin/uv
 WORKDIR /src
 COPY pyproject.toml uv.lock README.md LICENSE CHANGELOG.md ./
-COPY tiersnap tiersnap
+COPY src src
 COPY snapshot snapshot
 COPY remote_storage remote_storage
 COPY jobs jobs

@@ -14,6 +14,7 @@ from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.commands.decode import DamageCount, LegacyCount, damage_counts, of_damage
 from tiersnap.jobs.output import Output
+from tiersnap.jobs.spark_options import SparkRequest, spark_options
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.report.exactly_once import AuditRow
 from tiersnap.snapshot.rows import Rows
@@ -91,7 +92,7 @@ class AuditSummary:
 @opt.crc_option
 @opt.producer_expiration_option
 @opt.s3_options
-@opt.spark_options
+@spark_options
 def audit(
     output: Output,
     sources: tuple[str, ...],
@@ -102,7 +103,7 @@ def audit(
     check_crc: bool,
     producer_expiration: int | None,
     s3: opt.S3Settings,
-    spark: opt.SparkRequest,
+    spark: SparkRequest,
 ) -> int:
     """Say where a log breaks exactly-once: duplicates, gaps, zombies, holes; by headers alone, no key and no value.
 

@@ -13,6 +13,7 @@ from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import ForPeople
+from tiersnap.jobs.spark_options import SparkRequest, spark_options
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class DecodeSummary:
 @opt.topic_option
 @opt.crc_option
 @opt.s3_options
-@opt.spark_options
+@spark_options
 @opt.apply_option("Append to the table; without it the segments are counted.")
 def decode(
     output: Output,
@@ -59,7 +60,7 @@ def decode(
     topic: opt.TopicPattern,
     check_crc: bool,
     s3: opt.S3Settings,
-    spark: opt.SparkRequest,
+    spark: SparkRequest,
     apply: bool,
 ) -> int:
     """Write the header of every batch to the table `record_batches`, for analysis; no key and no value is read.
@@ -70,8 +71,8 @@ def decode(
     `run`. It deletes rows whose batches a truncation, a cleaner's merge or a new topic of the name took out of the log;
     rows that retention took stay. The exit code is 5 if a log is damaged; the rows of such a segment end at the damage.
     """
-    from tiersnap.jobs.pipeline.decode import DecodeSettings
-    from tiersnap.jobs.pipeline.decode import decode as decode_batches
+    from tiersnap.jobs.pipeline.decode_job import DecodeSettings
+    from tiersnap.jobs.pipeline.decode_job import decode as decode_batches
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.log.places import located, places_of
 

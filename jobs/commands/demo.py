@@ -13,7 +13,7 @@ from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
-from tiersnap.snapshot.log.hands_off import refuse_log_dir
+from tiersnap.snapshot.log.refuse_log_dir import refuse_log_dir
 
 _log = logging.getLogger(__name__)
 

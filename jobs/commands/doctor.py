@@ -37,19 +37,19 @@ from tiersnap.jobs.option_types import clock, once
 from tiersnap.jobs.options import LogStarts, broker_expiry_options, log_start_option
 from tiersnap.jobs.output import Format, Output, and_more, terminal_width
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.remote_checks import VerifiedPartition, remote_checks_option, verified_lines, verified_partitions
 from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import of_unlocated, tell_failures
-from tiersnap.jobs.situation.options import situation_options
 from tiersnap.jobs.situation.situation import COMMAND_LINE, NO_LOCATION, Known, Situation
+from tiersnap.jobs.situation_options import situation_options
 from tiersnap.jobs.table import folded
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
+from tiersnap.jobs.verify_remote import VerifiedPartition, remote_checks_option, verified_lines, verified_partitions
 from tiersnap.remote_storage.stores.probe import ProbeAnswer
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.gate.commands import Place, Step
+    from tiersnap.snapshot.gate.printed_steps import Place, Step
     from tiersnap.snapshot.host.summary import Examined, Host
     from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
@@ -145,7 +145,7 @@ def doctor(
     log_dirs, cluster = situation.log_dirs.value or (), situation.cluster.value
     view = situation.remote.value or NO_LOCATION
     compared = compare_records(situation, output.talk)
-    location = judge_location(situation, compared)
+    location = judge_location(situation, None if compared is None else compared.location)
     copies = told_copies(
         cluster, log_dirs, broker_expiry.now, hung_after, None if compared is None else compared.records
     )

@@ -16,7 +16,7 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import tell_failures
 from tiersnap.remote_storage.restore.install_outcome import InstallOutcome, PlannedInstall
-from tiersnap.snapshot.gate.commands import Place
+from tiersnap.snapshot.gate.printed_steps import Place
 from tiersnap.snapshot.gate.steps import REPAIR, VERIFY_REMOTE
 from tiersnap.snapshot.units import count_of
 

@@ -16,6 +16,7 @@ from tiersnap.jobs.option_types import DURATION
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.maintained_table import MaintainedTable
 from tiersnap.jobs.sentences import ByName, tell_old_versions
+from tiersnap.jobs.spark_options import SparkRequest, spark_options
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.remote_storage.retire.orphan_kinds import Orphan, OrphanKind
 from tiersnap.snapshot.errors import UsageError
@@ -38,10 +39,10 @@ _HOUR_MS = 3_600_000
     help="Files that no version of that age needs are deleted.",
 )
 @opt.s3_options
-@opt.spark_options
+@spark_options
 @opt.apply_option("Delete; without it the rows are counted.")
 def maintain_tables(
-    output: Output, warehouse: str, vacuum_after: int | None, s3: opt.S3Settings, spark: opt.SparkRequest, apply: bool
+    output: Output, warehouse: str, vacuum_after: int | None, s3: opt.S3Settings, spark: SparkRequest, apply: bool
 ) -> None:
     """Delete the rows that a later run superseded and those of segments that are gone, and compact the files.
 

@@ -13,11 +13,11 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
-from tiersnap.jobs.commands.publish import ProofRequest, proof_options
 from tiersnap.jobs.next_command import again
 from tiersnap.jobs.option_types import once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
+from tiersnap.jobs.publish_options import ProofRequest, proof_options
 from tiersnap.jobs.sentences import (
     MissingRemoteSegment,
     PlaceSentence,
@@ -26,8 +26,8 @@ from tiersnap.jobs.sentences import (
     tell_place,
     tell_unknown_encryption,
 )
-from tiersnap.jobs.situation.options import situation_options
 from tiersnap.jobs.situation.situation import Situation
+from tiersnap.jobs.situation_options import situation_options
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
 from tiersnap.snapshot.errors import UsageError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -12,60 +12,19 @@ from msgspec import UNSET, Meta, UnsetType
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.next_command import again, situation_place
-from tiersnap.jobs.option_types import once
 from tiersnap.jobs.output import Output
+from tiersnap.jobs.publish_options import ProofRequest, next_steps_of, proof_options
 from tiersnap.jobs.sentences import PlaceSentence, tell_place
-from tiersnap.jobs.situation.options import situation_options
 from tiersnap.jobs.situation.situation import Situation
+from tiersnap.jobs.situation_options import situation_options
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
 from tiersnap.snapshot.errors import SourceNotFoundError
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
-    from tiersnap.remote_storage.publish.prove_location import ProvePlace
     from tiersnap.remote_storage.publish.publish import Published
     from tiersnap.remote_storage.publish.publish_plan import PublishPlan
-    from tiersnap.remote_storage.stores.object_store import ObjectStore
-    from tiersnap.snapshot.gate.commands import Place
-
-
-Talk = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class ProofRequest:
-    """Options of the proof of a remote location: by a read-back (`prove`); or none (`unproven`)."""
-
-    prove: bool = False
-    unproven: bool = False
-
-    def prover(self, situation: Situation, store: ObjectStore, talk: Talk, *, apply: bool) -> ProvePlace:
-        """Return what gathers the evidence for `store`, with the brokers of the situation.
-
-        Raises:
-            MetadataTopicAbsentError: the cluster has no metadata topic.
-            UsageError, WrongClusterError, BrokerUnavailableError: see Situation.cluster_to_ask.
-        """
-        from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
-        from tiersnap.remote_storage.publish.prove_location import ProvePlace
-
-        cluster = situation.cluster_to_ask()
-        options = self.prove, self.unproven, apply, talk
-        return ProvePlace(cluster, MetadataTopic.of(cluster), store, situation.brokers, *options)
-
-
-# Given to the command as `proof: ProofRequest`.
-proof_options = opt.as_one(
-    "proof",
-    ProofRequest,
-    once(
-        "--prove",
-        is_flag=True,
-        help="Let the brokers read a record back from --remote, through a topic that is created and deleted again. "
-        "Takes minutes, and is kept there until a broker restarts. Needs Kafka 3.9 in KRaft mode.",
-    ),
-    once("--unproven", is_flag=True, help="Go on without evidence; it overrides no contradiction."),
-)
+    from tiersnap.snapshot.gate.printed_steps import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,20 +175,6 @@ def refusals_of(done: Published) -> Iterator[str]:
             kind = "lost" if isinstance(error, LostCopyError) else "held back"
             yield f"{'refused' if error is plan.refusal else kind}: {error.message}"
             yield f"  {error.hint}"
-
-
-def next_steps_of(done: Published, place: Place) -> Iterator[str]:
-    """Yield what comes next where copying is still disabled, or fails behind what was published."""
-    from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
-    from tiersnap.snapshot.gate.exit_code import OtherProblem
-    from tiersnap.snapshot.gate.kafka_tools import set_topic_config
-
-    for topic in done.still_off:
-        yield f"{topic}: somebody has disabled copying, so it is still disabled; next:"
-        yield place.text(set_topic_config(topic, COPY_DISABLE, "false"))
-    unblock = place.clears(OtherProblem.STUCK_COPY_AHEAD)
-    for partition in done.stuck_ahead:
-        yield f"{partition}: copying goes on behind what was published, and fails there; next: {unblock}"
 
 
 def _says(done: Published, place: Place, *, apply: bool) -> Iterator[str]:

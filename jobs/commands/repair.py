@@ -18,7 +18,7 @@ from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_not_compared, of_unknown_beginnings, with_remote
-from tiersnap.jobs.situation.options import log_dirs_options
+from tiersnap.jobs.situation_options import log_dirs_options
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.repair.repair_action import PlannedFile, PlannedSnapshot, RepairAction
@@ -129,8 +129,8 @@ def repair(
     from tiersnap.jobs.known_topic_ids import KnownTopicIds
     from tiersnap.jobs.text_files import read_topic_ids
     from tiersnap.snapshot.gate.exit_code import exit_code_of
-    from tiersnap.snapshot.log.hands_off import refuse_log_dir
     from tiersnap.snapshot.log.log_start import with_stated
+    from tiersnap.snapshot.log.refuse_log_dir import refuse_log_dir
     from tiersnap.snapshot.log.selection import count, open_log_dirs, refuse_twice, selected_of, twice
     from tiersnap.snapshot.repair.files import elsewhere, in_place, nowhere
     from tiersnap.snapshot.repair.log_dirs import HostRepair, all_locked
@@ -229,7 +229,7 @@ def _unwritten(repair: HostRepair, *, in_place: bool) -> Iterator[str]:
 
 def _room(needed: int, log_dir: Path) -> Iterator[str]:
     """Yield the needed and free bytes, and what frees more if they are too few."""
-    from tiersnap.snapshot.host.disk import deleted_bytes, disk_of, says_space, ways_to_free
+    from tiersnap.snapshot.log.disk import deleted_bytes, disk_of, says_space, ways_to_free
 
     yield says_space(needed, log_dir)
     disk = disk_of(log_dir)

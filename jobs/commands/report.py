@@ -16,13 +16,13 @@ from tiersnap.jobs.option_types import LocalPath, clock
 from tiersnap.jobs.options import broker_expiry_options, warehouse_option
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import ForPeople, tell_forgetful
-from tiersnap.snapshot.gate.commands import text
+from tiersnap.snapshot.gate.printed_steps import text
 from tiersnap.snapshot.gate.steps import REMOVE_ORPHANS
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.report.model import PagePartition, PageTopic, Report, Totals
-from tiersnap.snapshot.report.next_step import place_of, segment_file
 from tiersnap.snapshot.report.run_info import RunInfo, without_user
+from tiersnap.snapshot.report.step_place import place_of, segment_file
 from tiersnap.snapshot.tables.segment_verdict import SegmentVerdict
 from tiersnap.snapshot.units import count_of, human_bytes
 

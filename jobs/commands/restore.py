@@ -20,14 +20,14 @@ from tiersnap.jobs.progress import Progress
 from tiersnap.remote_storage.restore.request import LeftOutCopy, RestoreAction, RestoreRequest
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
-from tiersnap.snapshot.log.restored_kinds import RestoredFiles, RestoredTransaction
+from tiersnap.snapshot.replay.restored_kinds import RestoredFiles, RestoredTransaction
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.restore.restore import Restored
     from tiersnap.remote_storage.restore.restore_plan import RestorePlan
     from tiersnap.remote_storage.restore.target import Target
-    from tiersnap.snapshot.log.restored_log import RestoredLog
+    from tiersnap.snapshot.replay.restored_log import RestoredLog
 
 _MOST_NAMED = 10
 

@@ -15,7 +15,7 @@ from tiersnap.jobs.escaped_text import masked
 from tiersnap.jobs.next_command import kept_options
 from tiersnap.jobs.option_types import HTTP_URL, TIME, LocalPath, once
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.publishing import PublishRequest, publishing_options, tell_published
+from tiersnap.jobs.publish_options import PublishRequest, publishing_options, tell_published
 from tiersnap.jobs.sentences import (
     NOTHING_TO_TIER,
     ByName,
@@ -27,6 +27,7 @@ from tiersnap.jobs.sentences import (
     tell_mended,
     tell_unknown_encryption,
 )
+from tiersnap.jobs.spark_options import SparkRequest, spark_options
 from tiersnap.jobs.telemetry.lineage import LineageRun, lineage
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.snapshot.gate.exit_code import exit_code_of
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from tiersnap.jobs.pipeline.settings import RunSettings
     from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
     from tiersnap.remote_storage.stores.object_store import ObjectStore
-    from tiersnap.snapshot.gate.commands import Place
+    from tiersnap.snapshot.gate.printed_steps import Place
 
 _WORDS = "tiersnap.words"
 
@@ -193,7 +194,7 @@ run_options = opt.as_one(
     "replica of a partition leads."
 )
 @publishing_options
-@opt.spark_options
+@spark_options
 @metrics_options
 @click.option(
     "--openlineage",
@@ -214,7 +215,7 @@ def run(
     settings: RunSettings,
     cluster: opt.Cluster | None,
     publishing: PublishRequest,
-    spark: opt.SparkRequest,
+    spark: SparkRequest,
     sinks: Sinks,
     openlineage: str | None,
     report: Path,
@@ -286,10 +287,10 @@ def _teller(
 
 def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Path, *, is_fine: bool) -> None:
     """Emit what a run found and did."""
-    from tiersnap.snapshot.gate.commands import next_steps
+    from tiersnap.snapshot.gate.printed_steps import next_steps
     from tiersnap.snapshot.gate.steps import TIER_HERE
     from tiersnap.snapshot.replay.window_start import UNSEEN
-    from tiersnap.snapshot.report.next_step import judged_place
+    from tiersnap.snapshot.report.step_place import judged_place
 
     done, verdicts = outcome.counts, outcome.verdicts
     summary = RunSummary(

@@ -16,11 +16,11 @@ from tiersnap.jobs.next_command import command_place
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.remote_checks import read_checks, remote_checks_option
 from tiersnap.jobs.sentences import ByName, of_not_compared, of_unlocated, tell_failures
-from tiersnap.jobs.situation.options import situation_options
 from tiersnap.jobs.situation.situation import Situation
+from tiersnap.jobs.situation_options import situation_options
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
+from tiersnap.jobs.verify_remote import read_checks, remote_checks_option
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import Verdict
@@ -28,7 +28,7 @@ from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.gate.commands import Place
+    from tiersnap.snapshot.gate.printed_steps import Place
     from tiersnap.snapshot.host.scanned import Scanned, ScanTotals
     from tiersnap.snapshot.metrics.of_run import ScanMetrics
     from tiersnap.snapshot.report.of_scan import ScanPage

@@ -25,11 +25,12 @@ from tiersnap.jobs.option_types import BROKER_RELEASE, CLIENT_RELEASE
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
+from tiersnap.jobs.spark_options import SparkRequest, spark_options
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.simulate.kinds import FleetWrite, SimulatedProducer, SimulatedWrite, SnapshotOrigin
 from tiersnap.snapshot.exactly_once.simulate.risk_kinds import BoundaryRow, PartitionRow
-from tiersnap.snapshot.gate.commands import Place
 from tiersnap.snapshot.gate.next_step import Hole
+from tiersnap.snapshot.gate.printed_steps import Place
 from tiersnap.snapshot.gate.steps import STATE_LOG_START
 from tiersnap.snapshot.units import count_of
 
@@ -183,7 +184,7 @@ class _Answers:
 @risk_options
 @opt.remote_view_options(opt.OF_BEGINNINGS, click.option)
 @opt.log_start_option
-@opt.spark_options
+@spark_options
 def simulate(
     output: Output,
     log_dirs: tuple[str, ...],
@@ -193,7 +194,7 @@ def simulate(
     risk: RiskRequest,
     view: opt.RemoteView,
     log_starts: opt.LogStarts,
-    spark: opt.SparkRequest,
+    spark: SparkRequest,
 ) -> int:
     """Say what every producer of LOGDIR would meet if a replica with another snapshot became leader now.
 
@@ -249,7 +250,7 @@ def simulate(
 def _running_broker(opened: Sequence[NamedLogDir]) -> BrokerEra | None:
     """Return the era of the broker that runs in the log directories; None if none runs, or its release is unknown."""
     from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, era_of
-    from tiersnap.snapshot.host.running import lock_holder
+    from tiersnap.snapshot.host.running_broker import lock_holder
 
     for each in opened:
         with suppress(OSError, ValueError):

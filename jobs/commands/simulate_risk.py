@@ -14,6 +14,7 @@ from tiersnap.jobs.option_types import DURATION
 from tiersnap.jobs.output import Format, Output, of_row
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_unlocated, tell_not_compared
+from tiersnap.jobs.spark_options import SparkRequest
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.simulate.kinds import ReplicaDisagreement
 from tiersnap.snapshot.exactly_once.simulate.risk_kinds import BoundaryRow, PartitionRow
@@ -185,7 +186,7 @@ def show_risk_of_host(
 
 def show_risk_of_warehouse(
     output: Output,
-    spark: opt.SparkRequest,
+    spark: SparkRequest,
     uri: str,
     selection: opt.Selection,
     settings: RiskSettings,

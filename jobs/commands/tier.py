@@ -16,8 +16,7 @@ from tiersnap.jobs.next_command import again, host_place
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.publishing import PublishRequest, publishing_options, tell_published
-from tiersnap.jobs.remote_checks import read_checks, remote_checks_option
+from tiersnap.jobs.publish_options import PublishRequest, publishing_options, tell_published
 from tiersnap.jobs.sentences import (
     NOTHING_TO_TIER,
     ByName,
@@ -33,9 +32,10 @@ from tiersnap.jobs.sentences import (
     tell_mended,
     tell_unknown_encryption,
 )
-from tiersnap.jobs.situation.options import OF_CLUSTER, situation_options
 from tiersnap.jobs.situation.situation import Situation
+from tiersnap.jobs.situation_options import OF_CLUSTER, situation_options
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
+from tiersnap.jobs.verify_remote import read_checks, remote_checks_option
 from tiersnap.remote_storage.upload.upload_options import UploadOptions
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.upload.host_outcome import HostOutcome
     from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
     from tiersnap.remote_storage.upload.tier_job import Tierer
-    from tiersnap.snapshot.gate.commands import Place
+    from tiersnap.snapshot.gate.printed_steps import Place
     from tiersnap.snapshot.gate.verdict import Verdict
     from tiersnap.snapshot.report.run_info import RunInfo
 
@@ -315,7 +315,7 @@ def _summary(done: HostOutcome, info: RunInfo, leftovers: dict[str, int], report
 def _tell_next(
     output: Output, done: HostOutcome, info: RunInfo, place: Place, *, may_write: bool, is_fine: bool
 ) -> None:
-    from tiersnap.snapshot.gate.commands import next_steps
+    from tiersnap.snapshot.gate.printed_steps import next_steps
     from tiersnap.snapshot.gate.verdict import Verdict
     from tiersnap.snapshot.replay.remote_listing import Encryption
 

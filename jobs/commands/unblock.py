@@ -9,13 +9,13 @@ from msgspec import UNSET, UnsetType
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
-from tiersnap.jobs.commands.publish import ProofRequest, proof_options
 from tiersnap.jobs.commands.tier import HostRequest, host_options
 from tiersnap.jobs.doctor_cluster import hung_after_option
 from tiersnap.jobs.next_command import again, host_place
 from tiersnap.jobs.option_types import clock
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
+from tiersnap.jobs.publish_options import ProofRequest, proof_options
 from tiersnap.jobs.sentences import PlaceSentence, tell_failures, tell_mended, tell_place, tell_unknown_encryption
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
 from tiersnap.remote_storage.unblock.unblock_outcome import End

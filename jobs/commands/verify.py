@@ -16,7 +16,12 @@ from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.remote_checks import (
+from tiersnap.jobs.remote_view import RemoteView
+from tiersnap.jobs.sentences import of_not_compared, of_unknown_beginnings, of_unlocated, tell_failures, with_remote
+from tiersnap.jobs.situation.situation import COMMAND_LINE, Situation
+from tiersnap.jobs.situation_options import situation_options
+from tiersnap.jobs.spark_options import SparkRequest, spark_options
+from tiersnap.jobs.verify_remote import (
     COLUMNS,
     CheckTally,
     TierRequest,
@@ -26,10 +31,6 @@ from tiersnap.jobs.remote_checks import (
     tier_options,
     verify_on_spark,
 )
-from tiersnap.jobs.remote_view import RemoteView
-from tiersnap.jobs.sentences import of_not_compared, of_unknown_beginnings, of_unlocated, tell_failures, with_remote
-from tiersnap.jobs.situation.options import situation_options
-from tiersnap.jobs.situation.situation import COMMAND_LINE, Situation
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.gate.exit_code import exit_code_of
@@ -88,7 +89,7 @@ class VerifySummary:
 @click.option("--strict", is_flag=True, help="Count every entry, also those that a broker would drop on loading.")
 @opt.log_start_option
 @tier_options
-@opt.spark_options
+@spark_options
 def verify(
     output: Output,
     situation: Situation,
@@ -99,7 +100,7 @@ def verify(
     strict: bool,
     log_starts: opt.LogStarts,
     tier: TierRequest,
-    spark: opt.SparkRequest,
+    spark: SparkRequest,
 ) -> int:
     """Compare every producer snapshot with the log, producer by producer.
 
@@ -213,7 +214,7 @@ class _RemoteSide:
     expiry: opt.BrokerExpiry
     view: RemoteView
     tier: TierRequest
-    spark: opt.SparkRequest
+    spark: SparkRequest
     situation: Situation
     findings: list[Finding] = field(default_factory=list)  # of the local logs; they grow while segments are verified
 

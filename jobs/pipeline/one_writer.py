@@ -19,8 +19,8 @@ from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.atomic_file import FULL, cannot_write
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError, UsageError
-from tiersnap.snapshot.log.hands_off import refuse_log_dir
 from tiersnap.snapshot.log.places import resolve
+from tiersnap.snapshot.log.refuse_log_dir import refuse_log_dir
 
 _log = logging.getLogger(__name__)
 

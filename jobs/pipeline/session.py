@@ -23,7 +23,7 @@ from tiersnap.jobs.pipeline import class_archive, delta_jars
 from tiersnap.jobs.pipeline.spark_start import check_java, check_master
 from tiersnap.snapshot.errors import MissingExtraError, UsageError
 from tiersnap.snapshot.installed import with_extra
-from tiersnap.snapshot.tables.trouble import of_words
+from tiersnap.snapshot.tables.reader_errors import of_words
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

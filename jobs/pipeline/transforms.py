@@ -16,7 +16,8 @@ from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.batches import SEGMENT_OF_BATCH
 from tiersnap.jobs.pipeline.grouping import Key, by_key
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
-from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE, ENTRY_DTYPE, ProducerFold
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
+from tiersnap.snapshot.producer_fold import DELTA_DTYPE, ProducerFold
 from tiersnap.snapshot.tables import schemas as tables
 
 ENTRIES = pa.schema(

@@ -24,9 +24,9 @@ from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.tables.all_tables import TABLES as ARROW_TABLES
+from tiersnap.snapshot.tables.reader_errors import of_table
 from tiersnap.snapshot.tables.schemas import FORMAT_VERSION, PARTITION_KEY, VERSION_KEY
 from tiersnap.snapshot.tables.table_format import refuse_newer, refuse_other, refuse_unversioned
-from tiersnap.snapshot.tables.trouble import of_table
 
 _log = logging.getLogger(__name__)
 

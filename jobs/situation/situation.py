@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.publish.location_proof import LocationVerdict
     from tiersnap.remote_storage.publish.storage_manager import NamedLocation
     from tiersnap.remote_storage.stores.object_store import ObjectStore
-    from tiersnap.snapshot.host.running import BrokerSettings
+    from tiersnap.snapshot.host.running_broker import BrokerSettings
 
 COMMAND_LINE = "the command line"
 NOT_ASKED = "not asked"
@@ -191,7 +191,7 @@ def gather(given: Given) -> Situation:
 def _brokers(given: Given) -> Iterator[BrokerSettings | str]:
     """Yield the broker of --server-properties, and those that hold the log directories, or else that run here."""
     from tiersnap.snapshot.host.brokers import brokers_here
-    from tiersnap.snapshot.host.running import running_brokers, settings_of_file
+    from tiersnap.snapshot.host.running_broker import running_brokers, settings_of_file
     from tiersnap.snapshot.log.places import place_of
 
     log_dirs = given.log_dirs

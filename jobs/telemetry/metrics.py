@@ -78,7 +78,7 @@ def check_metrics_file(path: Path) -> None:
     """Refuse a file that is no *.prom, lies in a broker's log directory, or is no metrics of tiersnap (UsageError)."""
     if path.suffix != ".prom":
         raise UsageError(f"--metrics-file {path}: the textfile collector reads *.prom", hint="give such a name")
-    from tiersnap.snapshot.log.hands_off import refuse_log_dir
+    from tiersnap.snapshot.log.refuse_log_dir import refuse_log_dir
 
     refuse_log_dir(path.parent, "--metrics-file")
     try:

@@ -17,8 +17,8 @@ from tiersnap.snapshot.formats import transaction_index
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.leader_epochs import EpochCheck, WrongEpoch
 from tiersnap.snapshot.log.log_dir import Segment
+from tiersnap.snapshot.producer_fold import ProducerFold
 from tiersnap.snapshot.repair.index_check import FoundIndexes, IndexCheck
-from tiersnap.snapshot.replay.producer_fold import ProducerFold
 from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
 
 _PIECE = 1 << 20

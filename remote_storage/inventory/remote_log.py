@@ -30,7 +30,7 @@ from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.gate.trusted import Provenance, may_start_replay
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.replay.producer_fold import ProducerFold
+from tiersnap.snapshot.producer_fold import ProducerFold
 from tiersnap.snapshot.replay.remote_state import RemoteSnapshot, Vouching
 from tiersnap.snapshot.replay.segment_runs import fold_segment
 

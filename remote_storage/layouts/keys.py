@@ -56,7 +56,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from tiersnap.snapshot.gate.commands import NEXT_STEP
+from tiersnap.snapshot.gate.printed_steps import NEXT_STEP
 from tiersnap.snapshot.gate.verdict import Verdict
 
 NO_TOPIC_ID = "no-topic-id"

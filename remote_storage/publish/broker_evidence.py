@@ -28,7 +28,7 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.paced_store import PacedStore
 from tiersnap.snapshot.host.brokers import brokers_here
-from tiersnap.snapshot.host.running import BrokerSettings
+from tiersnap.snapshot.host.running_broker import BrokerSettings
 from tiersnap.snapshot.log.places import place_of
 
 _KIND = EvidenceKind.SERVER_PROPERTIES

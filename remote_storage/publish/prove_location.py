@@ -37,7 +37,7 @@ from tiersnap.remote_storage.publish.storage_manager import CLASS_NAME, BrokerAn
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, UsageError
 from tiersnap.snapshot.host.brokers import brokers_here, of_cluster
-from tiersnap.snapshot.host.running import BrokerSettings
+from tiersnap.snapshot.host.running_broker import BrokerSettings
 
 _log = logging.getLogger(__name__)
 

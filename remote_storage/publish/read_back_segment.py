@@ -26,9 +26,9 @@ from tiersnap.remote_storage.upload.uploader import copy_segment
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.checkpoints import LeaderEpoch
 from tiersnap.snapshot.formats.encoded_batch import encode_batch
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.log.file_system import LOCAL
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 
 _log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from tiersnap.remote_storage.stores.location_words import location_words
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.host.running import BrokerSettings
+from tiersnap.snapshot.host.running_broker import BrokerSettings
 
 LAYOUT_OF_CLASS = {
     "org.apache.kafka.server.log.remote.storage.LocalTieredStorage": "local-tiered-storage",

@@ -23,6 +23,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.log_start import unloaded_below
@@ -30,7 +31,6 @@ from tiersnap.snapshot.repair.repair_action import PlannedSnapshot
 from tiersnap.snapshot.repair.repair_plan import Planner, PlanOptions, Write
 from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.partition_state import Boundary
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot, compare
 from tiersnap.snapshot.units import count_of
 

@@ -36,9 +36,9 @@ from tiersnap.snapshot.formats.checkpoints import format_leader_epochs, format_t
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, PARTITION_METADATA, FileRef, Partition, Segment
-from tiersnap.snapshot.log.restored_log import RestoredLog, TierParts, replay_restored
 from tiersnap.snapshot.regular_file import read_regular
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
+from tiersnap.snapshot.replay.restored_log import RestoredLog, TierParts, replay_restored
 
 _log = logging.getLogger(__name__)
 

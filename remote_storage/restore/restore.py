@@ -14,8 +14,8 @@ from tiersnap.remote_storage.restore.restore_plan import RestorePlan
 from tiersnap.remote_storage.restore.target import Target
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import NoSpaceError, TiersnapError, TransientError
-from tiersnap.snapshot.host.disk import BLOCK, deleted_bytes, disk_of, says_room, ways_to_free
-from tiersnap.snapshot.log.restored_log import RestoredLog
+from tiersnap.snapshot.log.disk import BLOCK, deleted_bytes, disk_of, says_room, ways_to_free
+from tiersnap.snapshot.replay.restored_log import RestoredLog
 from tiersnap.snapshot.units import count_of, human_bytes
 
 _log = logging.getLogger(__name__)

@@ -44,7 +44,7 @@ from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, Usa
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS
-from tiersnap.snapshot.log.restored_kinds import RestoredTransaction
+from tiersnap.snapshot.replay.restored_kinds import RestoredTransaction
 from tiersnap.snapshot.units import count_of
 
 

@@ -11,8 +11,8 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError, UsageError
 from tiersnap.snapshot.installed import with_extra
-from tiersnap.snapshot.log.hands_off import refuse_log_dir
 from tiersnap.snapshot.log.places import refuse_unsupported
+from tiersnap.snapshot.log.refuse_log_dir import refuse_log_dir
 
 _KNOWN = "s3://bucket/prefix, file:///directory, /directory, ./directory or ~/directory"
 _PATH = re.compile(r"(/|~|\.{1,2}(/|$)).*", re.DOTALL)

@@ -20,8 +20,8 @@ from tiersnap.snapshot.dump.files import FileKind, StorageFile
 from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError
 from tiersnap.snapshot.formats import checkpoints, indexes, snapshot_file, transaction_index
 from tiersnap.snapshot.formats import record_batch as rb
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.regular_file import open_regular, read_regular, read_text
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 from tiersnap.snapshot.units import count_of
 
 _START = struct.Struct(">qiibIhi")  # baseOffset, batchLength, leader epoch, magic, crc, attributes, lastOffsetDelta

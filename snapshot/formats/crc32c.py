@@ -12,8 +12,6 @@ from pathlib import Path
 import google_crc32c
 import numpy as np
 
-from tiersnap.snapshot.kernels.crc import checksum
-
 _PIECE = 1 << 20
 _POLYNOMIAL = 0x82F63B78
 
@@ -22,9 +20,11 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
     """CRC-32C of `data`, unsigned 32 bits."""
     if isinstance(data, bytes):
         return int(google_crc32c.value(data))
-    # The library takes nothing but `bytes`, and a view is not to be copied.
-    view = np.frombuffer(data, np.uint8)
-    return int(checksum(view, 0, view.size))
+    # The library takes nothing but `bytes`: a copy of a piece at a time, not of the whole.
+    view, crc = memoryview(data), 0
+    for start in range(0, len(view), _PIECE):
+        crc = google_crc32c.extend(crc, bytes(view[start : start + _PIECE]))
+    return int(crc)
 
 
 def crc32c_of_file(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""Offset index (`.index`) and time index (`.timeindex`) of a segment <-> entries, and both made again from its batches.
+"""Offset index (`.index`) and time index (`.timeindex`) of a segment <-> entries.
 
     offset index, 8 bytes an entry          time index, 12 bytes an entry
       off len type   field                    off len type   field
@@ -10,11 +10,7 @@ offset of a batch and the byte position where that batch starts. An active segme
 zeros at the end are padding (a time index whose only entry is timestamp 0 at the base offset looks the same and is
 read as empty, which answers every look-up alike).
 
-Follows org.apache.kafka.storage.internals.log.OffsetIndex, TimeIndex and, for `IndexRebuild`, LogSegment.recover: a
-batch that starts more than 4096 bytes (`index.interval.bytes`) after the last indexed one is indexed; the time index
-gets an entry with it when the largest timestamp has grown, and a last one at the end of the segment. A live broker
-comes to the same entries unless it was restarted inside the segment, appended several batches at once (followers, the
-log cleaner) or has another interval; any such index is as good for look-ups.
+Follows org.apache.kafka.storage.internals.log.OffsetIndex and TimeIndex.
 """
 
 from __future__ import annotations
@@ -22,12 +18,11 @@ from __future__ import annotations
 import numpy as np
 
 from tiersnap.snapshot.errors import CorruptIndexError
-from tiersnap.snapshot.kernels import index as index_kernels
-from tiersnap.snapshot.kernels.index import HEADER_DTYPE as HEADER_DTYPE
-from tiersnap.snapshot.kernels.index import OFFSET_ENTRY_DTYPE as OFFSET_ENTRY_DTYPE
-from tiersnap.snapshot.kernels.index import TIME_ENTRY_DTYPE as TIME_ENTRY_DTYPE
 
 LARGEST_RELATIVE_OFFSET = 2**31 - 1
+
+OFFSET_ENTRY_DTYPE = np.dtype([("offset", "<i8"), ("position", "<i4")])
+TIME_ENTRY_DTYPE = np.dtype([("timestamp", "<i8"), ("offset", "<i8")])  # ms
 
 OFFSET_ENTRY_ON_DISK = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
 TIME_ENTRY_ON_DISK = np.dtype([("timestamp", ">i8"), ("relative_offset", ">i4")])
@@ -72,7 +67,7 @@ def encode_offset_index(entries: np.ndarray, *, base_offset: int) -> bytes:
         CorruptIndexError: an offset that is not within 2^31 of the base.
     """
     raw = np.empty(entries.size, OFFSET_ENTRY_ON_DISK)
-    raw["relative_offset"] = _relative(entries["offset"], base_offset)
+    raw["relative_offset"] = relative_offsets(entries["offset"], base_offset)
     raw["position"] = entries["position"]
     return raw.tobytes()
 
@@ -85,7 +80,7 @@ def encode_time_index(entries: np.ndarray, *, base_offset: int) -> bytes:
     """
     raw = np.empty(entries.size, TIME_ENTRY_ON_DISK)
     raw["timestamp"] = entries["timestamp"]
-    raw["relative_offset"] = _relative(entries["offset"], base_offset)
+    raw["relative_offset"] = relative_offsets(entries["offset"], base_offset)
     return raw.tobytes()
 
 
@@ -95,54 +90,24 @@ def position_of(entries: np.ndarray, offset: int) -> int:
     return int(entries["position"][index]) if index >= 0 else 0
 
 
-class IndexRebuild:
-    """Both indexes of one segment, from its batches by window."""
+def relative_offsets(offsets: np.ndarray, base_offset: int) -> np.ndarray:
+    """Return the offsets relative to the base offset of their segment, as an index stores them.
 
-    def __init__(self, base_offset: int) -> None:
-        self._base_offset = base_offset
-        # Position of the last indexed batch, largest timestamp and its offset, timestamp of the last time entry.
-        self._state = np.array([0, -1, -1, -1], np.int64)
-        self._offset_parts: list[np.ndarray] = []
-        self._time_parts: list[np.ndarray] = []
-
-    def add(self, rows: np.ndarray) -> None:
-        """Continue with decoded batches in offset order.
-
-        Args:
-            rows: any dtype with position, base_offset, last_offset_delta and max_timestamp (RECORD_BATCH_DTYPE has
-                them). Entries of magic 0 and 1 are indexed too if `rows` holds them.
-
-        Raises:
-            CorruptIndexError: an offset that is not within 2^31 of the base, which a broker would split off.
-        """
-        if rows.size == 0:
-            return
-        _relative(rows["base_offset"] + rows["last_offset_delta"], self._base_offset)
-        if rows.dtype != HEADER_DTYPE:
-            given, rows = rows, np.empty(rows.size, HEADER_DTYPE)
-            for name in ("position", "base_offset", "last_offset_delta", "max_timestamp"):
-                rows[name] = given[name]
-        offset_entries = np.empty(rows.size, OFFSET_ENTRY_DTYPE)
-        time_entries = np.empty(rows.size, TIME_ENTRY_DTYPE)
-        offset_count, time_count = index_kernels.index(rows, self._state, offset_entries, time_entries)
-        self._offset_parts.append(offset_entries[:offset_count].copy())
-        self._time_parts.append(time_entries[:time_count].copy())
-
-    def finish(self) -> tuple[np.ndarray, np.ndarray]:
-        """Entries of the offset index (OFFSET_ENTRY_DTYPE) and of the time index (TIME_ENTRY_DTYPE)."""
-        _, max_timestamp, max_timestamp_offset, last_entry = (int(value) for value in self._state)
-        last = [(max_timestamp, max_timestamp_offset)] if max_timestamp > last_entry else []
-        return (
-            np.concatenate([*self._offset_parts, np.empty(0, OFFSET_ENTRY_DTYPE)]),
-            np.concatenate([*self._time_parts, np.array(last, TIME_ENTRY_DTYPE)]),
+    Raises:
+        CorruptIndexError: an offset that is not within 2^31 of the base.
+    """
+    relative = offsets - base_offset
+    bad = np.flatnonzero((relative < 0) | (relative > LARGEST_RELATIVE_OFFSET))
+    if bad.size:
+        found = int(offsets[bad[0]])
+        raise CorruptIndexError(
+            f"index of base offset {base_offset}: offset expected {base_offset} to "
+            f"{base_offset + LARGEST_RELATIVE_OFFSET}, found {found}",
+            hint="a segment that spans more than 2^31 offsets is split by its broker at the next start",
+            base_offset=base_offset,
+            found=found,
         )
-
-
-def rebuild(rows: np.ndarray, *, base_offset: int) -> tuple[np.ndarray, np.ndarray]:
-    """Offset and time index entries of a segment whose batches are all in `rows`; see `IndexRebuild`."""
-    indexes = IndexRebuild(base_offset)
-    indexes.add(rows)
-    return indexes.finish()
+    return relative
 
 
 def _entries(data: bytes, dtype: np.dtype, name: str) -> np.ndarray:
@@ -178,18 +143,3 @@ def _check_ascending(
             expected=expected,
             found=found,
         )
-
-
-def _relative(offsets: np.ndarray, base_offset: int) -> np.ndarray:
-    relative = offsets - base_offset
-    bad = np.flatnonzero((relative < 0) | (relative > LARGEST_RELATIVE_OFFSET))
-    if bad.size:
-        found = int(offsets[bad[0]])
-        raise CorruptIndexError(
-            f"index of base offset {base_offset}: offset expected {base_offset} to "
-            f"{base_offset + LARGEST_RELATIVE_OFFSET}, found {found}",
-            hint="a segment that spans more than 2^31 offsets is split by its broker at the next start",
-            base_offset=base_offset,
-            found=found,
-        )
-    return relative

@@ -27,8 +27,20 @@ import numpy as np
 
 from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.formats.crc32c import crc32c
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 from tiersnap.snapshot.units import count_of
+
+ENTRY_DTYPE = np.dtype(
+    [
+        ("producer_id", "<i8"),
+        ("producer_epoch", "<i2"),
+        ("last_sequence", "<i4"),
+        ("last_offset", "<i8"),
+        ("offset_delta", "<i4"),
+        ("timestamp", "<i8"),  # ms
+        ("coordinator_epoch", "<i4"),
+        ("current_txn_first_offset", "<i8"),
+    ]
+)
 
 VERSION = 1
 _HEADER = struct.Struct(">hIi")  # version, crc, entry count

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from tiersnap.snapshot.gate.commands import NEXT_STEP
 from tiersnap.snapshot.gate.copy_task import BrokerAtWork
+from tiersnap.snapshot.gate.printed_steps import NEXT_STEP
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import IN_REMOTE_STORAGE, Verdict
 from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage, contain, overlap

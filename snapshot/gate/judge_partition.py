@@ -10,11 +10,11 @@ from tiersnap.snapshot.gate.judge import Readiness, judge
 from tiersnap.snapshot.gate.trusted import COMPARED, Provenance, SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.coverage import RemoteCoverage
+from tiersnap.snapshot.producer_fold import OpenTransactions
 from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
-from tiersnap.snapshot.replay.producer_fold import OpenTransactions
 from tiersnap.snapshot.replay.snapshot_comparison import ExaminedSegment, computed
 
 _NOT_REACHED = Comparison(SnapshotVerdict.UNVERIFIED, "not reached: the log is damaged below it")

@@ -1,4 +1,4 @@
-"""A next step as data: words, and a command with typed holes. `gate.commands` prints it."""
+"""A next step as data: words, and a command with typed holes. `gate.printed_steps` prints it."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tiersnap.snapshot.errors import CorruptCheckpointError
 from tiersnap.snapshot.formats import meta_properties
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES
-from tiersnap.snapshot.host.running import BrokerSettings, broker_settings, lock_holder
+from tiersnap.snapshot.host.running_broker import BrokerSettings, broker_settings, lock_holder
 
 
 def brokers_here(cluster_id: str | None, log_dirs: Iterable[str]) -> Iterator[BrokerSettings | str]:

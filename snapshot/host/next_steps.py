@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from tiersnap.snapshot.gate import steps
-from tiersnap.snapshot.gate.commands import Place, Step
 from tiersnap.snapshot.gate.exit_code import OtherProblem
 from tiersnap.snapshot.gate.next_step import Hole, NextStep
+from tiersnap.snapshot.gate.printed_steps import Place, Step
 from tiersnap.snapshot.gate.verdict import Verdict
-from tiersnap.snapshot.host.disk import BLOCK, deleted_bytes, ways_to_free
 from tiersnap.snapshot.host.summary import Host
+from tiersnap.snapshot.log.disk import BLOCK, deleted_bytes, ways_to_free
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 # Bytes a second: of a replay, as in `simulate --risk`, and of a line of 1 Gbit/s.

@@ -13,10 +13,10 @@ from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
 from tiersnap.snapshot.gate.verdict import MEANING, Verdict
 from tiersnap.snapshot.host.diagnosis import DAY_MS, SegmentCounts, at_least, missing_snapshots, read_meta_properties
-from tiersnap.snapshot.host.disk import MountedDisk, disk_of
-from tiersnap.snapshot.host.running import Holder, lock_holder
+from tiersnap.snapshot.host.running_broker import Holder, lock_holder
 from tiersnap.snapshot.host.scanned import Inventory
 from tiersnap.snapshot.log.coverage import NOTHING_REMOTE
+from tiersnap.snapshot.log.disk import MountedDisk, disk_of
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir, named_findings

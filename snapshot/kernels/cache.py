@@ -22,7 +22,8 @@ _log = logging.getLogger(__name__)
 
 VARIABLE = "NUMBA_CACHE_DIR"  # a folder to keep them in, as numba keeps what it compiles
 _PACKAGE = Path(__file__).resolve().parent
-_FORMATS = ("record_batch.py", "records.py")
+# Modules of `formats` whose constants and layouts are compiled into kernels.
+_FORMATS = ("indexes.py", "record_batch.py", "records.py", "snapshot_file.py")
 
 
 @cache

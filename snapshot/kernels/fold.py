@@ -1,6 +1,6 @@
 """Compiled loops of the fold: extend a delta by a batch, combine two deltas, find a producer's delta in a hash table.
 
-For the meaning of the fields see replay.producer_fold. `deltas` is an array of DELTA_DTYPE, and `d` and `e` are two of
+The meaning of the fields: snapshot/producer_fold.py. `deltas` is an array of DELTA_DTYPE, and `d` and `e` are two of
 its records. `rows` is an array of RECORD_BATCH_DTYPE, and `b` is one of its records, or a FoldedBatch. `slots` is an
 int32 hash table of indexes into `deltas`, with open addressing.
 """
@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiersnap.snapshot.formats.record_batch import COMMIT, CONTROL_MASK, RECORD_BATCH_DTYPE, TRANSACTIONAL_MASK
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.kernels.native import inlined, kernel
 
 DELTA_DTYPE = np.dtype(
@@ -28,19 +29,6 @@ DELTA_DTYPE = np.dtype(
         ("producer_epoch", "<i2"),
         ("batch_action", "u1"),
         ("has_marker", "u1"),
-    ]
-)
-
-ENTRY_DTYPE = np.dtype(
-    [
-        ("producer_id", "<i8"),
-        ("producer_epoch", "<i2"),
-        ("last_sequence", "<i4"),
-        ("last_offset", "<i8"),
-        ("offset_delta", "<i4"),
-        ("timestamp", "<i8"),  # ms
-        ("coordinator_epoch", "<i4"),
-        ("current_txn_first_offset", "<i8"),
     ]
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tiersnap.snapshot.formats.indexes import OFFSET_ENTRY_DTYPE, TIME_ENTRY_DTYPE
 from tiersnap.snapshot.formats.record_batch import (
     CODEC_MASK,
     CONTROL_MASK,
@@ -18,9 +19,6 @@ from tiersnap.snapshot.formats.record_batch import (
 from tiersnap.snapshot.kernels.batch import control_record
 from tiersnap.snapshot.kernels.memory import read_int16, read_int32, read_int64
 from tiersnap.snapshot.kernels.native import kernel
-
-OFFSET_ENTRY_DTYPE = np.dtype([("offset", "<i8"), ("position", "<i4")])
-TIME_ENTRY_DTYPE = np.dtype([("timestamp", "<i8"), ("offset", "<i8")])  # ms
 
 # What the indexes of a segment are made of: an entry of the log of any magic. Those of magic 0 and 1 have no producer;
 # magic 0 has no timestamp, -1.

@@ -125,3 +125,22 @@ def is_in_use(log_dir: Path) -> bool:
         return holder_of(log_dir) is not None
     except OSError:
         return False
+
+
+def started_at(log_dir: Path) -> int | None:
+    """Return when the broker started that holds `.lock` of a log directory: ms since the epoch.
+
+    None if no process holds it, or this user cannot tell: it may be a process of another container.
+    """
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        pid = holder_of(log_dir)
+        return int(started(Path(f"/proc/{pid}"), Path("/proc")) * 1000) if pid else None
+    return None
+
+
+def started(process: Path, proc: Path) -> float:
+    """Return when a process started: seconds since the epoch, to a hundredth or so."""
+    # The name, in brackets, may hold blanks: what follows it is counted from the last bracket.
+    fields = (process / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+    boot = next(line.split()[1] for line in (proc / "stat").read_text().splitlines() if line.startswith("btime "))
+    return int(boot) + int(fields[19]) / os.sysconf("SC_CLK_TCK")

@@ -23,7 +23,7 @@ from tiersnap.snapshot.formats.record_batch import (
 from tiersnap.snapshot.kernels import batch as kernels
 from tiersnap.snapshot.kernels.crc import START
 from tiersnap.snapshot.log.findings import Finding, FindingKind
-from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE, ProducerFold
+from tiersnap.snapshot.producer_fold import DELTA_DTYPE, ProducerFold
 from tiersnap.snapshot.units import count_of
 
 # Rows of one pass: few enough to stay in the processor's cache until they are counted, folded and copied.

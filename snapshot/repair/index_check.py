@@ -29,6 +29,7 @@ from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError
 from tiersnap.snapshot.formats import indexes, transaction_index
 from tiersnap.snapshot.formats.record_batch import ABORT
 from tiersnap.snapshot.kernels import index as kernels
+from tiersnap.snapshot.log.index_rebuild import IndexRebuild
 from tiersnap.snapshot.log.segment_check import EntryFeed
 from tiersnap.snapshot.log.segment_walk import compressed_control_record, compressed_controls
 
@@ -81,8 +82,8 @@ class IndexCheck:
         """
         self._base_offset = base_offset
         self._feed = EntryFeed(self._consume)
-        self._rows = np.empty(_ROWS, indexes.HEADER_DTYPE)
-        self._rebuild = indexes.IndexRebuild(base_offset)
+        self._rows = np.empty(_ROWS, kernels.HEADER_DTYPE)
+        self._rebuild = IndexRebuild(base_offset)
         decode_offsets = partial(indexes.decode_offset_index, base_offset=base_offset)
         decode_times = partial(indexes.decode_time_index, base_offset=base_offset)
         self._offsets = _Entries(found.offset_index, 8, decode_offsets, kernels.check_offsets, [0, 0])

@@ -11,7 +11,7 @@ from pathlib import Path
 from tiersnap.snapshot.errors import NoSpaceError, TiersnapError, UsageError
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
 from tiersnap.snapshot.gate.verdict import Verdict
-from tiersnap.snapshot.host.disk import on_disk
+from tiersnap.snapshot.log.disk import on_disk
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import Partition, read_properties

@@ -15,7 +15,7 @@ from enum import StrEnum
 import numpy as np
 
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.replay.producer_fold import live_entries
+from tiersnap.snapshot.producer_fold import live_entries
 from tiersnap.snapshot.units import format_duration
 
 DEFAULT_EXPIRATION_MS = 604_800_000  # transactional.id.expiration.ms

@@ -16,9 +16,9 @@ from tiersnap.snapshot.log.file_system import FileSystem, read_bounded
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
+from tiersnap.snapshot.producer_fold import DELTA_DTYPE, to_entries
 from tiersnap.snapshot.replay.lost_offsets import LostOffsets, LostOffsetsSearch, gap_between
 from tiersnap.snapshot.replay.partition_state import Boundary, Refusal, ReplayState, replay_runs
-from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE, to_entries
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning, StartState
 from tiersnap.snapshot.replay.segment_runs import Run
 from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tiersnap.snapshot.gate.trusted import COMPARED, Provenance, SnapshotVerdict
+from tiersnap.snapshot.producer_fold import NONE, OpenTransactions, ProducerFold, from_entries
 from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.lost_offsets import LostOffsets
-from tiersnap.snapshot.replay.producer_fold import NONE, OpenTransactions, ProducerFold, from_entries
 from tiersnap.snapshot.replay.replay_start import CopyState, StartState
 from tiersnap.snapshot.replay.segment_runs import Run
 from tiersnap.snapshot.replay.snapshot_comparison import NO_FILE, ReadSnapshot, SnapshotFile, compare, found_at

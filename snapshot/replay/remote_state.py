@@ -24,16 +24,10 @@ from typing import Protocol
 import numpy as np
 
 from tiersnap.snapshot.errors import CorruptDataError, UnknownStateError
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.gate.trusted import Provenance
+from tiersnap.snapshot.producer_fold import DELTA_DTYPE, NONE, ProducerFold, from_entries, to_entries
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.producer_fold import (
-    DELTA_DTYPE,
-    ENTRY_DTYPE,
-    NONE,
-    ProducerFold,
-    from_entries,
-    to_entries,
-)
 from tiersnap.snapshot.replay.snapshot_comparison import compare
 from tiersnap.snapshot.units import count_of
 

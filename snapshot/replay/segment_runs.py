@@ -16,7 +16,7 @@ from tiersnap.snapshot.kernels.batch import NO_CUT
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd, SegmentScan
-from tiersnap.snapshot.replay.producer_fold import ProducerFold
+from tiersnap.snapshot.producer_fold import ProducerFold
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,10 @@ from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
+from tiersnap.snapshot.producer_fold import NONE
 from tiersnap.snapshot.regular_file import FileTooLargeError
 from tiersnap.snapshot.replay.comparison import NEVER, Comparison
 from tiersnap.snapshot.replay.facts import SegmentFacts
-from tiersnap.snapshot.replay.producer_fold import NONE
 from tiersnap.snapshot.units import count_of
 
 

@@ -31,13 +31,14 @@ from itertools import chain
 import numpy as np
 
 from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.kernels.fold import CLEAR, SET
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.producer_fold import DELTA_DTYPE, ProducerFold, to_entries
 from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.partition_state import Boundary
-from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE, ENTRY_DTYPE, ProducerFold, to_entries
 from tiersnap.snapshot.replay.replay_start import StartState
 from tiersnap.snapshot.replay.segment_runs import WindowDecode, fold_segment
 from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot, found_at

@@ -18,17 +18,17 @@ from operator import itemgetter
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from tiersnap.snapshot.gate.commands import Place, Step
 from tiersnap.snapshot.gate.next_step import Hole, NextStep
+from tiersnap.snapshot.gate.printed_steps import Place, Step
 from tiersnap.snapshot.gate.steps import RESTORE_PRODUCERS
 from tiersnap.snapshot.gate.verdict import DISPLAY_ORDER, LEVEL, MEANING, RANK, Level, Verdict
 from tiersnap.snapshot.report import html_parts as parts
 from tiersnap.snapshot.report.exactly_once import HARMS, MEETS, Audit, ExactlyOnce, Failover
 from tiersnap.snapshot.report.html_parts import INLINE, Piece, listed_topics, many, side_by_side
 from tiersnap.snapshot.report.model import PageTopic, Report
-from tiersnap.snapshot.report.next_step import by_segment, place_of
 from tiersnap.snapshot.report.run_history import GROUPS, Beside, columns, part_of, run_file
 from tiersnap.snapshot.report.run_info import RunInfo
+from tiersnap.snapshot.report.step_place import by_segment, place_of
 from tiersnap.snapshot.report.timeline import runs
 from tiersnap.snapshot.units import human_bytes
 

@@ -22,7 +22,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from tiersnap.snapshot.gate.commands import Step
+from tiersnap.snapshot.gate.printed_steps import Step
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import (
     DISPLAY_ORDER,

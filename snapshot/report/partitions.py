@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
-from tiersnap.snapshot.gate.commands import commands, text
+from tiersnap.snapshot.gate.printed_steps import commands, text
 from tiersnap.snapshot.gate.verdict import SEVERITY, WAITING, Verdict
 from tiersnap.snapshot.report.aggregate import PARTITION_CODES, RECENT_MS, Aggregated
 from tiersnap.snapshot.report.disk_forecast import DiskForecast, Forecast
 from tiersnap.snapshot.report.model import Count, PageBlocker, PagePartition, Totals, totals_of
-from tiersnap.snapshot.report.next_step import place_of, segment_file
 from tiersnap.snapshot.report.run_info import Disk, RunInfo, without_user
+from tiersnap.snapshot.report.step_place import place_of, segment_file
 
 Codes = tuple[int, int, int]  # topic, log directory, partition
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from tiersnap.snapshot.gate.commands import Place, commands, text
+from tiersnap.snapshot.gate.printed_steps import Place, commands, text
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import MEANING, RANK, SEVERITY, Verdict
 from tiersnap.snapshot.report.aggregate import Aggregated, aggregate, of_partitions
@@ -28,9 +28,9 @@ from tiersnap.snapshot.report.model import (
     Totals,
     sum_of,
 )
-from tiersnap.snapshot.report.next_step import place_of, segment_file
 from tiersnap.snapshot.report.partitions import Codes, forecast, partitions
 from tiersnap.snapshot.report.run_info import RunInfo, without_user
+from tiersnap.snapshot.report.step_place import place_of, segment_file
 from tiersnap.snapshot.report.timeline import held_runs, spans
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.log.hands_off import refuse_log_dir
+from tiersnap.snapshot.log.refuse_log_dir import refuse_log_dir
 from tiersnap.snapshot.report.exactly_once import ExactlyOnce
 from tiersnap.snapshot.report.files import csv_chunks, json_chunks
 from tiersnap.snapshot.report.html_page import detail_files, failover_html, lost_html, runs_html, to_html, to_kept_html

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE
+from tiersnap.snapshot.producer_fold import DELTA_DTYPE
 from tiersnap.snapshot.tables.schemas import DELTA, DELTA_FIELDS, PART_DELTAS
 
 NO_DELTAS = np.empty(0, DELTA_DTYPE)

@@ -11,8 +11,8 @@ from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.gate.judge_partition import SegmentReadiness
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.producer_fold import OpenTransactions
 from tiersnap.snapshot.replay.facts import PartitionFacts
-from tiersnap.snapshot.replay.producer_fold import OpenTransactions
 from tiersnap.snapshot.replay.snapshot_comparison import SnapshotFile
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.segment_verdict import SegmentVerdict

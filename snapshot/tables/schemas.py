@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
-from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE
+from tiersnap.snapshot.producer_fold import DELTA_DTYPE
 
 FORMAT_VERSION = 1
 VERSION_KEY = "tiersnap.format"  # in the metadata of a table's first column

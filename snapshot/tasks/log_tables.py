@@ -16,8 +16,8 @@ from tiersnap.snapshot.exactly_once.simulate.replica_state import NO_BATCHES, da
 from tiersnap.snapshot.exactly_once.simulate.sightings import Sightings
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.producer_fold import ProducerFold, to_entries
 from tiersnap.snapshot.replay.facts import SegmentFacts
-from tiersnap.snapshot.replay.producer_fold import ProducerFold, to_entries
 from tiersnap.snapshot.tables.facts import StoredReplay, StoredResults
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 

@@ -132,7 +132,7 @@ def bare_airflow(tmp_path_factory: pytest.TempPathFactory) -> Airflow:
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "conf/airflow"),
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": str(ROOT / "src"),
     }
     airflow = Airflow(home, environment)
     airflow.run("db", "migrate")

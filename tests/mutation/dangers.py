@@ -22,7 +22,7 @@ _BUNDLE, _FILES = "remote_storage/upload/bundle.py", "snapshot/repair/files.py"
 _EPOCHS = "remote_storage/metadata/segment_metadata.py"
 _ATOMIC, _COVERAGE = "snapshot/atomic_file.py", "snapshot/log/coverage.py"
 _AHEAD = "remote_storage/upload/segments_in_flight.py"
-_EXAMINE, _STATE = "snapshot/replay/examine.py", "snapshot/replay/producer_fold.py"
+_EXAMINE, _STATE = "snapshot/replay/examine.py", "snapshot/producer_fold.py"
 
 DANGERS = (
     Danger(_COVERAGE, "a hole at the beginning is covered", "start <= start_offset and end_offset", "end_offset"),

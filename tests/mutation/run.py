@@ -59,7 +59,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname != self._target.module:
             return None
-        file = str(ROOT / "tiersnap" / self._target.path)
+        file = str(ROOT / "src/tiersnap" / self._target.path)
         return importlib.util.spec_from_file_location(fullname, file, loader=_Loader(fullname, file, self._tree))
 
 

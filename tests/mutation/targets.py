@@ -93,7 +93,7 @@ TARGETS = (
     *TRANSACTIONS,
     Target("snapshot/exactly_once/log_replay.py", (*_HANGING, *_SIMULATE, *_RISK)),
     Target("snapshot/kernels/fold.py", ("test_fold_kernels.py",), _UNCOMPILED),
-    Target("snapshot/replay/producer_fold.py", ("test_replay_starts.py", "test_producer_fold.py", "test_expiry.py")),
+    Target("snapshot/producer_fold.py", ("test_replay_starts.py", "test_producer_fold.py", "test_expiry.py")),
     Target(
         "snapshot/replay/partition_state.py",
         (
@@ -125,7 +125,7 @@ TARGETS = (
     Target("snapshot/gate/copy_task.py", ("test_copy_task.py", "test_left_to_broker.py")),
     Target("snapshot/gate/remote_check.py", ("test_remote_check.py", "test_refused.py", "test_mend_proof.py")),
     Target(
-        "snapshot/gate/commands.py",
+        "snapshot/gate/printed_steps.py",
         ("test_readiness_report_next_step.py", "commands/test_host_commands.py", "commands/test_printed_commands.py"),
     ),
     Target("snapshot/gate/trusted.py", ("test_trusted.py",)),

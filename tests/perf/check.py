@@ -25,7 +25,7 @@ from tests.perf.scale import MIB
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.segment_scan import SegmentScan
-from tiersnap.snapshot.replay.producer_fold import ProducerFold
+from tiersnap.snapshot.producer_fold import ProducerFold
 from tiersnap.snapshot.replay.segment_runs import fold_segment
 
 RECORDED = Path(__file__).with_name("ratios.json")

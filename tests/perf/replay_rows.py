@@ -10,8 +10,8 @@ from tests.perf.make_log import START_TIME
 from tests.perf.measure import Row, interleaved, timed
 from tests.perf.scale import Scale
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.producer_fold import DELTA_DTYPE, ProducerFold, from_entries
 from tiersnap.snapshot.replay.partition_state import ReplayState, replay_runs
-from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE, ProducerFold, from_entries
 from tiersnap.snapshot.replay.segment_runs import Run
 
 DELTAS_PER_SEGMENT = 1000

@@ -23,9 +23,9 @@ from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.checked_upload import CheckedLog
 from tiersnap.remote_storage.upload.snapshot_source import SourceFile, TrustedSnapshot
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.log.file_system import LOCAL
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 
 BUCKET = "perf"
 _END = 1 << 40  # an offset that no segment of a benchmark reaches

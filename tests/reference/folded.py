@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tiersnap.snapshot.replay.producer_fold import ProducerFold
+from tiersnap.snapshot.producer_fold import ProducerFold
 
 
 def fold(rows: np.ndarray) -> np.ndarray:

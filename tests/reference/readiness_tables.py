@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from tiersnap.snapshot.gate.commands import NEXT_STEP
+from tiersnap.snapshot.gate.printed_steps import NEXT_STEP
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.report.aggregate import COLUMNS
 from tiersnap.snapshot.report.run_info import RunInfo

@@ -7,7 +7,7 @@ import numpy as np
 from tiersnap.snapshot.formats import record_batch as rb
 from tiersnap.snapshot.kernels import batch as kernels
 from tiersnap.snapshot.log.segment_walk import tell_compressed_control
-from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE
+from tiersnap.snapshot.producer_fold import DELTA_DTYPE
 
 
 def walked(data: bytes, *, last_offset: int = -1, check_crc: bool = True) -> tuple[np.ndarray, int, int, np.void]:

@@ -16,11 +16,11 @@ from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.snapshot_source import SourceFile, TrustedSnapshot
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.record_batch import HEADER_LENGTH
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.formats.transaction_index import ONGOING_TXN_DTYPE
 from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.repair.index_check import FoundIndexes
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 
 TOPIC_ID = "lZ6vvmajTWKDBUTV6SQAtQ"
 MAX_TIMESTAMP = 1_700_000_000_000

@@ -50,7 +50,7 @@ import sys
 from pathlib import Path
 from pyspark.sql import SparkSession
 from tiersnap.jobs.pipeline.audit.job import AuditSettings, audit
-from tiersnap.jobs.pipeline.decode import DecodeSettings, decode
+from tiersnap.jobs.pipeline.decode_job import DecodeSettings, decode
 
 url, source, warehouse = sys.argv[1:]
 spark = SparkSession.builder.remote(url).getOrCreate()

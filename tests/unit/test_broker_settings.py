@@ -27,7 +27,7 @@ from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.snapshot.formats.java_properties import parse
 from tiersnap.snapshot.host.brokers import brokers_here, of_cluster
-from tiersnap.snapshot.host.running import arguments, broker_settings, settings_of_file
+from tiersnap.snapshot.host.running_broker import arguments, broker_settings, settings_of_file
 
 pytestmark = [
     pytest.mark.unit,

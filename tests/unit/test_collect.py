@@ -32,7 +32,7 @@ from tiersnap.snapshot.collected.source import open_collected
 from tiersnap.snapshot.errors import CorruptDataError, SourceNotFoundError, TransientError, UnfinishedError, UsageError
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.replay.producer_fold import ProducerFold
+from tiersnap.snapshot.producer_fold import ProducerFold
 from tiersnap.snapshot.replay.segment_runs import fold_segment
 
 pytestmark = pytest.mark.unit

@@ -23,6 +23,7 @@ from tiersnap.snapshot.formats import indexes
 from tiersnap.snapshot.formats import record_batch as rb
 from tiersnap.snapshot.kernels import batch as kernels
 from tiersnap.snapshot.kernels.dump_entries import LOG_ENTRY_DTYPE
+from tiersnap.snapshot.log.index_rebuild import IndexRebuild
 
 pytestmark = pytest.mark.unit
 
@@ -116,7 +117,7 @@ def test_a_file_that_its_broker_cuts_meanwhile_ends_the_entries(tmp_path: Path) 
 def test_indexes_of_old_formats_too_are_rebuilt_as_kafkas_recovery_does(path: str) -> None:
     """The strict decoder leaves entries of magic 0 and 1 out; with them every rebuilt index is Kafka's."""
     base_offset = int(Path(path).stem)
-    rebuild = indexes.IndexRebuild(base_offset)
+    rebuild = IndexRebuild(base_offset)
     for rows in LogEntries(str(DATA / path), base_offset=base_offset):
         rebuild.add(rows)
     offset_entries, time_entries = rebuild.finish()

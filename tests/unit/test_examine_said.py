@@ -12,9 +12,9 @@ from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.small_log import file_of, write_small_log
 from tiersnap.snapshot.log.index_faults import faults_by_size
 from tiersnap.snapshot.log.log_dir import FileRef, Segment, open_log_dir
+from tiersnap.snapshot.producer_fold import DELTA_DTYPE
 from tiersnap.snapshot.replay.examine import Examination, examine, has_leader_epoch, rebuilt_parts
 from tiersnap.snapshot.replay.partition_replay import Replay, may_be_stored
-from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE
 from tiersnap.snapshot.replay.replay_start import Beginning, CopyState, StartState
 
 pytestmark = pytest.mark.unit

@@ -13,8 +13,9 @@ from tests.reference import fold as reference
 from tests.reference.random_log import Writer
 from tests.reference.record_batch import Batch, read_segment
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.kernels import fold as kernels
-from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE, ENTRY_DTYPE
+from tiersnap.snapshot.producer_fold import DELTA_DTYPE
 
 pytestmark = [pytest.mark.unit, pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")]
 

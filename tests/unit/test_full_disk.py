@@ -20,7 +20,7 @@ from tiersnap.jobs.pipeline.one_writer import LEASE_KEY, only_run
 from tiersnap.remote_storage.restore.own_folder import OwnFolder
 from tiersnap.remote_storage.restore.partition_folder import UNFINISHED
 from tiersnap.snapshot.errors import NoSpaceError
-from tiersnap.snapshot.host.disk import MountedDisk, deleted_bytes, disk_of, says_space, ways_to_free
+from tiersnap.snapshot.log.disk import MountedDisk, deleted_bytes, disk_of, says_space, ways_to_free
 from tiersnap.snapshot.units import human_bytes
 
 pytestmark = pytest.mark.unit

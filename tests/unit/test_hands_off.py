@@ -13,8 +13,8 @@ from tests.reference.small_log import file_of, tree, write_small_log
 from tiersnap.jobs.commands.demo import make_room
 from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.log.hands_off import refuse_log_dir
 from tiersnap.snapshot.log.lock import locked
+from tiersnap.snapshot.log.refuse_log_dir import refuse_log_dir
 
 pytestmark = pytest.mark.unit
 

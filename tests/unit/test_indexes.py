@@ -13,6 +13,7 @@ from tests.reference import log_builder as lb
 from tests.reference.recovered import DATA, has_legacy_entries, recovered, rows_of
 from tiersnap.snapshot.errors import CorruptIndexError
 from tiersnap.snapshot.formats import indexes
+from tiersnap.snapshot.log.index_rebuild import IndexRebuild
 
 pytestmark = pytest.mark.unit
 
@@ -20,6 +21,12 @@ GOLDEN_OFFSET_INDEX = bytes.fromhex("00000005000010680000000a00002134")
 GOLDEN_TIME_INDEX = bytes.fromhex("0000018bcfe56800000000050000018bcfe568c80000000a")
 RECOVERED = recovered()
 DECODED = [pytest.param(path, id=path) for path in RECOVERED if not has_legacy_entries(path)]
+
+
+def rebuild(rows: np.ndarray, *, base_offset: int) -> tuple[np.ndarray, np.ndarray]:
+    made = IndexRebuild(base_offset)
+    made.add(rows)
+    return made.finish()
 
 
 def test_the_golden_offset_index_decodes_and_encodes() -> None:
@@ -92,7 +99,7 @@ def test_offsets_too_far_from_the_base_are_refused() -> None:
         indexes.encode_offset_index(entries, base_offset=100)
     rows = rows_of(b"".join([lb.data_batch(0, 1), lb.data_batch(2**31, 1)]))
     with pytest.raises(CorruptIndexError, match="2147483648"):
-        indexes.rebuild(rows, base_offset=0)
+        rebuild(rows, base_offset=0)
 
 
 _offsets = st.lists(st.integers(1, 2**31 - 1), unique=True, max_size=20).map(sorted)
@@ -122,7 +129,7 @@ def test_an_encoded_time_index_decodes_to_itself(relative: list[int], data: st.D
 @pytest.mark.parametrize("path", DECODED)
 def test_rebuilt_indexes_are_byte_for_byte_those_of_kafkas_recovery(path: str) -> None:
     base_offset = int(Path(path).stem)
-    offset_entries, time_entries = indexes.rebuild(rows_of((DATA / path).read_bytes()), base_offset=base_offset)
+    offset_entries, time_entries = rebuild(rows_of((DATA / path).read_bytes()), base_offset=base_offset)
     assert indexes.encode_offset_index(offset_entries, base_offset=base_offset) == RECOVERED[path].offset_index
     assert indexes.encode_time_index(time_entries, base_offset=base_offset) == RECOVERED[path].time_index
 
@@ -133,7 +140,7 @@ def test_a_live_brokers_offset_index_is_the_rebuilt_one_unless_the_cleaner_wrote
     base_offset = int(Path(path).stem)
     rows = rows_of((DATA / path).read_bytes())
     live = indexes.decode_offset_index((DATA / path).with_suffix(".index").read_bytes(), base_offset=base_offset)
-    rebuilt, _ = indexes.rebuild(rows, base_offset=base_offset)
+    rebuilt, _ = rebuild(rows, base_offset=base_offset)
     if "compacted" not in path:
         assert live.tolist() == rebuilt.tolist()
     last_offsets = rows["base_offset"] + rows["last_offset_delta"]
@@ -151,7 +158,7 @@ def test_a_live_brokers_time_index_names_batches_that_have_the_timestamp(path: s
     base_offset = int(Path(path).stem)
     rows = rows_of((DATA / path).read_bytes())
     live = indexes.decode_time_index((DATA / path).with_suffix(".timeindex").read_bytes(), base_offset=base_offset)
-    _, rebuilt = indexes.rebuild(rows, base_offset=base_offset)
+    _, rebuilt = rebuild(rows, base_offset=base_offset)
     if "2.7.2" not in path:
         assert live.tolist() == rebuilt.tolist()
     elif "compacted" not in path:
@@ -177,10 +184,10 @@ def test_windows_do_not_change_what_is_rebuilt(batches: list[tuple[int, int, int
         )
         offset += count
     rows = rows_of(b"".join(segment))
-    by_window = indexes.IndexRebuild(7)
+    by_window = IndexRebuild(7)
     for part in np.split(rows, sorted(min(cut, rows.size) for cut in cuts)):
         by_window.add(part)
-    whole = indexes.rebuild(rows, base_offset=7)
+    whole = rebuild(rows, base_offset=7)
     assert [entries.tolist() for entries in by_window.finish()] == [entries.tolist() for entries in whole]
     assert [entries.tolist() for entries in whole] == _rebuild_slowly(rows, 7)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -10,16 +11,21 @@ import pytest
 
 import tiersnap
 from tests.reference.privileges import run_obeying_modes
+from tiersnap.snapshot import kernels
 
 pytestmark = pytest.mark.unit
 
+KERNELS = Path(kernels.__file__ or "").parent
+COMPILED = sorted(
+    {name for path in KERNELS.glob("*.py") for name in re.findall(r"snapshot\.formats\.(\w+) import", path.read_text())}
+    | {"record_batch"}  # as a whole: `from … import record_batch`
+)
 KEPT = (
     "__init__.py",
     "snapshot/__init__.py",
     "snapshot/kernels/__init__.py",
     "snapshot/kernels/cache.py",
-    "snapshot/formats/record_batch.py",
-    "snapshot/formats/records.py",
+    *(f"snapshot/formats/{name}.py" for name in COMPILED),
 )
 ASK = "from tiersnap.snapshot.kernels import cache; print(cache.folder())"
 
@@ -90,4 +96,11 @@ def test_another_rule_in_any_kernel_module_is_another_folder(installed):
     before = place_found(installed, HOME=str(installed.parent))
     (installed / "tiersnap/snapshot/kernels").chmod(0o755)
     (installed / "tiersnap/snapshot/kernels/fold.py").write_text("KEEP = 1\n")
+    assert place_found(installed, HOME=str(installed.parent)) != before
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_another_layout_that_kernels_are_compiled_with_is_another_folder(installed, name):
+    before = place_found(installed, HOME=str(installed.parent))
+    (installed / f"tiersnap/snapshot/formats/{name}.py").write_text("HEADER_LENGTH = 62\n")
     assert place_found(installed, HOME=str(installed.parent)) != before

@@ -42,8 +42,8 @@ from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
 from tiersnap.snapshot.errors import ExitCode
-from tiersnap.snapshot.gate.commands import Place
 from tiersnap.snapshot.gate.exit_code import exit_code_of
+from tiersnap.snapshot.gate.printed_steps import Place
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.replay.expiry import Expiry
 

@@ -16,7 +16,7 @@ from tests.reference.log_builder import TIMESTAMP, data_batch, marker
 from tests.reference.logs import DAY, Log, logs, replayable_entries
 from tests.reference.record_batch import Batch, read_segment
 from tests.reference.recovered import rows_of
-from tiersnap.snapshot.replay import producer_fold as ps
+from tiersnap.snapshot import producer_fold as ps
 
 pytestmark = pytest.mark.unit
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.reference.command import tiersnap
 from tests.reference.log_builder import TIMESTAMP, data_batch, legacy_entry, marker, write_partition
-from tiersnap.snapshot.gate.commands import NEXT_STEP
 from tiersnap.snapshot.gate.judge import Readiness, judge
+from tiersnap.snapshot.gate.printed_steps import NEXT_STEP
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from tests.reference.readiness_tables import RUN
-from tiersnap.snapshot.gate.commands import NEXT_STEP, Step, text
+from tiersnap.snapshot.gate.printed_steps import NEXT_STEP, Step, text
 from tiersnap.snapshot.gate.verdict import Verdict
-from tiersnap.snapshot.report.next_step import by_segment, place_of, segment_file
 from tiersnap.snapshot.report.run_info import RunInfo
+from tiersnap.snapshot.report.step_place import by_segment, place_of, segment_file
 
 pytestmark = pytest.mark.unit
 

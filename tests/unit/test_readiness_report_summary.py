@@ -21,7 +21,7 @@ from tests.reference.readiness_tables import (
     table,
 )
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.gate.commands import Step
+from tiersnap.snapshot.gate.printed_steps import Step
 from tiersnap.snapshot.gate.verdict import IN_REMOTE_STORAGE, LEVEL, SEVERITY, Level, Verdict
 from tiersnap.snapshot.report.aggregate import aggregate
 from tiersnap.snapshot.report.model import Report, SnapshotsAtEnds

@@ -77,5 +77,13 @@ def test_map_of_docs_lists_each_page_once() -> None:
     assert sorted(listed) == sorted({*pages} - {"README.md"})
 
 
+def test_each_decision_has_a_number_of_its_own() -> None:
+    pages = sorted((DOCS / "contributing/adr").glob("*.md"))
+    headings = [re.match(r"# 0*(\d+)[.:] ", each.read_text(encoding="utf-8")) for each in pages]
+    numbers = [int(each.name.partition("-")[0]) for each in pages]
+    assert [int(each[1]) for each in headings if each] == numbers
+    assert numbers == list(range(1, len(pages) + 1))
+
+
 def test_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150

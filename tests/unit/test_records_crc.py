@@ -10,10 +10,16 @@ import pytest
 
 from tests.reference import log_builder as lb
 from tests.reference.recovered import DATA
-from tiersnap.snapshot.formats.crc32c import crc32c_behind, crc32c_of_rows
+from tiersnap.snapshot.formats.crc32c import crc32c, crc32c_behind, crc32c_of_rows
 from tiersnap.snapshot.formats.records import COVERED, records_crc
 
 pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize("length", [0, 1, 1_048_575, 1_048_576, 1_048_577, 2_500_000])
+def test_crc_of_a_view_is_that_of_its_bytes(length):
+    data = bytearray(np.random.default_rng(length).bytes(length + 6))
+    assert crc32c(memoryview(data)[6:]) == google_crc32c.value(bytes(data[6:]))
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 7, 40, 255, 256, 65_537, 1_000_003])

@@ -18,8 +18,8 @@ from tests.reference.metadata_replica import finished_in, published, records_of,
 from tests.reference.small_log import write_small_log
 from tests.unit.test_readiness_gate import DAY, NOW, PARTITION, SEGMENTS
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
-from tiersnap.snapshot.gate.commands import NEXT_STEP
 from tiersnap.snapshot.gate.judge import judge
+from tiersnap.snapshot.gate.printed_steps import NEXT_STEP
 from tiersnap.snapshot.gate.verdict import LEVEL, Level, Verdict
 from tiersnap.snapshot.log.coverage import CopyFacts, coverage_of
 from tiersnap.snapshot.replay.expiry import BrokerExpiry

@@ -19,6 +19,7 @@ from tests.reference.small_log import BASES, LOG_END, file_of, tree, write_small
 from tests.reference.untouched import as_written
 from tiersnap.snapshot.atomic_file import staged
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import open_log_dir
@@ -26,7 +27,6 @@ from tiersnap.snapshot.repair.files import in_place
 from tiersnap.snapshot.repair.repair_action import PlannedSnapshot, RepairAction
 from tiersnap.snapshot.repair.repair_plan import PlanOptions, highest_allowed
 from tiersnap.snapshot.replay.expiry import Expiry
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 
 pytestmark = pytest.mark.unit
 

@@ -20,10 +20,10 @@ from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.producer_fold import ProducerFold
 from tiersnap.snapshot.replay.examine import Examination, examine
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.partition_state import Boundary, Refusal, ReplayState
-from tiersnap.snapshot.replay.producer_fold import ProducerFold
 from tiersnap.snapshot.replay.replay_start import StartState
 from tiersnap.snapshot.replay.segment_runs import Run
 

@@ -10,7 +10,7 @@ import pytest
 from tests.reference.command_lines import commands_in, parse, words_of
 from tiersnap.remote_storage.restore.install_outcome import InstallOutcome
 from tiersnap.snapshot.errors import ExitCode
-from tiersnap.snapshot.gate.commands import NEXT_STEP
+from tiersnap.snapshot.gate.printed_steps import NEXT_STEP
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.findings import FindingKind

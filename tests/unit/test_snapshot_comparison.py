@@ -14,11 +14,11 @@ from tests.reference.fold import Entry, State, apply, fold, live
 from tests.reference.log_builder import TIMESTAMP, data_batch, marker
 from tests.reference.logs import DAY
 from tests.reference.record_batch import Batch, read_segment
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.replay import snapshot_comparison
 from tiersnap.snapshot.replay.comparison import NEVER, Comparison
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 
 pytestmark = pytest.mark.unit
 

@@ -14,8 +14,8 @@ from tests.reference.recovered import DATA
 from tiersnap.snapshot.errors import CorruptSnapshotError, ExitCode
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.kernels.crc import checksum_by_library, checksum_by_table
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 
 pytestmark = pytest.mark.unit
 

@@ -10,15 +10,15 @@ import pytest
 
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import write_small_log
-from tiersnap.jobs.options import SparkRequest
 from tiersnap.jobs.pipeline.before_spark import run_input
 from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.spark_start import check_java, check_master
+from tiersnap.jobs.spark_options import SparkRequest
 from tiersnap.remote_storage.errors import ConditionsIgnoredError
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, MissingExtraError, TransientError, UsageError
-from tiersnap.snapshot.tables.trouble import of_table, of_words
+from tiersnap.snapshot.tables.reader_errors import of_table, of_words
 
 pytestmark = pytest.mark.unit
 

@@ -17,10 +17,10 @@ from tiersnap.snapshot.formats.checkpoints import LeaderEpoch
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.producer_fold import DELTA_DTYPE
 from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.partition_state import SnapshotAt, StoredAt
-from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE
 from tiersnap.snapshot.replay.remote_listing import ListedCopy, RemoteListing, RemoteSegmentState
 from tiersnap.snapshot.replay.snapshot_comparison import SnapshotFile
 from tiersnap.snapshot.tables import listed

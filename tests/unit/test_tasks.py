@@ -28,8 +28,8 @@ from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.members import plain_members
+from tiersnap.snapshot.producer_fold import DELTA_DTYPE
 from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions
-from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE
 from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
 from tiersnap.snapshot.tables.decodes import DECODE_ROWS, SEGMENTS, SegmentFile, StoredDecode, decode_batches
 from tiersnap.snapshot.tables.deltas import from_lists

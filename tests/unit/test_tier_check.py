@@ -17,10 +17,9 @@ from tests.reference.poisoned_tier import NOW, PoisonedTier, poisoned_tier
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.snapshot.formats.snapshot_file import decode, encode
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE, decode, encode
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Checkpoints, read_partition
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 
 pytestmark = pytest.mark.unit
 

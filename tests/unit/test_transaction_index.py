@@ -15,7 +15,7 @@ from tests.reference.planned import open_transactions
 from tests.reference.recovered import DATA, has_legacy_entries, recovered, rows_of
 from tiersnap.snapshot.errors import CorruptIndexError
 from tiersnap.snapshot.formats import transaction_index as ti
-from tiersnap.snapshot.replay.producer_fold import to_entries
+from tiersnap.snapshot.producer_fold import to_entries
 
 pytestmark = pytest.mark.unit
 

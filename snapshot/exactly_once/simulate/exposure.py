@@ -26,8 +26,8 @@ from tiersnap.snapshot.exactly_once.simulate.replica_state import (
 from tiersnap.snapshot.exactly_once.simulate.risk_kinds import Exposure
 from tiersnap.snapshot.exactly_once.simulate.sightings import Sightings
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
+from tiersnap.snapshot.producer_fold import NONE
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.producer_fold import NONE
 
 _NEVER = 2**63 - 1
 # delivery.timeout.ms of producers: for so long a client sends a batch again by itself.

@@ -23,15 +23,16 @@ from tiersnap.snapshot.exactly_once.simulate.replica_state import (
     entry_batches,
 )
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.log_start import unloaded_below
+from tiersnap.snapshot.producer_fold import ProducerFold, from_entries
 from tiersnap.snapshot.regular_file import read_regular
 from tiersnap.snapshot.replay.expiry import BrokerExpiry, Expiry
 from tiersnap.snapshot.replay.partition_replay import entries_at_first, snapshot_reader
 from tiersnap.snapshot.replay.partition_state import Boundary
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, ProducerFold, from_entries
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning
 from tiersnap.snapshot.replay.segment_runs import Run
 from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot

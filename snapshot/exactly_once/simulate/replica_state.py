@@ -12,8 +12,8 @@ import numpy as np
 
 from tiersnap.snapshot.exactly_once.models.producer_entry import LARGEST_SEQUENCE, NO_SEQUENCE
 from tiersnap.snapshot.formats.record_batch import CONTROL_MASK, LOG_OVERHEAD, TRANSACTIONAL_MASK
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 
 CACHED_BATCHES = 5
 BATCH_DTYPE = np.dtype(

@@ -24,7 +24,7 @@ import numpy as np
 from tiersnap.snapshot.exactly_once.simulate.risk_kinds import Crossing
 from tiersnap.snapshot.formats.record_batch import ABORT, COMMIT, CONTROL_MASK, LOG_OVERHEAD, TRANSACTIONAL_MASK
 from tiersnap.snapshot.kernels.fold import KEEP
-from tiersnap.snapshot.replay.producer_fold import NONE
+from tiersnap.snapshot.producer_fold import NONE
 from tiersnap.snapshot.replay.segment_runs import Run
 
 SIGHTING_DTYPE = np.dtype(

@@ -30,7 +30,7 @@ from tiersnap.snapshot.exactly_once.simulate.replica_state import (
     ReplicaState,
     cached_by_broker,
 )
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.log_replay import LogReplay, replay_log
 from tiersnap.snapshot.exactly_once.transactions.kinds import ListedProducer, PartitionProducer
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_properties
 from tiersnap.snapshot.log.log_start import begins_below, why_unknown, with_stated
 from tiersnap.snapshot.log.selection import NamedLogDir, Selection, open_log_dirs, selected_of
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, live_entries
+from tiersnap.snapshot.producer_fold import live_entries
 
 _NOBODY = np.empty(0, ENTRY_DTYPE)
 

@@ -19,9 +19,9 @@ from tiersnap.snapshot.exactly_once.transactions.coordinator import (
 )
 from tiersnap.snapshot.exactly_once.transactions.kinds import KnownTransaction
 from tiersnap.snapshot.formats.transaction_state import TOPIC, TransactionLogValue, TransactionStatus, has_known_version
-from tiersnap.snapshot.host.running import started_at
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.lock import started_at
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_partition, split_folder_name
 from tiersnap.snapshot.log.records import LogRecord, SegmentRecords
 from tiersnap.snapshot.log.selection import Selection

@@ -18,7 +18,7 @@ from tests.broker.harness.topics import admin_client, alter_topic, create_topic
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tests.reference.command import Ran, tiersnap
-from tiersnap.snapshot.host.running import broker_settings, lock_holder
+from tiersnap.snapshot.host.running_broker import broker_settings, lock_holder
 
 COPYING_OFF = {**TOPIC_SETTINGS, "remote.log.copy.disable": "true"}
 # Checkpoints, and looks for segments to delete, twice a second.

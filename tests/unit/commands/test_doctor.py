@@ -18,8 +18,8 @@ from tests.reference.broker_process import started_broker
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.recovered import DATA
 from tests.reference.small_log import file_of, tree, write_small_log
-from tiersnap.snapshot.host.disk import disk_of
-from tiersnap.snapshot.host.running import Holder, _opened, lock_holder
+from tiersnap.snapshot.host.running_broker import Holder, _opened, lock_holder
+from tiersnap.snapshot.log.disk import disk_of
 
 pytestmark = [
     pytest.mark.unit,

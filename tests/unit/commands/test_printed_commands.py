@@ -25,10 +25,10 @@ from tests.reference.situations import NOW, SITUATIONS, CannotBeLaidOutError
 from tests.unit.test_exit_codes_remote import COMMANDS as REMOTE_COMMANDS
 from tiersnap.jobs.cli import run
 from tiersnap.snapshot.errors import ExitCode
-from tiersnap.snapshot.gate.commands import Place
 from tiersnap.snapshot.gate.exit_code import OtherProblem
 from tiersnap.snapshot.gate.kafka_tools import abort_transaction, set_topic_config
 from tiersnap.snapshot.gate.next_step import Hole
+from tiersnap.snapshot.gate.printed_steps import Place
 from tiersnap.snapshot.gate.remote_check import RemoteVerdict
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.findings import FindingKind

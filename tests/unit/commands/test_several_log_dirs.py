@@ -24,7 +24,7 @@ from tiersnap.jobs.pipeline.before_spark import discover
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.progress import Progress
 from tiersnap.snapshot.errors import SourceNotFoundError
-from tiersnap.snapshot.host.disk import on_disk, says_space
+from tiersnap.snapshot.log.disk import on_disk, says_space
 from tiersnap.snapshot.log.places import each_once
 from tiersnap.snapshot.log.selection import Selection, findings_of, open_log_dirs, refuse_twice, selected_of
 

@@ -18,8 +18,8 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.producer_fold import from_entries
 from tiersnap.snapshot.replay.partition_replay import Replay
-from tiersnap.snapshot.replay.producer_fold import from_entries
 from tiersnap.snapshot.replay.replay_start import StartState
 
 pytestmark = pytest.mark.unit

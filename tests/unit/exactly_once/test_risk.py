@@ -37,14 +37,13 @@ from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotFound, survey
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.record_batch import ABORT, COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
-from tiersnap.snapshot.formats.snapshot_file import HEADER_LENGTH
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE, HEADER_LENGTH
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
 from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.facts import SegmentFacts
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 from tiersnap.snapshot.replay.segment_runs import fold_segment
 
 pytestmark = pytest.mark.unit

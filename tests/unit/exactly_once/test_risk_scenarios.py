@@ -15,7 +15,7 @@ from tests.reference.kip952_log import NOW, write_kip952_log
 from tiersnap.snapshot.exactly_once.simulate.risk_log_dirs import log_start_goes_back
 from tiersnap.snapshot.exactly_once.simulate.risk_rows import arithmetic
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 
 pytestmark = pytest.mark.unit
 

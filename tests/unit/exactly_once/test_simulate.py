@@ -42,10 +42,10 @@ from tiersnap.snapshot.exactly_once.simulate.replica_state import (
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, WriteClass, next_writes, what_if
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
 from tiersnap.snapshot.replay.expiry import Expiry
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning, CopyState
 
 pytestmark = pytest.mark.unit

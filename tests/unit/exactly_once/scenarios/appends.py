@@ -17,7 +17,7 @@ from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERA, BROKER_ERAS, 
 from tiersnap.snapshot.exactly_once.models.produce_reaction import SentBatch, react
 from tiersnap.snapshot.exactly_once.simulate.replica_state import entry_batches
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 
 
 def _numbered(name: str) -> str | None:

@@ -24,7 +24,8 @@ from tiersnap.snapshot.exactly_once.models.exception_groups import exception_gro
 from tiersnap.snapshot.exactly_once.models.produce_reaction import SentBatch, react
 from tiersnap.snapshot.exactly_once.models.transaction_reaction import react_to_coordinator, repair_steps
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, live_entries
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
+from tiersnap.snapshot.producer_fold import live_entries
 
 DAY = 86_400_000
 ONGOING = TransactionMetadata(10, 7, TransactionState.ONGOING, last_producer_epoch=6)

@@ -15,11 +15,12 @@ from tiersnap.snapshot.exactly_once.transactions.hanging import is_late, judge_t
 from tiersnap.snapshot.exactly_once.transactions.kinds import PartitionProducer, PartitionTransaction
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_transaction_log
 from tiersnap.snapshot.formats import transaction_index
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.segment_scan import SegmentScan
+from tiersnap.snapshot.producer_fold import live_entries
 from tiersnap.snapshot.replay.examine import examine
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, live_entries
 
 MINUTE, DAY = 60_000, 86_400_000
 WRITTEN = lb.TIMESTAMP

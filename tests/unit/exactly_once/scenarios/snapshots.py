@@ -12,7 +12,7 @@ from tests.unit.exactly_once.scenarios.registry import scenario
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Segment, open_log_dir
 from tiersnap.snapshot.log.segment_scan import SegmentScan
-from tiersnap.snapshot.replay.producer_fold import ProducerFold
+from tiersnap.snapshot.producer_fold import ProducerFold
 from tiersnap.snapshot.replay.window_start import FollowedBack, is_partial, window_offset
 
 DAY = 86_400_000

@@ -30,7 +30,7 @@ from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingSe
 from tiersnap.snapshot.exactly_once.transactions.kinds import PartitionProducer, PartitionTransaction
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_transaction_log
 from tiersnap.snapshot.exactly_once.transactions.transaction_verdict import TransactionVerdict
-from tiersnap.snapshot.gate.commands import Place
+from tiersnap.snapshot.gate.printed_steps import Place
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tiersnap.snapshot.formats import java_properties
-from tiersnap.snapshot.log.lock import holder_of
+from tiersnap.snapshot.log.lock import holder_of, started
 from tiersnap.snapshot.regular_file import open_regular
 
 # The jar of the server on a class path: kafka_2.13-3.9.1.jar, kafka-server-4.1.1.jar.
@@ -186,25 +186,6 @@ def arguments(command: Sequence[str]) -> tuple[str, dict[str, str]]:
     if not name or name.startswith("-"):
         raise OSError(errno.ENOEXEC, "its command line names no server.properties")
     return name, overrides
-
-
-def started_at(log_dir: Path) -> int | None:
-    """Return when the broker started that holds `.lock` of a log directory: ms since the epoch.
-
-    None if no process holds it, or this user cannot tell: it may be a process of another container.
-    """
-    with suppress(OSError, ValueError, StopIteration):
-        pid = holder_of(log_dir)
-        return int(started(Path(f"/proc/{pid}"), Path("/proc")) * 1000) if pid else None
-    return None
-
-
-def started(process: Path, proc: Path) -> float:
-    """Return when a process started: seconds since the epoch, to a hundredth or so."""
-    # The name, in brackets, may hold blanks: what follows it is counted from the last bracket.
-    fields = (process / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-    boot = next(line.split()[1] for line in (proc / "stat").read_text().splitlines() if line.startswith("btime "))
-    return int(boot) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def running_brokers(*, proc: Path = Path("/proc")) -> tuple[BrokerSettings, ...]:

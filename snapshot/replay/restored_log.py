@@ -24,13 +24,14 @@ from tiersnap.snapshot.formats import indexes, snapshot_file, transaction_index
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.log.file_system import FileSystem
+from tiersnap.snapshot.log.index_rebuild import IndexRebuild
 from tiersnap.snapshot.log.leader_epochs import EpochCheck
 from tiersnap.snapshot.log.log_dir import Partition, Segment
-from tiersnap.snapshot.log.restored_kinds import RestoredFiles, RestoredTransaction
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
+from tiersnap.snapshot.producer_fold import NONE
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.partition_replay import replay_partition
-from tiersnap.snapshot.replay.producer_fold import NONE
+from tiersnap.snapshot.replay.restored_kinds import RestoredFiles, RestoredTransaction
 from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
 from tiersnap.snapshot.units import count_of
 
@@ -163,7 +164,7 @@ class _Pass:
                 self.put(f"{stem}.{suffix}", b"")
             return fold_segment(self.filesystem, segment, cuts=cuts)
         tier = self.fetch(segment)
-        rebuild, aborted = indexes.IndexRebuild(segment.base_offset), []
+        rebuild, aborted = IndexRebuild(segment.base_offset), []
 
         def on_rows(rows: np.ndarray) -> None:
             rebuild.add(rows)
@@ -208,7 +209,7 @@ class _Pass:
                 hint=_SHUN,
             )
 
-    def _put_indexes(self, segment: Segment, tier: TierParts, rebuild: indexes.IndexRebuild, end: SegmentEnd) -> None:
+    def _put_indexes(self, segment: Segment, tier: TierParts, rebuild: IndexRebuild, end: SegmentEnd) -> None:
         base, stem = segment.base_offset, f"{segment.base_offset:020d}"
         offsets, times = rebuild.finish()
         made = [

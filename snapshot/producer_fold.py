@@ -32,10 +32,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.kernels import fold as fold_kernels
 from tiersnap.snapshot.kernels.fold import CLEAR, EMPTY_SLOT, SET
 from tiersnap.snapshot.kernels.fold import DELTA_DTYPE as DELTA_DTYPE
-from tiersnap.snapshot.kernels.fold import ENTRY_DTYPE as ENTRY_DTYPE
 
 NONE = fold_kernels.NONE
 

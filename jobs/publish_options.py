@@ -1,13 +1,12 @@
-"""Options of `tier` and `run` that decide whether they publish, and their sentences about it."""
+"""The options that prove a remote location, those of `tier` and `run` that publish, and the sentences about it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tiersnap.jobs import options as opt
-from tiersnap.jobs.commands.publish import ProofRequest, Talk, next_steps_of, proof_options
 from tiersnap.jobs.option_types import once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import tell_place
@@ -15,12 +14,52 @@ from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.jobs.situation.situation import Situation
+    from tiersnap.remote_storage.publish.prove_location import ProvePlace
     from tiersnap.remote_storage.publish.publish import Published
     from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
     from tiersnap.remote_storage.stores.object_store import ObjectStore
-    from tiersnap.snapshot.gate.commands import Place
+    from tiersnap.snapshot.gate.printed_steps import Place
     from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.replay.expiry import BrokerExpiry
+
+
+Talk = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ProofRequest:
+    """Options of the proof of a remote location: by a read-back (`prove`); or none (`unproven`)."""
+
+    prove: bool = False
+    unproven: bool = False
+
+    def prover(self, situation: Situation, store: ObjectStore, talk: Talk, *, apply: bool) -> ProvePlace:
+        """Return what gathers the evidence for `store`, with the brokers of the situation.
+
+        Raises:
+            MetadataTopicAbsentError: the cluster has no metadata topic.
+            UsageError, WrongClusterError, BrokerUnavailableError: see Situation.cluster_to_ask.
+        """
+        from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+        from tiersnap.remote_storage.publish.prove_location import ProvePlace
+
+        cluster = situation.cluster_to_ask()
+        options = self.prove, self.unproven, apply, talk
+        return ProvePlace(cluster, MetadataTopic.of(cluster), store, situation.brokers, *options)
+
+
+# Given to the command as `proof: ProofRequest`.
+proof_options = opt.as_one(
+    "proof",
+    ProofRequest,
+    once(
+        "--prove",
+        is_flag=True,
+        help="Let the brokers read a record back from --remote, through a topic that is created and deleted again. "
+        "Takes minutes, and is kept there until a broker restarts. Needs Kafka 3.9 in KRaft mode.",
+    ),
+    once("--unproven", is_flag=True, help="Go on without evidence; it overrides no contradiction."),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +114,20 @@ def tell_published(output: Output, done: Published, place: Place, *, apply: bool
     """Say what was published, why the rest was not, and what comes next."""
     tell_place(output, done.proof)
     output.talk(*_lines(done, place, apply=apply))
+
+
+def next_steps_of(done: Published, place: Place) -> Iterator[str]:
+    """Yield what comes next where copying is still disabled, or fails behind what was published."""
+    from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
+    from tiersnap.snapshot.gate.exit_code import OtherProblem
+    from tiersnap.snapshot.gate.kafka_tools import set_topic_config
+
+    for topic in done.still_off:
+        yield f"{topic}: somebody has disabled copying, so it is still disabled; next:"
+        yield place.text(set_topic_config(topic, COPY_DISABLE, "false"))
+    unblock = place.clears(OtherProblem.STUCK_COPY_AHEAD)
+    for partition in done.stuck_ahead:
+        yield f"{partition}: copying goes on behind what was published, and fails there; next: {unblock}"
 
 
 def _lines(done: Published, place: Place, *, apply: bool) -> Iterator[str]:

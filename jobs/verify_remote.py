@@ -18,6 +18,7 @@ from tiersnap.jobs.option_types import DURATION, LocalPath, Parsed, once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.remote_view import RemoteView
+from tiersnap.jobs.spark_options import SparkRequest
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.gate.remote_check import (
     CheckDepth,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.client import Cluster
     from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
     from tiersnap.snapshot.formats.checkpoints import TopicPartition
-    from tiersnap.snapshot.gate.commands import Place
+    from tiersnap.snapshot.gate.printed_steps import Place
     from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
 
@@ -261,7 +262,7 @@ def verify_on_spark(
     selection: Selection,
     tier: TierRequest,
     asked: CheckRequest,
-    spark: opt.SparkRequest,
+    spark: SparkRequest,
 ) -> tuple[Iterator[RemoteCheck], CheckTally]:
     """Verify by a Spark job; return the segments that are not sound, and the counts of all."""
     from tiersnap.jobs.pipeline.checking import check_remote

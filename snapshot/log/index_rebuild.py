@@ -1,0 +1,59 @@
+"""The offset index and the time index of a segment, made again from its batches.
+
+Follows org.apache.kafka.storage.internals.log.LogSegment.recover: a batch that starts more than 4096 bytes
+(`index.interval.bytes`) after the last indexed one is indexed. The time index gets an entry with it if the largest
+timestamp has grown, and a last one at the end of the segment. A live broker comes to the same entries unless it was
+restarted inside the segment, appended several batches at once (followers, the log cleaner) or has another interval; any
+such index is as good for look-ups.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tiersnap.snapshot.formats.indexes import OFFSET_ENTRY_DTYPE, TIME_ENTRY_DTYPE, relative_offsets
+from tiersnap.snapshot.kernels import index as kernels
+from tiersnap.snapshot.kernels.index import HEADER_DTYPE
+
+
+class IndexRebuild:
+    """Both indexes of one segment, from its batches by window."""
+
+    def __init__(self, base_offset: int) -> None:
+        self._base_offset = base_offset
+        # Position of the last indexed batch, largest timestamp and its offset, timestamp of the last time entry.
+        self._state = np.array([0, -1, -1, -1], np.int64)
+        self._offset_parts: list[np.ndarray] = []
+        self._time_parts: list[np.ndarray] = []
+
+    def add(self, rows: np.ndarray) -> None:
+        """Continue with decoded batches in offset order.
+
+        Args:
+            rows: any dtype with position, base_offset, last_offset_delta and max_timestamp (RECORD_BATCH_DTYPE has
+                them). Entries of magic 0 and 1 are indexed too if `rows` holds them.
+
+        Raises:
+            CorruptIndexError: an offset that is not within 2^31 of the base, which a broker would split off.
+        """
+        if rows.size == 0:
+            return
+        relative_offsets(rows["base_offset"] + rows["last_offset_delta"], self._base_offset)
+        if rows.dtype != HEADER_DTYPE:
+            given, rows = rows, np.empty(rows.size, HEADER_DTYPE)
+            for name in ("position", "base_offset", "last_offset_delta", "max_timestamp"):
+                rows[name] = given[name]
+        offset_entries = np.empty(rows.size, OFFSET_ENTRY_DTYPE)
+        time_entries = np.empty(rows.size, TIME_ENTRY_DTYPE)
+        offset_count, time_count = kernels.index(rows, self._state, offset_entries, time_entries)
+        self._offset_parts.append(offset_entries[:offset_count].copy())
+        self._time_parts.append(time_entries[:time_count].copy())
+
+    def finish(self) -> tuple[np.ndarray, np.ndarray]:
+        """Entries of the offset index (OFFSET_ENTRY_DTYPE) and of the time index (TIME_ENTRY_DTYPE)."""
+        _, max_timestamp, max_timestamp_offset, last_entry = (int(value) for value in self._state)
+        last = [(max_timestamp, max_timestamp_offset)] if max_timestamp > last_entry else []
+        return (
+            np.concatenate([*self._offset_parts, np.empty(0, OFFSET_ENTRY_DTYPE)]),
+            np.concatenate([*self._time_parts, np.array(last, TIME_ENTRY_DTYPE)]),
+        )
