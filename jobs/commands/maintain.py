@@ -129,7 +129,7 @@ def remove_orphans(
     attempt since, and only if segments that the cluster knows hold its offsets and were read whole.
     """
     from tiersnap.remote_storage.cluster.cluster_records import ClusterRecords
-    from tiersnap.remote_storage.own_objects.claim_protocol import STALE_AFTER_MS
+    from tiersnap.remote_storage.locks.claim_protocol import STALE_AFTER_MS
     from tiersnap.remote_storage.retire.orphans_find import OrphansOutcome, find_orphans, remove
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.snapshot.gate.exit_code import exit_code_of

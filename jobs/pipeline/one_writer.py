@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tiersnap.remote_storage.errors import LeaseLostError
-from tiersnap.remote_storage.own_objects.lease import RENEWED_EACH_S, Lease, LeaseHolder, held_by_another
-from tiersnap.remote_storage.own_objects.process import this_process
+from tiersnap.remote_storage.locks.lease import RENEWED_EACH_S, Lease, LeaseHolder, held_by_another
+from tiersnap.remote_storage.locks.process import this_process
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.atomic_file import FULL, cannot_write

@@ -8,8 +8,8 @@ from tiersnap.remote_storage.errors import OtherLayoutError
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import list_segments
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.claim import Claim
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects.claim import Claim
 
 
 def complete_segments(

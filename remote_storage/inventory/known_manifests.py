@@ -19,11 +19,10 @@ from threading import Lock
 import msgspec
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.layouts import keys, rsm_manifest
+from tiersnap.remote_storage.layouts import keys, rsm_manifest, stored_json
 from tiersnap.remote_storage.layouts.rsm_manifest import RsmManifest
+from tiersnap.remote_storage.layouts.stored_json import Count, SegmentId, Stored, StoredObject, Text
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects import stored_json
-from tiersnap.remote_storage.own_objects.stored_json import Count, SegmentId, Stored, StoredObject, Text
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES, read_decoded
 from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, TiersnapError

@@ -15,8 +15,8 @@ from tiersnap.remote_storage.check.read_first import find_doubts
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.layout import IndexType
-from tiersnap.remote_storage.own_objects import claim_protocol
-from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSnapshot
+from tiersnap.remote_storage.locks import claim_protocol
+from tiersnap.remote_storage.locks.claim import Claim, ClaimedSnapshot
 from tiersnap.remote_storage.upload.bundle import PlannedSegment, SegmentBundle
 from tiersnap.remote_storage.upload.tier_job import TierJob
 from tiersnap.snapshot.errors import TiersnapError

@@ -1,6 +1,6 @@
 """One attempt to copy a segment: claim, delete what earlier ones left, copy and prove, make visible, finish the claim.
 
-The order is that of own_objects.claim_protocol. Nothing is visible yet when `begin_attempt` returns, so several
+The order is that of locks.claim_protocol. Nothing is visible yet when `begin_attempt` returns, so several
 segments may be begun at once; they are completed in ascending offset. An attempt that is killed stays named by its
 claim, and the next attempt deletes what it left.
 """
@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from tiersnap.remote_storage.errors import ClaimedError, ClaimLostError, ObjectChangedError
 from tiersnap.remote_storage.inventory.complete import check_layout, complete_segments
+from tiersnap.remote_storage.locks import claim_protocol
+from tiersnap.remote_storage.locks.claim import Claim
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
-from tiersnap.remote_storage.own_objects import claim_protocol
-from tiersnap.remote_storage.own_objects.claim import Claim
 from tiersnap.remote_storage.retire.partition_leftovers import Swept
 from tiersnap.remote_storage.retire.store_leftovers import abort_uploads_of
 from tiersnap.remote_storage.stores.requests import Deadline

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects.cluster_record import put_cluster_id
-from tiersnap.remote_storage.own_objects.snapshot_objects import (
+from tiersnap.remote_storage.inventory.cluster_record import put_cluster_id
+from tiersnap.remote_storage.inventory.snapshot_objects import (
     TOOL,
     SnapshotManifest,
     SnapshotRecord,
     manifest_objects,
     readable_manifests,
 )
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.small_object import read_decoded, read_twice_if_damaged
 from tiersnap.remote_storage.upload.snapshot_source import LARGEST_SNAPSHOT, TrustedSnapshot

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tiersnap.remote_storage.locks.claim import Claim
+from tiersnap.remote_storage.locks.claim_protocol import claimed_segments, read_claim
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects.claim import Claim
-from tiersnap.remote_storage.own_objects.claim_protocol import claimed_segments, read_claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 

@@ -9,8 +9,8 @@ from tests.reference.listed_claims import list_claims
 from tests.s3.test_s3_faults import is_put
 from tests.unit.test_claims_interleaved import SEGMENT, attempt
 from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError
-from tiersnap.remote_storage.own_objects.claim import ClaimedSnapshot
-from tiersnap.remote_storage.own_objects.claim_protocol import claim, finish, is_still_ours, release
+from tiersnap.remote_storage.locks.claim import ClaimedSnapshot
+from tiersnap.remote_storage.locks.claim_protocol import claim, finish, is_still_ours, release
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE
 
 pytestmark = pytest.mark.s3

@@ -9,7 +9,7 @@ import pytest
 from tests.s3.conftest import settings_for
 from tiersnap.jobs.pipeline.one_writer import LEASE_KEY, only_run
 from tiersnap.remote_storage.errors import LeaseLostError
-from tiersnap.remote_storage.own_objects.lease import LeaseHolder
+from tiersnap.remote_storage.locks.lease import LeaseHolder
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.snapshot.errors import TransientError
 

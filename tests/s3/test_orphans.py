@@ -6,9 +6,9 @@ from tests.reference.left_over import CLUSTER, DAY, put_snapshots
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.tiered import aiven, rows_of
 from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.locks.claim_protocol import claim
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
-from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_protocol import claim
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
 from tiersnap.remote_storage.retire.orphans import Aged
 from tiersnap.remote_storage.retire.orphans_find import remove, unfinished

@@ -16,7 +16,7 @@ from tests.reference.lying_store import LyingStore
 from tests.unit.test_claims_interleaved import ELSEWHERE, NEVER_STALE, PARTITION, SEGMENT, attempt, new_id
 from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError
 from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.own_objects.claim import (
+from tiersnap.remote_storage.locks.claim import (
     MAX_ATTEMPTS,
     MAX_BYTES,
     Attempt,
@@ -24,7 +24,7 @@ from tiersnap.remote_storage.own_objects.claim import (
     ClaimedSegment,
     ClaimedSnapshot,
 )
-from tiersnap.remote_storage.own_objects.claim_protocol import (
+from tiersnap.remote_storage.locks.claim_protocol import (
     STALE_AFTER_MS,
     claim,
     claimed_segments,
@@ -36,7 +36,7 @@ from tiersnap.remote_storage.own_objects.claim_protocol import (
     release,
     reopen,
 )
-from tiersnap.remote_storage.own_objects.process import Process, is_gone, this_process
+from tiersnap.remote_storage.locks.process import Process, is_gone, this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TransientError, UsageError
 
@@ -380,7 +380,7 @@ def test_this_process_is_not_gone():
 
 def test_a_process_that_ended_is_gone_also_before_its_parent_asks():
     code = (
-        "from tiersnap.remote_storage.own_objects.process import this_process; p = this_process(); "
+        "from tiersnap.remote_storage.locks.process import this_process; p = this_process(); "
         "print(p.pid, p.process_start)"
     )
     child = subprocess.Popen([sys.executable, "-c", code + "; input()"], stdin=-1, stdout=-1, text=True)
@@ -427,7 +427,7 @@ def test_where_the_system_does_not_say_when_a_process_began_none_is_said_to_be_g
         status_file(proc, 19 if said == "no start" else 20)
     if said == "no start":
         show_boot(proc)
-    monkeypatch.setattr("tiersnap.remote_storage.own_objects.process._PROC", proc)
+    monkeypatch.setattr("tiersnap.remote_storage.locks.process._PROC", proc)
     assert this_process().process_start == ""
     assert not is_gone(structs.replace(here, pid=2**22 + 1))
 
@@ -435,7 +435,7 @@ def test_where_the_system_does_not_say_when_a_process_began_none_is_said_to_be_g
 def test_the_start_of_a_process_is_the_last_of_the_fields_that_every_system_has(monkeypatch, tmp_path):
     status_file(tmp_path, 20)
     show_boot(tmp_path)
-    monkeypatch.setattr("tiersnap.remote_storage.own_objects.process._PROC", tmp_path)
+    monkeypatch.setattr("tiersnap.remote_storage.locks.process._PROC", tmp_path)
     assert this_process().process_start == f"some-boot/{(tmp_path / 'self/ns/pid').stat().st_ino}/19"
 
 

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from tests.reference.examples import examples
 from tests.reference.interleaved import Killed, Turns
 from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_protocol import (
+from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.locks.claim_protocol import (
     claim,
     finish,
     is_still_ours,
     read_claim,
     release,
 )
-from tiersnap.remote_storage.own_objects.process import Process, this_process
+from tiersnap.remote_storage.locks.process import Process, this_process
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = pytest.mark.unit

@@ -13,8 +13,8 @@ from tests.reference.flaky_store import FlakyStore
 from tests.unit.test_claims_interleaved import PARTITION, SEGMENT, attempt, new_id
 from tiersnap.remote_storage.errors import ClaimedError
 from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.own_objects.claim import Attempt, Claim, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_protocol import (
+from tiersnap.remote_storage.locks.claim import Attempt, Claim, ClaimedSegment
+from tiersnap.remote_storage.locks.claim_protocol import (
     claim,
     claim_naming,
     claimed_segments,
@@ -25,7 +25,7 @@ from tiersnap.remote_storage.own_objects.claim_protocol import (
     release,
     reopen,
 )
-from tiersnap.remote_storage.own_objects.process import this_process
+from tiersnap.remote_storage.locks.process import this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = pytest.mark.unit

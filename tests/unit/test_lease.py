@@ -13,8 +13,8 @@ import pytest
 
 from tiersnap.jobs.pipeline.one_writer import _leased
 from tiersnap.remote_storage.errors import LeaseLostError
-from tiersnap.remote_storage.own_objects.lease import Lease, LeaseHolder
-from tiersnap.remote_storage.own_objects.process import Process, this_process
+from tiersnap.remote_storage.locks.lease import Lease, LeaseHolder
+from tiersnap.remote_storage.locks.process import Process, this_process
 from tiersnap.remote_storage.stores.directory_files import UnfinishedFolder
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import PutResult

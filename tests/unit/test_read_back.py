@@ -25,17 +25,17 @@ from tiersnap.remote_storage.errors import (
     WrongPlaceError,
 )
 from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
-from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
-from tiersnap.remote_storage.metadata.topic_configs import RETENTION_MS
-from tiersnap.remote_storage.own_objects.process import Process
-from tiersnap.remote_storage.own_objects.read_back_record import (
+from tiersnap.remote_storage.locks.process import Process
+from tiersnap.remote_storage.locks.read_back_record import (
     PROBE_TOPIC,
     STALE_AFTER_MS,
     ReadBackRecord,
     ReadBackStore,
     decode_read_back,
 )
+from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.metadata.topic_configs import RETENTION_MS
 from tiersnap.remote_storage.publish import read_back, read_back_topic
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, LocationState
 from tiersnap.remote_storage.publish.prove_location import ProvePlace

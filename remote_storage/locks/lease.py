@@ -17,9 +17,9 @@ from datetime import UTC, datetime
 import msgspec
 
 from tiersnap.remote_storage.errors import LeaseLostError, ObjectChangedError
-from tiersnap.remote_storage.own_objects import stored_json
-from tiersnap.remote_storage.own_objects.process import Process, is_gone, this_process
-from tiersnap.remote_storage.own_objects.stored_json import Count, StoredObject
+from tiersnap.remote_storage.layouts import stored_json
+from tiersnap.remote_storage.layouts.stored_json import Count, StoredObject
+from tiersnap.remote_storage.locks.process import Process, is_gone, this_process
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ObjectExistsError, TiersnapError, TransientError
 

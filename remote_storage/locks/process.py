@@ -11,7 +11,7 @@ import os
 import socket
 from pathlib import Path
 
-from tiersnap.remote_storage.own_objects.stored_json import Count, Stored, Text
+from tiersnap.remote_storage.layouts.stored_json import Count, Stored, Text
 
 _PROC = Path("/proc")
 

@@ -21,10 +21,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from tiersnap.remote_storage.layouts import stored_json
+from tiersnap.remote_storage.layouts.stored_json import LONGEST, Crc, SegmentId, Stored, StoredObject, Text
+from tiersnap.remote_storage.locks.process import Process, this_process
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, is_uuid
-from tiersnap.remote_storage.own_objects import stored_json
-from tiersnap.remote_storage.own_objects.process import Process, this_process
-from tiersnap.remote_storage.own_objects.stored_json import LONGEST, Crc, SegmentId, Stored, StoredObject, Text
 from tiersnap.snapshot.errors import UsageError
 
 MAX_BYTES = 2 << 20

@@ -28,11 +28,10 @@ from datetime import UTC, datetime
 from functools import partial
 
 from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError
-from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts import keys, stored_json
+from tiersnap.remote_storage.locks.claim import MAX_BYTES, Attempt, Claim, ClaimedSegment, ClaimedSnapshot
+from tiersnap.remote_storage.locks.process import Process, is_gone
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects import stored_json
-from tiersnap.remote_storage.own_objects.claim import MAX_BYTES, Attempt, Claim, ClaimedSegment, ClaimedSnapshot
-from tiersnap.remote_storage.own_objects.process import Process, is_gone
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import DEFAULT_UPLOAD_SECONDS
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError

@@ -22,11 +22,10 @@ from typing import Annotated, TypeVar
 from msgspec import Meta, structs
 
 from tiersnap.remote_storage.errors import ObjectChangedError, UnblockHeldError
-from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts import keys, stored_json
+from tiersnap.remote_storage.layouts.stored_json import Count, StoredObject
+from tiersnap.remote_storage.locks.process import Process, is_gone, this_process
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, OVERRIDES
-from tiersnap.remote_storage.own_objects import stored_json
-from tiersnap.remote_storage.own_objects.process import Process, is_gone, this_process
-from tiersnap.remote_storage.own_objects.stored_json import Count, StoredObject
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError

@@ -26,11 +26,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
-from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts import keys, stored_json
 from tiersnap.remote_storage.layouts.keys import KeyKind
+from tiersnap.remote_storage.layouts.stored_json import Count, Crc, Offset, Stored, StoredObject
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects import stored_json
-from tiersnap.remote_storage.own_objects.stored_json import Count, Crc, Offset, Stored, StoredObject
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.small_object import read_decoded
 from tiersnap.snapshot import __version__

@@ -11,10 +11,9 @@ from __future__ import annotations
 import logging
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts import keys, stored_json
+from tiersnap.remote_storage.layouts.stored_json import StoredObject
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects import stored_json
-from tiersnap.remote_storage.own_objects.stored_json import StoredObject
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.small_object import read_decoded
 from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, ObjectExistsError

@@ -17,10 +17,9 @@ from typing import Annotated
 from msgspec import Meta, structs
 
 from tiersnap.remote_storage.errors import ObjectChangedError, ReadBackHeldError
-from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.own_objects import stored_json
-from tiersnap.remote_storage.own_objects.process import Process, is_gone, this_process
-from tiersnap.remote_storage.own_objects.stored_json import Count, StoredObject, Text
+from tiersnap.remote_storage.layouts import keys, stored_json
+from tiersnap.remote_storage.layouts.stored_json import Count, StoredObject, Text
+from tiersnap.remote_storage.locks.process import Process, is_gone, this_process
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 _log = logging.getLogger(__name__)
