@@ -14,7 +14,6 @@ from typing import BinaryIO
 
 from tiersnap.remote_storage.errors import LeaseLostError
 from tiersnap.remote_storage.locks.lease import RENEWED_EACH_S, Lease, LeaseHolder, held_by_another
-from tiersnap.remote_storage.locks.process import this_process
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.atomic_file import FULL, cannot_write
@@ -120,7 +119,7 @@ def _locked(warehouse: str, folder: Path, run_id: str) -> Iterator[None]:
                 raise _held(file, folder / LEASE_KEY) from error
         try:
             file.truncate()
-            file.write(LeaseHolder(run_id, this_process()).encode())
+            file.write(LeaseHolder.of(run_id).encode())
         except OSError as error:
             raise cannot_write(folder / LEASE_KEY, error) from error
         _log.debug("locked %s for run %s", folder / LEASE_KEY, run_id)

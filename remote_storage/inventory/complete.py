@@ -8,7 +8,6 @@ from tiersnap.remote_storage.errors import OtherLayoutError
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import list_segments
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
-from tiersnap.remote_storage.locks.claim import Claim
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 
 
@@ -34,14 +33,9 @@ def complete_in_other_layout(
     return complete_segments(location.in_other_layout, partition, segment_ids)
 
 
-def check_layout(location: RemoteLocation, claimed: Claim) -> None:
-    """See that the copy that a claim says is finished does not lie in the other layout.
-
-    Raises:
-        OtherLayoutError: it does, whole.
-    """
-    finished = {claimed.finished} if claimed.finished is not None else set()
-    if complete_in_other_layout(location, claimed.segment.partition, finished):
+def check_layout(location: RemoteLocation, partition: TopicIdPartition, finished: str) -> None:
+    """Raise OtherLayoutError if a finished segment is complete in the other layout."""
+    if complete_in_other_layout(location, partition, {finished}):
         name, other = location.layout.name, location.in_other_layout.layout.name
         raise OtherLayoutError(
             f"its copy is here in the layout {other}, and this one is {name}: one place has one layout",

@@ -116,7 +116,7 @@ def list_remote_partition(
         for each in segments
         if each.segment_id in alone
     ]
-    leftovers = [replace(each, claim=claims.named.get(each.segment_id)) for each in incomplete]
+    leftovers = [claims.with_claim(each) for each in incomplete]
     return RemoteInventory(
         partition,
         tuple(sorted((each for each in segments if each.segment_id not in alone), key=_offset)),
@@ -170,12 +170,12 @@ def _is_older(copy: RemoteSegment, since: int | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Claims:
-    """Claims that were read, each once: by the segment ids that they name, and what is wrong with others."""
+    """The claims that were read, each once, and the problems of those that cannot be read."""
 
     store: ObjectStore
     claimed: frozenset[ClaimedSegment]
     found: dict[ClaimedSegment, Claim | None] = field(default_factory=dict)
-    named: dict[str, Claim] = field(default_factory=dict)
+    named: dict[str, ClaimedSegment] = field(default_factory=dict)  # by the segment ids that the claim names
     problems: dict[ClaimedSegment, str] = field(default_factory=dict)
 
     def read_for(
@@ -205,10 +205,16 @@ class _Claims:
 
     def told(self, segment: RemoteSegment) -> RemoteSegment:
         """Return the segment with what claims say of it."""
-        claim = self.named.get(segment.segment_id)
+        named = self.named.get(segment.segment_id)
+        claim = None if named is None else self.found[named]
         is_theirs = claim is None and (segment.claimed_as not in self.claimed or self.found.get(segment.claimed_as))
         is_copied = segment.metadata.broker_id >= 0 or segment.objects.is_local
         return replace(segment, claim=claim, is_brokers=bool(is_theirs) and is_copied)
+
+    def with_claim(self, attempt: IncompleteSegment) -> IncompleteSegment:
+        """Return the attempt with the claim that names it, if one does."""
+        named = self.named.get(attempt.segment_id)
+        return attempt if named is None else replace(attempt, claim=self.found[named], claimed_as=named)
 
     def read(self, segment: ClaimedSegment) -> Claim | None:
         if segment not in self.found:
@@ -219,7 +225,7 @@ class _Claims:
                 self.problems[segment] = error.message
             self.found[segment] = claim
             if claim is not None:
-                self.named.update(dict.fromkeys(claim.segment_ids, claim))
+                self.named.update(dict.fromkeys(claim.segment_ids, segment))
         return self.found[segment]
 
     def read_unfinished(self, newest_first: Iterable[ClaimedSegment]) -> None:

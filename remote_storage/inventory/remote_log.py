@@ -184,7 +184,7 @@ def vouched_snapshot(claim: Claim | None, segment_id: str) -> ClaimedSnapshot | 
     return snapshot if may_start_replay(snapshot.provenance, snapshot.verdict) else None
 
 
-def differs_from_claim(data: bytes, crc: int) -> str:
-    """Say how a snapshot differs from the one that its claim names by CRC-32C; empty if it does not."""
-    found = crc32c(data)
-    return "" if found == crc else f"has CRC {found:08x}, its claim says {crc:08x}"
+def differs_from_claim(data: bytes, crc: str) -> str:
+    """Return how a snapshot differs from the one that its claim names by CRC-32C, 8 hex digits; "" if it does not."""
+    found = f"{crc32c(data):08x}"
+    return "" if found == crc else f"has CRC {found}, its claim says {crc}"

@@ -126,7 +126,8 @@ class IncompleteSegment:
     problem: str  # why
     # as they were listed; None where there is none, and only a record tells of it
     objects: SegmentObjects | None = None
-    claim: Claim | None = None  # of ours that names the attempt; None where none does, or nobody looked
+    claim: Claim | None = None  # of ours that names the attempt; None if none does, or none was read
+    claimed_as: ClaimedSegment | None = None  # the segment of that claim
     end_offset: int | None = None  # exclusive; None where nobody says it
 
     @property

@@ -105,8 +105,8 @@ def find_start(store: ObjectStore, partition: TopicIdPartition, copies: Iterable
         except CorruptDataError:
             continue
         if snapshot is not None:
-            provenance = Provenance(snapshot.provenance)
-            return ClaimedStart(copy.next_base_offset, copy.segment_id, copy.base_offset, snapshot.crc32c, provenance)
+            crc, provenance = int(snapshot.crc32c, 16), Provenance(snapshot.provenance)
+            return ClaimedStart(copy.next_base_offset, copy.segment_id, copy.base_offset, crc, provenance)
     return None
 
 
@@ -125,7 +125,7 @@ def read_start(location: RemoteLocation, partition: TopicIdPartition, start: Cla
         raise SnapshotChangedError(
             f"{metadata.id}: {error.message}", hint="run the same command again", offset=start.snapshot_offset, at=""
         ) from error
-    if why := differs_from_claim(data, start.snapshot_crc32c):
+    if why := differs_from_claim(data, f"{start.snapshot_crc32c:08x}"):
         place = Place(values={Hole.REMOTE: location.words})
         raise CorruptDataError(f"{name} {why}", hint=place.text(VERIFY_LOCATION))
     return data

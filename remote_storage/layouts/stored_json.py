@@ -1,27 +1,20 @@
-"""Our own JSON in remote storage: one line, a version, camelCase names; read strictly, and written on a condition.
+"""Our own JSON in remote storage: one line, a format version, camelCase names.
 
-An object is either of its kind or a CorruptDataError. Each kind is a Struct, whose schema checks an object. The module
-of the kind checks the rest.
+Each kind of object is one Struct, whose schema checks the members. A kind checks the rest in `__post_init__`, which
+raises ValueError. Bytes that are not of their kind raise CorruptDataError.
 """
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, ClassVar, Self
 
 import msgspec
 from msgspec import Meta
 
-from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError
 from tiersnap.remote_storage.metadata.segment_metadata import UUID_PATTERN
-from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.stores.small_object import Decode, read_twice_if_damaged
-from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, ObjectExistsError
+from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError
 from tiersnap.snapshot.json_decoder import decoder
 from tiersnap.snapshot.units import human_bytes
-
-_log = logging.getLogger(__name__)
 
 LONGEST = 1024  # characters of a text
 _SHOWN = 200
@@ -34,92 +27,59 @@ Crc = Annotated[str, Meta(pattern="^[0-9a-f]{8}$")]
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A part of an object; every field is there, and no other."""
+    """A part of an object. A member without a default is required, and unknown members are refused."""
 
 
 class StoredObject(Stored, frozen=True, kw_only=True):
-    """An object; all kinds have the same format version."""
+    """A kind of object. All kinds have the same format version.
+
+    Attributes:
+        what: the kind, for messages.
+        limit: bytes; a larger object is refused before it is parsed.
+        hint: of the error that an object is damaged.
+    """
+
+    what: ClassVar[str]
+    limit: ClassVar[int]
+    hint: ClassVar[str] = ""
 
     version: int = 1
+
+    def encode(self) -> bytes:
+        """Return one line of JSON."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def decode(cls, data: bytes, *, name: str) -> Self:
+        """Return the object of these bytes. The format version is checked before the members.
+
+        Args:
+            name: URI or path, for messages.
+
+        Raises:
+            NewerFormatError: a newer tiersnap wrote it.
+            CorruptDataError: the bytes are not of this kind.
+        """
+        try:
+            if len(data) > cls.limit:
+                raise ValueError(f"{human_bytes(len(data))}, and none of its kind has more than {cls.limit} bytes")  # noqa: TRY301
+            version = decoder(_Versioned).decode(data).version
+            if version == 1:
+                return decoder(cls).decode(data)
+            if version < 1:
+                raise ValueError(f"version {version}")  # noqa: TRY301
+        except (ValueError, RecursionError) as error:
+            raise cls.corrupt(name, error) from error
+        raise NewerFormatError(
+            f"{name}: format version {str(version)[:40]} of a newer tiersnap, this one reads up to 1",
+            hint="upgrade tiersnap on this host; leave the object as it is",
+        )
+
+    @classmethod
+    def corrupt(cls, name: str, why: object) -> CorruptDataError:
+        """Return the error that an object is not of this kind."""
+        return CorruptDataError(f"{name}: not {cls.what} that this tiersnap reads: {str(why)[:_SHOWN]}", hint=cls.hint)
 
 
 class _Versioned(msgspec.Struct, frozen=True):
     version: int
-
-
-T = TypeVar("T", bound=StoredObject)
-C = TypeVar("C")
-
-
-def encode(content: StoredObject) -> bytes:
-    """One line of JSON."""
-    return msgspec.json.encode(content)
-
-
-def decode(data: bytes, kind: type[T], *, name: str, what: str, limit: int, hint: str = "") -> T:
-    """The inverse of `encode`; the version is looked at before anything else is judged.
-
-    Args:
-        name, what: of the object and its kind, for messages.
-        limit: bytes; none of its kind has more.
-
-    Raises:
-        NewerFormatError: a newer tiersnap wrote it.
-        CorruptDataError: not such an object.
-    """
-    try:
-        if len(data) > limit:
-            raise ValueError(f"{human_bytes(len(data))}, and none of its kind has more than {limit} bytes")  # noqa: TRY301
-        version = decoder(_Versioned).decode(data).version
-        if version == 1:
-            return decoder(kind).decode(data)
-        if version < 1:
-            raise ValueError(f"version {version}")  # noqa: TRY301
-    except (ValueError, RecursionError) as error:
-        raise corrupt(name, what, error, hint) from error
-    raise NewerFormatError(
-        f"{name}: format version {str(version)[:40]} of a newer tiersnap, this one reads up to 1",
-        hint="upgrade tiersnap on this host; leave the object as it is",
-    )
-
-
-def corrupt(name: str, what: str, why: object, hint: str = "") -> CorruptDataError:
-    """Return the error that an object is not `what` it should be."""
-    return CorruptDataError(f"{name}: not {what} that this tiersnap reads: {str(why)[:_SHOWN]}", hint=hint)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredContent(Generic[C]):
-    """The content of an object as it was read; times are in ms, by the store's clock."""
-
-    content: C
-    etag: str  # for `write`
-    age: int  # since it was written
-    written_at: int
-
-
-def read(store: ObjectStore, key: str, decode: Decode[C], *, limit: int) -> StoredContent[C] | None:
-    """Return an object, read once more if that is damaged, None if there is none; raises as `decode`."""
-
-    def once() -> StoredContent[C]:
-        found = store.read(key, limit=limit)
-        return StoredContent(decode(found.data, name=store.uri + key), found.info.etag, found.age, found.info.modified)
-
-    try:
-        return read_twice_if_damaged(once)
-    except ObjectNotFoundError:
-        return None
-
-
-def write(store: ObjectStore, key: str, content: bytes, etag: str | None) -> str:
-    """Write an object in the place of the one with this ETag, or of none (None); returns its own.
-
-    Raises:
-        ObjectChangedError: another one is there.
-    """
-    try:
-        put = store.put_if_absent(key, content) if etag is None else store.replace_if(key, content, etag)
-    except ObjectExistsError as error:
-        raise ObjectChangedError(error.message, hint=error.hint) from error
-    _log.debug("wrote %s%s", store.uri, key)
-    return put.etag

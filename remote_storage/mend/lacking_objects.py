@@ -144,9 +144,9 @@ def _checked(ready: SegmentBundle) -> CheckedIndexes:
 def _check_claim(store: ObjectStore, record: RemoteLogSegmentMetadata, snapshot: bytes) -> None:
     """Refuse another snapshot than the one that the segment's claim vouches for."""
     vouched = vouched_snapshot(read_claim(store, claimed_as(record)), record.id.segment_id)
-    if vouched is not None and vouched.crc32c != crc32c(snapshot):
-        right = crc32c(snapshot)
-        why = f"its claim vouches for a snapshot with CRC {vouched.crc32c:08x}, the right one has {right:08x}"
+    right = f"{crc32c(snapshot):08x}"
+    if vouched is not None and vouched.crc32c != right:
+        why = f"its claim vouches for a snapshot with CRC {vouched.crc32c}, the right one has {right}"
         raise not_rebuilt(record, why)
 
 

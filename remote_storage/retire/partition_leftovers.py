@@ -103,11 +103,12 @@ def _doubt(store: ObjectStore, found: RemoteInventory, superseded: RemoteSegment
 def _is_ended(store: ObjectStore, left: RemoteSegment | IncompleteSegment) -> bool:
     """Return whether the attempt is over; end one that holds its claim unfinished and is stale."""
     assert left.claim is not None
+    assert left.claimed_as is not None
     if not _is_held(left.claim, left.segment_id):
         return True
-    found = claim_protocol.read_claim_and_age(store, left.claim.segment)
-    if found is None or not _is_held(found[0], left.segment_id):
-        return found is None or found[0].may_delete(left.segment_id)
+    found = claim_protocol.read_claim_and_age(store, left.claimed_as)
+    if found is None or not _is_held(found[0].claim, left.segment_id):
+        return found is None or found[0].claim.may_delete(left.segment_id)
     held, age = found
     return age > GRACE_MS and claim_protocol.release(store, held)
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from tiersnap.remote_storage.inventory.cluster_record import put_cluster_id
 from tiersnap.remote_storage.inventory.snapshot_objects import (
-    TOOL,
     SnapshotManifest,
     SnapshotRecord,
     manifest_objects,
@@ -243,7 +242,7 @@ def put_manifest(
     Raises:
         ObjectExistsError: the run's manifest says otherwise of the same offset.
     """
-    manifest = SnapshotManifest(partition, run_id, TOOL, tuple(records))
+    manifest = SnapshotManifest.of(partition, run_id, records)
     key = keys.snapshot_manifest(partition, run_id)
     try:
         store.put_if_absent(key, manifest.encode())
@@ -253,6 +252,6 @@ def put_manifest(
         if any(rows.get(row.offset, row) != row for row in manifest.snapshots):
             raise
         rows |= {row.offset: row for row in manifest.snapshots}
-        manifest = SnapshotManifest(partition, run_id, TOOL, tuple(rows[offset] for offset in sorted(rows)))
+        manifest = SnapshotManifest.of(partition, run_id, rows.values())
         store.replace(key, manifest.encode())
     return manifest

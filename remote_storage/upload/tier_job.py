@@ -88,7 +88,7 @@ class TierJob:
 
     def new_attempt(self) -> Attempt:
         """An attempt with a segment id of its own."""
-        return Attempt(new_segment_id(), self.tierer.run_id, self.tierer.warehouse, self.tierer.process)
+        return Attempt.of(new_segment_id(), self.tierer.run_id, self.tierer.warehouse, self.tierer.process)
 
     def claimed_segment(self, segment: PlannedSegment) -> ClaimedSegment:
         """Return the segment as claims name it.

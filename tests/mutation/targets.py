@@ -194,6 +194,9 @@ TARGETS = (
     Target("remote_storage/retire/known_to_cluster.py", ("test_orphans.py",)),
     Target("remote_storage/locks/process.py", ("test_claim_protocol.py",)),
     Target(
+        "remote_storage/locks/lock_object.py", ("test_claim_protocol.py", "test_lease.py", "test_cluster_settings.py")
+    ),
+    Target(
         "remote_storage/locks/claim_protocol.py",
         ("test_claim_protocol.py", "test_claims_kept.py", "test_claims_interleaved.py"),
     ),

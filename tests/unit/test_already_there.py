@@ -28,7 +28,7 @@ def test_covered_of_holds_each_offset_of_the_segments(drawn, wanted):
     made = []
     for (start, end), epochs, is_unfinished in drawn:
         copy = copy_of(start, end, epochs=epochs)
-        claim = Claim(copy.claimed_as, (Attempt(new_segment_id(), "run"),)) if is_unfinished else None
+        claim = Claim.of(Attempt.of(new_segment_id(), "run")) if is_unfinished else None
         made.append(replace(copy, claim=claim))
     ordered = tuple(sorted(made, key=lambda copy: (copy.start_offset, copy.segment_id)))
     planned = [

@@ -40,7 +40,7 @@ def new_id() -> str:
 
 
 def attempt(run: str, warehouse: str | None = None, process: Process = ELSEWHERE) -> Attempt:
-    return Attempt(new_id(), run, warehouse, process)
+    return Attempt.of(new_id(), run, warehouse, process)
 
 
 def copy(store, mine: Attempt, *, stale_after_ms: int = NEVER_STALE, gives_up: bool = False) -> str:
@@ -49,9 +49,9 @@ def copy(store, mine: Attempt, *, stale_after_ms: int = NEVER_STALE, gives_up: b
         held = claim(store, SEGMENT, mine, stale_after_ms=stale_after_ms)
     except ClaimedError:
         return REFUSED
-    if held.finished is not None:
+    if held.claim.finished is not None:
         return FINISHED_BEFORE
-    store.delete([f"copies/{known.segment_id}" for known in held.earlier])
+    store.delete([f"copies/{known.segment_id}" for known in held.claim.earlier])
     if gives_up:
         release(store, held)
         return RELEASED

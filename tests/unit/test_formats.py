@@ -76,7 +76,7 @@ class ClusterObject:
 
 Read = Callable[[bytes, Path], Claim | LeaseHolder | ClusterObject | SnapshotManifest | Marker]
 STORED: dict[str, tuple[bytes, Read]] = {
-    "claim": (CLAIM, lambda data, _: Claim.decode(SEGMENT, data, name="it")),
+    "claim": (CLAIM, lambda data, _: Claim.decode(data, name="it")),
     "lease": (LEASE, lambda data, _: LeaseHolder.decode(data, name="it")),
     "cluster": (CLUSTER, lambda data, folder: ClusterObject(folder).decode(data)),
     "manifest": (MANIFEST, lambda data, _: SnapshotManifest.decode(data, name="it")),
@@ -93,7 +93,7 @@ def test_stored_object_is_written_as_it_was_read(name: str, tmp_path: Path) -> N
 def test_stored_objects_say_what_their_bytes_say(tmp_path: Path) -> None:
     claim, lease, _, manifest, marker = (read(data, tmp_path) for data, read in STORED.values())
     assert isinstance(claim, Claim)
-    assert (claim.finished, claim.snapshot) == (ID, ClaimedSnapshot(0xAB, "COMPUTED", ""))
+    assert (claim.finished, claim.snapshot) == (ID, ClaimedSnapshot.of(0xAB, "COMPUTED", ""))
     assert (claim.holder.run_id, claim.holder.warehouse) == ("run-1", "s3://bucket/tables")
     assert (claim.holder.process.pid, claim.kept) == (17, ("AAAAAAAAAAAAAAAAAAAAAg",))
     assert isinstance(lease, LeaseHolder)

@@ -34,7 +34,7 @@ def store(tmp_path: Path) -> DirectoryStore:
 
 def held_elsewhere(store: DirectoryStore, *, seconds_ago: float = 0) -> None:
     """By a run on another host, last heard of so long ago."""
-    store.replace(KEY, LeaseHolder("theirs", ELSEWHERE).encode())
+    store.replace(KEY, LeaseHolder.of("theirs", ELSEWHERE).encode())
     heard = time.time() - seconds_ago
     os.utime(Path(store.uri.removeprefix("file://")) / KEY, (heard, heard))
 
@@ -89,12 +89,12 @@ def test_a_lease_that_was_given_back_or_whose_process_is_gone_is_free_at_once(st
     Lease(store, KEY, "second").release()
     here = this_process()
     boot = here.process_start.rpartition("/")[0]
-    store.replace(KEY, LeaseHolder("killed", Process(here.host, here.pid, f"{boot}/1")).encode())
+    store.replace(KEY, LeaseHolder.of("killed", Process(here.host, here.pid, f"{boot}/1")).encode())
     Lease(store, KEY, "third").check()
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"{}", b"[]", b'{"version":2}', LeaseHolder("r", ELSEWHERE).encode().replace(b"17", b'"x"')]
+    "data", [b"", b"{}", b"[]", b'{"version":2}', LeaseHolder.of("r", ELSEWHERE).encode().replace(b"17", b'"x"')]
 )
 def test_what_is_no_lease_is_refused_and_not_overwritten(store: DirectoryStore, data: bytes) -> None:
     store.replace(KEY, data)

@@ -196,9 +196,9 @@ def test_look_for_leaves_out_what_a_claim_names_or_may_name(store, tiered, state
     if state == "damaged":
         store.put_if_absent(keys.claim(PARTITION, newest.start_offset, 0), b"{")
     else:
-        held = claim(store, claimed, Attempt(newest.id.segment_id, "run-1"))
+        held = claim(store, claimed, Attempt.of(newest.id.segment_id, "run-1"))
         if state == "replaced":
-            longer = Attempt(new_segment_id(), "run-2")
+            longer = Attempt.of(new_segment_id(), "run-2")
             reopen(store, finish(store, held), longer)
     assert look_for(tiered, [aiven(store)], lambda _: True).found == tiered[1]
 

@@ -133,11 +133,11 @@ records = st.builds(
 
 @given(st.lists(records, max_size=5, unique_by=lambda row: row.offset), st.sampled_from([PARTITION, OLD]))
 def test_manifests_are_read_as_they_were_written(rows, partition):
-    manifest = SnapshotManifest(partition, "r1", "tool 1", tuple(sorted(rows, key=lambda row: row.offset)))
+    manifest = SnapshotManifest.of(partition, "r1", tuple(sorted(rows, key=lambda row: row.offset)))
     assert SnapshotManifest.decode(manifest.encode(), name="m") == manifest
 
 
-GOOD = SnapshotManifest(PARTITION, "r1", "t", (SnapshotRecord(1, 10, "00000000", 0, Provenance.COMPUTED, 0),)).encode()
+GOOD = SnapshotManifest.of(PARTITION, "r1", (SnapshotRecord(1, 10, "00000000", 0, Provenance.COMPUTED, 0),)).encode()
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ def test_the_claim_of_a_replaced_segment_keeps_it_until_brokers_know_the_other(p
     """tiersnap uploaded it, so another attempt might take it for its own leftover."""
     record = poisoned.records[5]
     claimed = ClaimedSegment(poisoned.partition, record.start_offset, record.segment_leader_epochs[-1][0])
-    held = claim_protocol.claim(poisoned.store, claimed, Attempt(record.id.segment_id, "run-1"))
+    held = claim_protocol.claim(poisoned.store, claimed, Attempt.of(record.id.segment_id, "run-1"))
     claim_protocol.finish(poisoned.store, held)
     objects = {info.key for info in poisoned.store.list()}
     done = poisoned.mend()

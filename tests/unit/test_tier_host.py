@@ -315,7 +315,7 @@ def test_a_copy_whose_claim_another_attempt_took_that_has_no_objects_is_made_aga
 ) -> None:
     store = DirectoryStore(tmp_path / "remote")
     run(host(NoFinish(store, 1), "run-1", process=GONE), source)  # type: ignore[arg-type]
-    other = Attempt(new_segment_id(), "run-2", process=GONE)
+    other = Attempt.of(new_segment_id(), "run-2", process=GONE)
     taken = claim_protocol.claim(store, ClaimedSegment(ORDERS, 0, 0), other)
     if is_finished:
         claim_protocol.finish(store, taken)

@@ -61,7 +61,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     for info in list(store.list()):
         age(store, info.key, (2 if info.key == CLAIM else 1) * MINUTE)
     if request.param != "nobody":
-        taken = claim_protocol.claim(store, FIRST, Attempt(new_segment_id(), "run-2", process=GONE))
+        taken = claim_protocol.claim(store, FIRST, Attempt.of(new_segment_id(), "run-2", process=GONE))
         if request.param == "another-finished":
             claim_protocol.finish(store, taken)
     tier(DirectoryStore(tmp_path / "replica"), source, "run-0")
