@@ -156,7 +156,7 @@ def doctor(
     records = None if compared is None else compared.records
     copying = check_copies(cluster, log_dirs, view, records, broker_expiry.now, output.talk)
     is_named = view.remote is not None and situation.remote.source == COMMAND_LINE
-    answers = list(probe_store(open_existing_store(view.remote or "", view.s3))) if is_named else []
+    answers = list(probe_store(open_existing_store(view.remote or "", view.stores))) if is_named else []
     host = _look(output, situation, log_starts, view, broker_expiry, compared) if log_dirs else Host(())
     known = Known(view if view.remote is not None else None, situation.remote.source)
     place = situation_place([each.uri for each in host.log_dirs], replace(broker, remote=known))

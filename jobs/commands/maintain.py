@@ -37,11 +37,16 @@ _HOUR_MS = 3_600_000
     show_default=True,
     help="Files that no version of that age needs are deleted.",
 )
-@opt.s3_options
+@opt.store_options
 @opt.spark_options
 @opt.apply_option("Delete; without it the rows are counted.")
 def maintain_tables(
-    output: Output, warehouse: str, vacuum_after: int | None, s3: opt.S3Settings, spark: opt.SparkRequest, apply: bool
+    output: Output,
+    warehouse: str,
+    vacuum_after: int | None,
+    stores: opt.StoreSettings,
+    spark: opt.SparkRequest,
+    apply: bool,
 ) -> None:
     """Delete the rows that a later run superseded and those of segments that are gone, and compact the files.
 
@@ -62,7 +67,7 @@ def maintain_tables(
     place = located(warehouse)
     if not spark.is_on_server and is_no_warehouse(place):
         raise no_rows(warehouse, "")
-    with only_run(place, new_run_id(), s3, writes=apply) as check:
+    with only_run(place, new_run_id(), stores, writes=apply) as check:
         tables = Warehouse(spark.session(), place, check)
         done = list(maintain(tables, apply=apply, vacuum_after_hours=vacuum_after / _HOUR_MS))
     if spark.is_on_server and not done:
@@ -93,7 +98,7 @@ class OrphansSummary:
 @command(Orphan, name="remove-orphans", summary=OrphansSummary)
 @opt.cluster_options(required=True)
 @opt.remote_option
-@opt.s3_options
+@opt.store_options
 @opt.topic_option
 @click.option(
     "--older-than",
@@ -108,7 +113,7 @@ def remove_orphans(
     output: Output,
     cluster: opt.Cluster,
     remote: str,
-    s3: opt.S3Settings,
+    stores: opt.StoreSettings,
     topic: opt.TopicPattern,
     older_than: int | None,
     sinks: Sinks,
@@ -140,7 +145,7 @@ def remove_orphans(
             f"--older-than {format_duration(older_than)}: an attempt that is at work may be older than that",
             hint=f"give at least {format_duration(STALE_AFTER_MS)}",
         )
-    store = open_existing_store(remote, s3, writes=apply)
+    store = open_existing_store(remote, stores, writes=apply)
     known = ClusterRecords(cluster)
     found = list(find_orphans(store, known, lambda name: matches_topic(name, topic), older_than=older_than))
     done = OrphansOutcome(found, list(remove(store, found)) if apply else [])

@@ -15,7 +15,7 @@ from typing import BinaryIO
 from tiersnap.remote_storage.errors import LeaseLostError
 from tiersnap.remote_storage.locks.lease import RENEWED_EACH_S, Lease, LeaseHolder, held_by_another
 from tiersnap.remote_storage.stores.open_store import open_store
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.stores.store_settings import StoreSettings
 from tiersnap.snapshot.atomic_file import FULL, cannot_write
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError, UsageError
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
@@ -30,7 +30,7 @@ LEASE_KEY = "tiersnap-lease.json"
 def only_run(
     warehouse: str | None,
     run_id: str,
-    s3: S3Settings | None = None,
+    stores: StoreSettings | None = None,
     *,
     writes: bool = True,
     renewed_each_s: float = RENEWED_EACH_S,
@@ -52,7 +52,7 @@ def only_run(
         yield _nothing
         return
     if warehouse.startswith("s3://"):
-        with _leased(warehouse, run_id, s3 or S3Settings(), renewed_each_s) as check:
+        with _leased(warehouse, run_id, stores, renewed_each_s) as check:
             yield check
         return
     _, folder = resolve(warehouse)
@@ -69,9 +69,11 @@ def _nothing() -> None:
 
 
 @contextmanager
-def _leased(warehouse: str, run_id: str, s3: S3Settings, renewed_each_s: float) -> Iterator[Callable[[], None]]:
+def _leased(
+    warehouse: str, run_id: str, stores: StoreSettings | None, renewed_each_s: float
+) -> Iterator[Callable[[], None]]:
     """A lease that a thread renews."""
-    lease = Lease(open_store(warehouse, s3), LEASE_KEY, run_id)
+    lease = Lease(open_store(warehouse, stores), LEASE_KEY, run_id)
     is_over, lost = threading.Event(), list[TransientError]()
 
     def renew() -> None:

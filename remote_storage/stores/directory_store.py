@@ -74,6 +74,10 @@ class DirectoryStore:
         """`file:///…/`."""
         return _uri_of(self.root)
 
+    @property
+    def words(self) -> list[str]:
+        return []
+
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
         return self.put_file_if_absent(key, io.BytesIO(data), len(data))
 

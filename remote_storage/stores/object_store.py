@@ -145,6 +145,10 @@ class ObjectStore(Protocol):
     def uri(self) -> str:
         """Return the URI of the store's root, ending in `/`; people paste `uri + key`."""
 
+    @property
+    def words(self) -> list[str]:
+        """Return the options of a command line by which the store is reached, besides its URI."""
+
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
         """Create an object. Raises ObjectExistsError: there is one with other content."""
 

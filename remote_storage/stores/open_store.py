@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.stores.store_settings import StoreSettings
 from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError, UsageError
 from tiersnap.snapshot.installed import with_extra
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
@@ -18,7 +19,7 @@ _KNOWN = "s3://bucket/prefix, file:///directory, /directory, ./directory or ~/di
 _PATH = re.compile(r"(/|~|\.{1,2}(/|$)).*", re.DOTALL)
 
 
-def open_store(uri: str, settings: S3Settings | None = None, *, writes: bool = True) -> ObjectStore:
+def open_store(uri: str, settings: StoreSettings | None = None, *, writes: bool = True) -> ObjectStore:
     """The store below `uri`: `s3://bucket/prefix`, `file:///directory` or a path; no server is asked yet.
 
     The path of the URI is a folder, with or without a `/` at its end. A path begins with `/`, `./`, `../` or `~`, since
@@ -46,7 +47,7 @@ def open_store(uri: str, settings: S3Settings | None = None, *, writes: bool = T
         return _open_path(uri, writes=writes)
     scheme, _, rest = uri.partition("://")
     if scheme == "s3":
-        return _open_s3(uri, settings or S3Settings())
+        return _open_s3(uri, (settings or StoreSettings()).s3)
     if scheme == "file":
         if not rest.startswith(("/", "localhost/")):
             raise UsageError(f"{uri}: a file URI has three slashes: file:///directory", hint=f"known are {_KNOWN}")
@@ -55,7 +56,7 @@ def open_store(uri: str, settings: S3Settings | None = None, *, writes: bool = T
     raise UsageError(f"{uri}: no store has the scheme {scheme}://", hint=f"known are {_KNOWN}{other}")
 
 
-def open_existing_store(uri: str, settings: S3Settings | None = None, *, writes: bool = True) -> ObjectStore:
+def open_existing_store(uri: str, settings: StoreSettings | None = None, *, writes: bool = True) -> ObjectStore:
     """The store below `uri`, for what only reads and deletes: a directory must be there already; `writes` as there.
 
     Raises:

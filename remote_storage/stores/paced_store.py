@@ -120,6 +120,10 @@ class PacedStore:
     def uri(self) -> str:
         return self.inner.uri
 
+    @property
+    def words(self) -> list[str]:
+        return self.inner.words
+
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
         pace_of(self.rate).wait_for(len(data))
         return self.inner.put_if_absent(key, data, metadata)

@@ -59,6 +59,10 @@ class S3Store:
         return f"s3://{self.bucket}/{self.prefix}"
 
     @property
+    def words(self) -> list[str]:
+        return self.settings.words
+
+    @property
     def client(self) -> S3Client:
         """This process' client."""
         with translated("connect", self.bucket):

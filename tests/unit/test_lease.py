@@ -18,7 +18,7 @@ from tiersnap.remote_storage.locks.process import Process, this_process
 from tiersnap.remote_storage.stores.directory_files import UnfinishedFolder
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import PutResult
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.stores.store_settings import StoreSettings
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, RemoteStorageError, TiersnapError, TransientError
 
 pytestmark = pytest.mark.unit
@@ -115,7 +115,7 @@ def test_renewals_go_on_when_the_store_refused_one(tmp_path: Path, caplog: pytes
             time.sleep(0.005)
         pytest.fail("it never was")
 
-    with _leased(str(tmp_path), "ours", S3Settings(), 0.005) as check:
+    with _leased(str(tmp_path), "ours", StoreSettings(), 0.005) as check:
         with UnfinishedFolder(tmp_path).locked():
             aside.hardlink_to(lease)
             link.replace(lease)
