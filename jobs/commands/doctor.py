@@ -44,7 +44,7 @@ from tiersnap.jobs.situation.options import situation_options
 from tiersnap.jobs.situation.situation import COMMAND_LINE, NO_LOCATION, Known, Situation
 from tiersnap.jobs.table import folded
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
-from tiersnap.remote_storage.stores.probe import ProbeAnswer
+from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 

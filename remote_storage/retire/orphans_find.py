@@ -160,7 +160,7 @@ def is_ours(store: ObjectStore) -> Callable[[ObjectInfo], bool]:
 
     def ask_of(info: ObjectInfo) -> bool:
         described = store.head(info.key)
-        return described is not None and "tiersnap-run-id" in described.metadata
+        return described is not None and "run-id" in described.metadata
 
     return ask_of
 

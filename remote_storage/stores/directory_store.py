@@ -49,6 +49,7 @@ from tiersnap.remote_storage.stores.object_store import (
     other_content,
     too_large,
 )
+from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer
 from tiersnap.remote_storage.stores.requests import NO_DEADLINE, Deadline, current, earliest
 from tiersnap.snapshot.atomic_file import FULL, cannot_write
 from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, TransientError
@@ -192,6 +193,15 @@ class DirectoryStore:
         """See ObjectStore: the file system's clock; that of this host where no file may be made."""
         with self._use(UNFINISHED):
             return self._unfinished.now()
+
+    def probes(self) -> Iterator[ProbeAnswer]:
+        return iter(())
+
+    def refuses_damage(self, key: str) -> bool:
+        return True
+
+    def old_versions(self) -> str:
+        return ""
 
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
         """See ObjectStore; temporary files know the last part of their key alone, so they are listed for any prefix."""

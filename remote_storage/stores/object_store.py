@@ -19,6 +19,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from tiersnap.remote_storage.errors import ObjectChangedError
+from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer
 from tiersnap.remote_storage.stores.requests import NO_DEADLINE, Deadline
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError, TransientError
 from tiersnap.snapshot.units import count_of
@@ -61,7 +62,8 @@ class ObjectInfo:
     crc32c: int | None  # of the content; None where the store does not know it (S3 without checksums) and in listings
     modified: int  # ms, by the store's clock
     etag: str = ""  # the store's word for this content, for `replace_if`; empty in the listings of directories
-    # as put; empty in listings and for directories, which keep none
+    # as put: a store adds its own prefix to the names, and leaves out other writers' metadata; empty in listings and
+    # for directories, which store none
     metadata: Mapping[str, str] = field(default_factory=dict)
     is_replica: bool = False  # whether S3 replication made it from an object of another bucket; from `head` alone
 
@@ -212,3 +214,16 @@ class ObjectStore(Protocol):
 
     def abort_upload(self, upload: UnfinishedUpload) -> None:
         """Drop one of them; one that is gone is fine."""
+
+    def probes(self) -> Iterator[ProbeAnswer]:
+        """Yield answers about properties that only this kind of store has; see `probe.probe_store` for the others."""
+
+    def refuses_damage(self, key: str) -> bool:
+        """Return whether the store refuses content that differs from its checksum; it may write `key`."""
+
+    def old_versions(self) -> str:
+        """Return a sentence if deleted objects stay as old versions, or may; "" if they do not. At most one request.
+
+        Raises:
+            TransientError: the store does not answer.
+        """

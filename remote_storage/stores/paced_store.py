@@ -22,6 +22,7 @@ from tiersnap.remote_storage.stores.object_store import (
     ReadObject,
     UnfinishedUpload,
 )
+from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer
 from tiersnap.remote_storage.stores.requests import NO_DEADLINE, Deadline
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.units import human_bytes
@@ -184,6 +185,15 @@ class PacedStore:
 
     def abort_upload(self, upload: UnfinishedUpload) -> None:
         self.inner.abort_upload(upload)
+
+    def probes(self) -> Iterator[ProbeAnswer]:
+        return self.inner.probes()
+
+    def refuses_damage(self, key: str) -> bool:
+        return self.inner.refuses_damage(key)
+
+    def old_versions(self) -> str:
+        return self.inner.old_versions()
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,7 @@ class StoredSnapshots:
                 key=key,
             )
         before = "damaged" if there.data is None else f"{crc32c(there.data):08x}"
-        metadata = self._metadata(snapshot) | {"tiersnap-replaces-crc32c": before}
+        metadata = self._metadata(snapshot) | {"replaces-crc32c": before}
         self.store.replace_if(key, snapshot.data, there.info.etag, metadata)
         if there.entries is None:
             _log.warning("computed again and replaced, for it was damaged: %s%s", self.store.uri, key)
@@ -181,7 +181,7 @@ class StoredSnapshots:
 
     def _is_ours(self, partition: TopicIdPartition, offset: int, found: ObjectInfo) -> bool:
         """Return whether the object's metadata, or a manifest of ours, says that a run wrote it."""
-        if "tiersnap-run-id" in found.metadata:
+        if "run-id" in found.metadata:
             return True
         return any(record.offset == offset for record in self._described(partition))
 
@@ -226,11 +226,11 @@ def _knows_more(before: np.ndarray, snapshot: SnapshotObject) -> bool:
 def snapshot_metadata(snapshot: TrustedSnapshot, *, run_id: str, fold_start_offset: int | None) -> dict[str, str]:
     """The user metadata of a snapshot object."""
     return {
-        "tiersnap-version": __version__,
-        "tiersnap-run-id": run_id,
-        "tiersnap-provenance": str(snapshot.provenance),
-        "tiersnap-entries": str(snapshot.entry_count),
-        "tiersnap-fold-start-offset": "" if fold_start_offset is None else str(fold_start_offset),
+        "version": __version__,
+        "run-id": run_id,
+        "provenance": str(snapshot.provenance),
+        "entries": str(snapshot.entry_count),
+        "fold-start-offset": "" if fold_start_offset is None else str(fold_start_offset),
     }
 
 

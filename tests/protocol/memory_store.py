@@ -63,6 +63,9 @@ class MemoryStore:
     def words(self) -> list[str]:
         return []
 
+    def old_versions(self) -> str:
+        return ""
+
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
         current().check(key)
         found = self.objects.get(key)
