@@ -15,6 +15,8 @@ from tiersnap.snapshot.installed import with_extra
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
 from tiersnap.snapshot.log.places import refuse_unsupported
 
+SCHEMES = ("s3", "file")
+"""Of the stores, which all have conditional writes."""
 _KNOWN = "s3://bucket/prefix, file:///directory, /directory, ./directory or ~/directory"
 _PATH = re.compile(r"(/|~|\.{1,2}(/|$)).*", re.DOTALL)
 
