@@ -115,7 +115,7 @@ def problems_of(answers: Iterable[ProbeAnswer]) -> Iterator[OtherProblem]:
 
 
 def clock(here: int, there: int) -> ProbeAnswer:
-    """Compare this host's clock (ms) with the store's (ms; 0 if it tells none)."""
+    """Compare two clocks in ms: of this host, and of the store, which is 0 if the store tells no time."""
     difference = abs(here - there)
     if there == 0:
         return ProbeAnswer("clock", ProbeVerdict.UNKNOWN, "the store tells no time, so nothing in it ever looks old")

@@ -66,7 +66,7 @@ class S3Settings:
         return [*found, "--checksums", self.checksums.value] if self.checksums is not Checksums.AWS else found
 
     def or_else(self, others: S3Settings) -> S3Settings:
-        """Return these settings; the server, if it is not set, is taken from `others`."""
+        """Return these settings, with endpoint, region and path style filled in from `others`."""
         return replace(
             self,
             endpoint_url=self.endpoint_url or others.endpoint_url,

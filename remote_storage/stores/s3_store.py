@@ -1,4 +1,4 @@
-"""Objects in an S3 bucket, below a path; `s3_put` says how two writers part."""
+"""Objects in an S3 bucket below a path; `s3_put` describes what two writers of one key see."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ class S3Store:
 
     @property
     def client(self) -> S3Client:
-        """This process' client."""
+        """Return the client of this process."""
         with translated("connect", self.bucket):
             try:
                 return client_of(self.settings)
-            except ValueError as error:  # botocore's word for an endpoint that is no URL
+            except ValueError as error:  # botocore raises it for an endpoint that is not a URL
                 raise UsageError(str(error), hint=ENDPOINT_HINT) from error
 
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
@@ -122,7 +122,7 @@ class S3Store:
         return self.read(key, limit=limit).data
 
     def read(self, key: str, *, limit: int | None = None) -> ReadObject:
-        """See ObjectStore; compared with the CRC that the server has of it, and timed by its Date header.
+        """See ObjectStore. The content is compared with the server's CRC, and the time is its Date header.
 
         Without that header `read_at` is the time of the last write, so that nothing looks old.
 
@@ -180,7 +180,7 @@ class S3Store:
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         failures: list[DeleteFailure] = []
         remaining = iter(keys)
-        # DeleteObjects wants a checksum header that servers of the compat kind refuse, DeleteObject wants none.
+        # DeleteObjects needs a checksum header that servers of the compat kind refuse; DeleteObject needs none.
         size = 1 if self.settings.checksums is Checksums.COMPAT else _DELETE_BATCH
         while batch := list(islice(remaining, size)):
             try:
@@ -196,7 +196,7 @@ class S3Store:
         return _server_time(response) or 0
 
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
-        """See ObjectStore; a plugin's uploads that are under way are among them."""
+        """See ObjectStore. A plugin's uploads under way are included."""
         for page in self._pages("list_multipart_uploads", "s3:ListBucketMultipartUploads", prefix):
             for found in page.get("Uploads", []):
                 key, started = found["Key"].removeprefix(self.prefix), _ms(found["Initiated"])
@@ -225,8 +225,8 @@ class S3Store:
 
     @contextmanager
     def _call(self, action: str, key: str, size: int = 0) -> Iterator[Call]:
-        """One request: bounded in time, its errors translated; `action` is the permission that it needs."""
-        assert self.client  # to make it takes a while, the first time, and is not the server's fault
+        """Bound one request in time and translate its errors; `action` is the permission that it needs."""
+        assert self.client  # the first call creates it, which takes a while and must not count as the server's time
         with (
             translated(action, self.bucket, self.prefix + key),
             bounded(self.settings.call_timeout, f"{action} of {self.uri}{key}", size=size) as call,

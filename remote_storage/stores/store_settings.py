@@ -23,7 +23,7 @@ class StoreSettings:
         return self.s3.words if uri.startswith("s3://") else []
 
     def or_else(self, others: StoreSettings) -> StoreSettings:
-        """Return these settings; those that are not set are taken from `others`."""
+        """Return these settings, filled in from `others`."""
         return StoreSettings(self.s3.or_else(others.s3))
 
 
