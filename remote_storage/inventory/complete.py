@@ -1,4 +1,4 @@
-"""Find a partition's complete remote segments, in either layout; claims are ignored, and shared by both layouts."""
+"""Find a partition's complete remote segments in either layout. The layouts share the claims, which are not read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 def complete_segments(
     location: RemoteLocation, partition: TopicIdPartition, segment_ids: Collection[str]
 ) -> frozenset[str]:
-    """Those of `segment_ids` whose objects are all there; one listing, and a look into each that seems to be."""
+    """Return the ids among `segment_ids` of complete segments: one listing, and the requests of `read_segment`."""
     return frozenset(
         each.segment_id
         for each in list_segments(location, partition)
@@ -25,9 +25,7 @@ def complete_segments(
 def complete_in_other_layout(
     location: RemoteLocation, partition: TopicIdPartition, segment_ids: Collection[str]
 ) -> frozenset[str]:
-    """Those of these attempts whose copy lies whole in the other layout; no request where there are none, else a
-    listing and what `read_copy` asks.
-    """
+    """Return the ids among `segment_ids` of segments that are complete in the other layout; no request without ids."""
     if not segment_ids:
         return frozenset()
     return complete_segments(location.in_other_layout, partition, segment_ids)

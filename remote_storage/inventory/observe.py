@@ -73,12 +73,12 @@ class Observe:
         closed = ((each.base_offset, each.next_base_offset) for each in partition.segments)
         segments = [(base, end) for base, end in closed if end is not None]
         records = records_of(self.records, partition.topic, partition.partition, partition.topic_id)
-        # A replica in a log directory may not have heard yet that brokers deleted a segment.
+        # A replica in a log directory may not know yet that brokers deleted a segment.
         whole = records if records is not None and records.is_complete else None
         ended = None if whole is None else whole.ended
         lost = find_lost(self.location, found, segments, partition.leader_epochs or (), ended)
-        # Of ours that nobody finished, that another attempt has the claim of, or that is lost: it is not done, and no
-        # copier is at it; who tiers it finishes it or makes it again.
+        # A segment of ours is not done if it is unfinished or lost, or if another attempt has its claim. No copy task
+        # works on it, and the next `tier` finishes or repeats it.
         copies = [_listed(each, is_done=not each.is_unfinished) for each in found.segments]
         copies += [_listed(each, is_done=False) for each in found.uncounted]
         copies += lost
@@ -134,7 +134,7 @@ def _listed(segment: RemoteSegment, *, is_done: bool) -> ListedCopy:
 
 
 def with_records(copies: Iterable[ListedCopy], records: PartitionRecords) -> Iterator[ListedCopy]:
-    """Yield the copies with what the records tell of them."""
+    """Yield the remote segments, each with whether it is published."""
     published = {each.segment_id for each in records.published}
     otherwise = False if records.is_complete else None
     for each in copies:
@@ -142,10 +142,10 @@ def with_records(copies: Iterable[ListedCopy], records: PartitionRecords) -> Ite
 
 
 def missing_objects(records: PartitionRecords, complete: Container[str], local_start: int) -> Iterator[ListedCopy]:
-    """Yield the remote segments that brokers know and whose objects are not all there.
+    """Yield the remote segments that brokers know and that lack objects.
 
     Args:
-        complete: ids of the segments with all objects; below the first local offset `local_start` not all were asked.
+        complete: ids of the segments with all objects. Not all segments below `local_start` were read.
     """
     for each in records.listing.copies:
         if each.segment_id not in complete and each.next_base_offset > local_start:
@@ -166,8 +166,7 @@ def find_lost(
     Args:
         segments: base offset and exclusive end of the closed local segments from the log start on.
         lineage: (epoch, start offset) of the local log, ascending.
-        known_to_brokers: ids of the segments that the cluster's records name, which are left alone; None where no
-            cluster was asked.
+        known_to_brokers: ids of the segments in the cluster's records, which are skipped; None without a cluster.
     """
     whole = {copy.segment_id for copy in found.segments}
     whole_from = {copy.start_offset for copy in found.segments}
@@ -192,5 +191,5 @@ def find_lost(
 
 
 def _named(claim: Claim) -> frozenset[str]:
-    """Ids of the segment that a claim tells of; where nothing is finished, that of any of its attempts."""
+    """Return the id of the segment that finished a claim, or the ids of all its attempts if none did."""
     return frozenset(claim.segment_ids if claim.finished is None else (claim.finished,))

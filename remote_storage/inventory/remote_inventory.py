@@ -1,9 +1,9 @@
-"""List what a store holds of one partition: remote segments, what is incomplete, and which of those are ours.
+"""List the remote segments of one partition, its incomplete segments, and the claims that name them.
 
-These are facts; snapshot.log.coverage says which segments count for a log. It takes two listings and a
-manifest for each segment, newest first; none for segments wholly below the log that is asked for, and few of those that
-KnownManifests has. Few claims are read: that of the newest segment, since each is finished before the next is claimed,
-and those that were last written at another time than right behind theirs.
+These are facts; snapshot.log.coverage decides which segments count for a log. The requests are two listings and the
+manifests, newest first, without those of segments below the local log and those in KnownManifests. Few claims are read.
+The newest segment's claim is, because each claim is finished before the next segment is claimed. So is a claim that was
+not last written directly after its segment.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tiersnap.remote_storage.stores.requests import in_parallel, in_waves
 from tiersnap.snapshot.errors import CorruptDataError
 
 COPY_GRACE_MS = 900_000
-"""A broker writes a manifest right behind its log. A log that has had none for so long gets none."""
+"""A broker writes a manifest directly after the log. A log without a manifest for so long never gets one."""
 _FINISHED_WITHIN_MS = 10_000
 """A copy attempt finishes its claim with the request that follows its manifest."""
 _ALONE = "whole, but another attempt finished, and its copy is not: it stays until that is tiered again"
@@ -36,14 +36,14 @@ _OVERTAKEN = "whole, but another attempt holds its claim: it stays until that on
 
 @dataclass(frozen=True, slots=True)
 class RemoteInventory:
-    """A partition's remote objects and claims; segments and leftovers in ascending start offset.
+    """A partition's remote segments and claims; segments and leftovers in ascending start offset.
 
     Attributes:
         problems: of claims that could not be read.
-        looked_at: ms, by the store's clock; 0 if no age decides about anything that was found.
-        uncounted: complete segments of ours among the leftovers: another attempt has their claim, and no segment.
-        unpublished: complete segments that are restored only if that is asked for; apart from `segments`.
-        why_unpublished: what is known of them.
+        looked_at: ms, by the store's clock; 0 if no decision depends on an age.
+        uncounted: complete segments of ours among the leftovers. Another attempt, without a segment, has their claim.
+        unpublished: complete segments, not in `segments`, that are restored only on request.
+        why_unpublished: the reason, for people.
     """
 
     partition: TopicIdPartition
@@ -58,7 +58,7 @@ class RemoteInventory:
 
     @property
     def superseded(self) -> tuple[RemoteSegment | IncompleteSegment, ...]:
-        """Objects of our attempts after which another one finished, if its segment is complete: they may go."""
+        """Return our attempts after which another one finished with a complete segment: they may be deleted."""
         everything: tuple[RemoteSegment | IncompleteSegment, ...] = (*self.segments, *self.leftovers)
         whole = {copy.segment_id for copy in self.segments}
         return tuple(each for each in everything if _finished_without(each) in whole)
@@ -68,17 +68,17 @@ class RemoteInventory:
 
         Args:
             wrong: their ids.
-            of_brokers: the only ids that count of segments without a claim of ours; None for all.
+            of_brokers: ids of the segments without a claim of ours that count; None for all.
         """
         right = (each for each in self.segments if each.segment_id not in wrong)
         kept = (each for each in right if each.claim or of_brokers is None or each.segment_id in of_brokers)
         return replace(self, segments=tuple(kept))
 
     def in_flight(self, grace: int = COPY_GRACE_MS) -> tuple[IncompleteSegment, ...]:
-        """Return what somebody else is copying now: young objects that nobody reads and no claim names.
+        """Return the segments that a broker may be copying now: young, not visible, and named by no claim.
 
         Args:
-            grace: ms, by the store's clock, which alone knows how old its objects are.
+            grace: ms, by the store's clock, like the age of the objects.
         """
         return tuple(each for each in self.leftovers if each.is_somebodys and self.looked_at - each.written_at <= grace)
 
@@ -94,9 +94,9 @@ def list_remote_partition(
     """List the remote inventory of a partition.
 
     Args:
-        local_start: base offset of the first local segment; of segments that end there or below few are looked into.
-        since: ms; of those, all are looked into that may have a record as late as that.
-        known: manifests of the partition that were read before; they are taken from the store where nobody gives them.
+        local_start: base offset of the first local segment. Few manifests of segments that end there or below are read.
+        since: ms. The manifests of segments that may have a record as late as that are read in any case.
+        known: manifests of the partition that were read before; by default those in the store.
     """
     store = location.store
     changed = claimed_segments(store, partition)
@@ -104,7 +104,7 @@ def list_remote_partition(
     known = known or KnownManifests(store, partition)
     known.listed = frozenset(each.segment_id for each in listed)
     found, incomplete = _read(known, [each for each in listed if not each.missing], local_start, since)
-    # What lacks an object needs no request.
+    # A segment that lacks an object needs no request.
     lacking = (read_segment(store, each) for each in listed if each.missing)
     incomplete += [each for each in lacking if isinstance(each, IncompleteSegment)]
     claims = _Claims(store, frozenset(changed))
@@ -133,7 +133,7 @@ def _offset(segment: RemoteSegment | IncompleteSegment) -> tuple[int, str]:
 
 
 def _alone(location: RemoteLocation, partition: TopicIdPartition, segments: Sequence[RemoteSegment]) -> dict[str, str]:
-    """Return why complete segments of ours do not count, by segment id: an attempt without a copy has their claim."""
+    """Return why complete segments of ours do not count, by id: an attempt without a segment has their claim."""
     whole = {each.segment_id for each in segments}
     absent = {over for each in segments if (over := _finished_without(each)) and over not in whole}
     absent -= complete_in_other_layout(location, partition, absent)
@@ -144,7 +144,7 @@ def _alone(location: RemoteLocation, partition: TopicIdPartition, segments: Sequ
 def _read(
     known: KnownManifests, listed: Sequence[SegmentObjects], local_start: int, since: int | None
 ) -> tuple[list[RemoteSegment], list[IncompleteSegment]]:
-    """Look into attempts that have all their objects, newest first, until they lie below the log."""
+    """Read the attempts that have all their objects, newest first, until they are below the log."""
     segments: list[RemoteSegment] = []
     incomplete: list[IncompleteSegment] = []
     read = partial(read_segment, known.store, known=known)
@@ -152,7 +152,7 @@ def _read(
         incomplete += [each for each in found if isinstance(each, IncompleteSegment)]
         complete = [each for each in found if isinstance(each, RemoteSegment)]
         segments += complete
-        # They lie end to end or overlap by one: if a whole wave lies below the log, the rest does, too.
+        # They are contiguous or overlap by one. If a whole wave is below the log, so are the others.
         if complete and all(each.end_offset <= local_start and _is_older(each, since) for each in complete):
             break
     return segments, incomplete
@@ -164,7 +164,7 @@ def _is_known(known: KnownManifests, attempt: SegmentObjects) -> bool:
 
 
 def _is_older(copy: RemoteSegment, since: int | None) -> bool:
-    """Return whether no record of it is as late as `since` (ms); true if nobody asks."""
+    """Return whether all its records are earlier than `since` (ms); True without `since`."""
     return since is None or 0 <= copy.metadata.max_timestamp < since
 
 
@@ -184,7 +184,7 @@ class _Claims:
         incomplete: Sequence[IncompleteSegment],
         changed: Mapping[ClaimedSegment, int],
     ) -> None:
-        """Read the claims that decide about something; `changed` is when each was last written (ms)."""
+        """Read the claims on which a decision depends; `changed` is when each was last written (ms)."""
         starts = Counter(each.start_offset for each in found)
         doubtful = {offset for offset, count in starts.items() if count > 1} | {
             each.start_offset for each in incomplete
@@ -204,7 +204,7 @@ class _Claims:
         )
 
     def told(self, segment: RemoteSegment) -> RemoteSegment:
-        """Return the segment with what claims say of it."""
+        """Return the segment with its claim and whether a broker uploaded it."""
         named = self.named.get(segment.segment_id)
         claim = None if named is None else self.found[named]
         is_theirs = claim is None and (segment.claimed_as not in self.claimed or self.found.get(segment.claimed_as))
@@ -229,7 +229,7 @@ class _Claims:
         return self.found[segment]
 
     def read_unfinished(self, newest_first: Iterable[ClaimedSegment]) -> None:
-        """Read claims up to one that is finished."""
+        """Read claims until one is finished."""
         for segment in newest_first:
             claim = self.read(segment)
             if claim is not None and claim.finished is not None:
@@ -237,28 +237,28 @@ class _Claims:
 
 
 def _age(segment: ClaimedSegment) -> tuple[int, int]:
-    """Segments in the order in which a log has them; of lineages that parted the newer one is the later."""
+    """Order segments as a log has them; if lineages diverged, the newer one is later."""
     return segment.leader_epoch, segment.base_offset
 
 
 def _finished_without(found: RemoteSegment | IncompleteSegment) -> str | None:
-    """The attempt that finished, by its claim, where `found` is of an earlier one."""
+    """Return the attempt that finished the claim, if `found` belongs to an earlier one."""
     claim = found.claim
     is_earlier = claim is not None and found.segment_id in {attempt.segment_id for attempt in claim.earlier}
     return claim.finished if claim is not None and is_earlier else None
 
 
 def _is_overtaken(copy: RemoteSegment) -> bool:
-    """Return whether an attempt that has finished nothing yet took over the claim of this copy."""
+    """Return whether another attempt took over the claim of this segment and has not finished."""
     return copy.claim is not None and copy.is_unfinished and copy.claim.holder.segment_id != copy.segment_id
 
 
 def leftovers_of(found: RemoteInventory) -> list[RemoteSegment | IncompleteSegment]:
-    """Return what of a partition is ours and needed by nobody, once it is old; no request.
+    """Return the leftovers of our attempts in a partition, which may be deleted once they are old; no request.
 
-    That are remote segments that another attempt has finished without, and objects that are no complete remote segment:
-    of attempts that another one took over, that ended or that did not finish. A complete one stays while no finished
-    one is: it may be all that there is of its offsets.
+    Leftovers are remote segments in whose place another attempt finished, and incomplete segments of attempts that were
+    taken over, gave up or did not finish. A complete segment stays if no attempt finished: it may be the only one with
+    its offsets.
     """
     complete = {each.segment_id for each in found.uncounted}
     left = (each for each in found.leftovers if each.segment_id not in complete and _is_over(each))

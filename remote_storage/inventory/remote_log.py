@@ -111,7 +111,7 @@ class RemoteLog:
         return self._folded[start, end]
 
     def _pieces(self, start: int, end: int) -> Iterator[tuple[RemoteSegment, int, int]]:
-        """Copies with the offsets [first, exclusive last) that are taken of each, end to end."""
+        """Yield segments that cover the offsets without gaps, each with its first and exclusive last offset to use."""
         while start < end:
             holding = [copy for copy in self.copies.values() if copy.start_offset <= start < copy.end_offset]
             if not holding:

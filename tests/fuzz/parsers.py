@@ -19,7 +19,7 @@ from tests.reference.plugin_compressed import packed_sizes
 from tiersnap.remote_storage.errors import InvalidKeyError
 from tiersnap.remote_storage.inventory.snapshot_objects import SnapshotManifest, SnapshotRecord
 from tiersnap.remote_storage.layouts import keys, rsm_manifest
-from tiersnap.remote_storage.locks.claim import Attempt, Claim, ClaimedSegment
+from tiersnap.remote_storage.locks.claim import Attempt, Claim
 from tiersnap.remote_storage.locks.lease import LeaseHolder
 from tiersnap.remote_storage.locks.process import Process
 from tiersnap.remote_storage.locks.read_back_record import PROBE_TOPIC, ReadBackRecord
@@ -46,7 +46,6 @@ from tiersnap.snapshot.report.model import Count, Sums, totals_of
 from tiersnap.snapshot.report.run_history import RunHead, heads_of, index_of
 
 ID = "AAAAAAAAAAAAAAAAAAAAAQ"
-SEGMENT = ClaimedSegment(TopicIdPartition("orders", ID, 0), 0, 0)
 CLAIM = Claim.of(Attempt.of(ID, "run-1", "s3://bucket/tables", Process("broker-1", 17, "99")))
 RECORD = SnapshotRecord(1000, 56, "00000007", 1, Provenance.COMPUTED, 0)
 TOTALS = totals_of({Verdict.READY: Count(1, 2)}, findings=0, recent=0, waiting_since=None)

@@ -20,7 +20,7 @@ from tiersnap.jobs.pipeline.warehouse import check_format
 from tiersnap.remote_storage.inventory.cluster_record import put_cluster_id, read_cluster_id
 from tiersnap.remote_storage.inventory.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.locks.claim import Claim, ClaimedSegment, ClaimedSnapshot
+from tiersnap.remote_storage.locks.claim import Claim, ClaimedSnapshot
 from tiersnap.remote_storage.locks.lease import Lease, LeaseHolder
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -36,7 +36,6 @@ pytestmark = pytest.mark.unit
 
 ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 PARTITION = TopicIdPartition("orders", ID, 0)
-SEGMENT = ClaimedSegment(PARTITION, 0, 0)
 PROCESS = b'"process":{"host":"broker-1","pid":17,"processStart":"99"},'
 CLAIM = (
     b'{"version":1,"attempts":[{"segmentId":"AAAAAAAAAAAAAAAAAAAAAQ","runId":"run-1",'
