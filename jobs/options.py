@@ -33,6 +33,7 @@ from tiersnap.jobs.text_files import read_properties
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.stores.paced_store import check_rate
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
+from tiersnap.remote_storage.stores.store_settings import StoreSettings
 from tiersnap.snapshot.gate.copy_task import LEFT_FOR_MS, ClusterAnswer
 from tiersnap.snapshot.units import format_duration
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.replay.expiry import BrokerExpiry, Expiry
 
 # Types of what commands are given; those of options that arrive as one value are defined beside them.
-__all__ = ["BrokerExpiry", "Cluster", "RemoteView", "S3Settings", "Selection"]
+__all__ = ["BrokerExpiry", "Cluster", "RemoteView", "Selection", "StoreSettings"]
 TopicPattern = re.Pattern[str] | None
 LogStarts = Mapping["TopicPartition", int]
 Function = Callable[..., object]
@@ -246,15 +247,17 @@ log_start_option = as_one(
 # Remote storage ------------------------------------------------------------------------------------------------------
 
 
-def _s3(endpoint_url: str | None, region: str | None, path_style: bool, checksums: str) -> S3Settings:
+def _store_settings(endpoint_url: str | None, region: str | None, path_style: bool, checksums: str) -> StoreSettings:
     endpoint = f"https://{endpoint_url}" if endpoint_url and "://" not in endpoint_url else endpoint_url
-    return S3Settings(endpoint_url=endpoint, region=region, path_style=path_style, checksums=Checksums(checksums))
+    return StoreSettings(
+        S3Settings(endpoint_url=endpoint, region=region, path_style=path_style, checksums=Checksums(checksums))
+    )
 
 
-# Given to the command as `s3: S3Settings`.
-s3_options = as_one(
-    "s3",
-    _s3,
+# Given to the command as `stores: StoreSettings`.
+store_options = as_one(
+    "stores",
+    _store_settings,
     click.option("--endpoint-url", help="S3 server other than AWS; https:// if no scheme is given."),
     click.option("--region", help="S3 region."),
     click.option("--path-style", is_flag=True, help="Name the bucket in the path, not in the host."),
@@ -270,7 +273,7 @@ s3_options = as_one(
 
 def remote_view_options(help_text: str, option: Callable[..., Option] = once) -> Option:
     """Return --remote and how to look there, given as `view: RemoteView`; `option` makes --remote."""
-    return as_one("view", RemoteView, option("--remote", help=help_text), layout_option, s3_options)
+    return as_one("view", RemoteView, option("--remote", help=help_text), layout_option, store_options)
 
 
 # Clusters ------------------------------------------------------------------------------------------------------------

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tiersnap.remote_storage.stores.location_words import location_words
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.stores.store_settings import StoreSettings, location_words
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.inventory.host_inventory import ObserveOnce
@@ -25,12 +24,13 @@ class RemoteView:
 
     remote: str | None
     layout: str
-    s3: S3Settings
+    stores: StoreSettings
 
     @property
     def words(self) -> list[str]:
         """Return the value of --remote and the options by which the location is reached, for a command line."""
-        return location_words(self.remote or "", self.layout, self.s3)
+        remote = self.remote or ""
+        return location_words(remote, self.layout, self.stores.words(remote))
 
     def inventory(self, expiry: BrokerExpiry, records: Records | None = None) -> Inventory | None:
         """Return the remote inventory of partitions: with --remote of the store, which is asked for something first.
@@ -65,7 +65,7 @@ class RemoteView:
         """Return the store, to be read unless it is written to; raises as `open_existing_store`."""
         from tiersnap.remote_storage.stores.open_store import open_existing_store
 
-        return open_existing_store(self.remote or "", self.s3, writes=writes)
+        return open_existing_store(self.remote or "", self.stores, writes=writes)
 
     def ask(self) -> RemoteLocation:
         """Return the location, once it has answered."""

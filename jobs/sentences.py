@@ -73,11 +73,7 @@ def tell_failures(output: Output, errors: Sequence[TiersnapError], count: int | 
 
 def tell_old_versions(output: Output, store: ObjectStore) -> None:
     """Say that deleted objects stay as old versions, if the bucket keeps them; `store` is the one of the deletion."""
-    if not store.uri.startswith("s3://"):
-        return
-    from tiersnap.remote_storage.stores.probe_s3 import told_of_versions
-
-    if said := told_of_versions(store):
+    if said := store.old_versions():
         output.talk(said)
 
 

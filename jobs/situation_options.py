@@ -11,7 +11,7 @@ from tiersnap.jobs import options as opt
 from tiersnap.jobs.option_types import once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.situation.situation import Given, Situation, gather
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.stores.store_settings import StoreSettings
 
 server_properties_option = once(
     "--server-properties",
@@ -32,7 +32,7 @@ PROC = Path("/proc")
 
 
 def _log_dirs(log_dirs: tuple[str, ...], server_properties: Path | None) -> tuple[str, ...]:
-    found = gather(Given(log_dirs, server_properties, None, None, S3Settings(), None, PROC, is_cluster_wanted=False))
+    found = gather(Given(log_dirs, server_properties, None, None, StoreSettings(), None, PROC, is_cluster_wanted=False))
     _tell(found, "log directories")
     return found.log_dirs.require("log directories")
 
@@ -65,11 +65,11 @@ def situation_options(
         server_properties: Path | None,
         remote: str | None,
         layout: str | None,
-        s3: opt.S3Settings,
+        stores: opt.StoreSettings,
         cluster: opt.Cluster | None = None,
     ) -> Situation:
         is_asked = cluster_help is not None
-        found = gather(Given(log_dirs, server_properties, remote, layout, s3, cluster, PROC, is_asked))
+        found = gather(Given(log_dirs, server_properties, remote, layout, stores, cluster, PROC, is_asked))
         if is_told:
             _tell(found)
         return found
@@ -81,6 +81,6 @@ def situation_options(
         server_properties_option,
         option("--remote", help=remote_help),
         layout_option,
-        opt.s3_options,
+        opt.store_options,
         *(() if cluster_help is None else (opt.cluster_options(cluster_help, option=option),)),
     )

@@ -274,7 +274,7 @@ def verify_on_spark(
     output.talk(f"{plan.sentence}; less for what the table remote_checks tells")
     task = CheckTask(plan.location, plan.request)
     session = partial(spark.session, java_options=LONG_WORK)
-    found = check_remote(session, located(tier.warehouse or ""), plan, task, recheck=tier.recheck, s3=view.s3)
+    found = check_remote(session, located(tier.warehouse or ""), plan, task, recheck=tier.recheck, stores=view.stores)
     # Segments are copied and deleted since they were counted for the plan.
     skipped = max(plan.partitions.total() - found.segments, 0)
     tally = CheckTally(found.verdicts, found.bytes, skipped)

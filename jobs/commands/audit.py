@@ -91,7 +91,7 @@ class AuditSummary:
 @opt.topic_option
 @opt.crc_option
 @opt.producer_expiration_option
-@opt.s3_options
+@opt.store_options
 @spark_options
 def audit(
     output: Output,
@@ -102,7 +102,7 @@ def audit(
     topic: opt.TopicPattern,
     check_crc: bool,
     producer_expiration: int | None,
-    s3: opt.S3Settings,
+    stores: opt.StoreSettings,
     spark: SparkRequest,
 ) -> int:
     """Say where a log breaks exactly-once: duplicates, gaps, zombies, holes; by headers alone, no key and no value.
@@ -131,7 +131,7 @@ def audit(
         check_crc=check_crc,
         producer_expiration=producer_expiration,
         limit=limit,
-        s3=s3,
+        stores=stores,
     )
     done = audit_headers(partial(spark.session, java_options=LONG_WORK), settings)
     summary = AuditSummary(done.counts, done.harms, *damage_counts(done.damage))

@@ -59,7 +59,7 @@ class CollectSummary:
 @click.option("--headers", is_flag=True, help="Ship the headers of all batches, too: for analysis.")
 @opt.topic_option
 @opt.now_option
-@opt.s3_options
+@opt.store_options
 @opt.apply_option("Decode and ship; without it the plan is shown.")
 def collect(
     output: Output,
@@ -68,7 +68,7 @@ def collect(
     headers: bool,
     topic: opt.TopicPattern,
     now: int,
-    s3: opt.S3Settings,
+    stores: opt.StoreSettings,
     apply: bool,
 ) -> int:
     """Decode LOGDIR on its own host and ship what a fleet's run needs of it, as Parquet; no Java, no Spark.
@@ -98,13 +98,13 @@ def collect(
     opened, selection = open_log_dirs(log_dirs), Selection(topic)
     refuse_twice(opened)
     if len(opened) > 1:
-        refuse_folder_of_one(open_store(to, s3, writes=False))
+        refuse_folder_of_one(open_store(to, stores, writes=False))
     places = folders_below(to, opened)
-    stores = [open_store(place, s3, writes=apply) for place in places]
+    targets = [open_store(place, stores, writes=apply) for place in places]
     if apply:
-        check_conditions(stores[0])
+        check_conditions(targets[0])
     selected, totals = selected_folders(opened, selection), CollectTotals(findings=[*findings_of(opened)])
-    disks = [DiskCollection(*each) for each in zip(opened, stores, selected, strict=True)]
+    disks = [DiskCollection(*each) for each in zip(opened, targets, selected, strict=True)]
     is_new = any(disk.is_new for disk in disks)
     collected = (done for disk in disks for done in disk.run(with_batches=headers, now=now, apply=apply))
     progress = Progress(output, "collecting", count(opened, selection))

@@ -50,7 +50,7 @@ class DecodeSummary:
 @opt.warehouse_option
 @opt.topic_option
 @opt.crc_option
-@opt.s3_options
+@opt.store_options
 @spark_options
 @opt.apply_option("Append to the table; without it the segments are counted.")
 def decode(
@@ -59,7 +59,7 @@ def decode(
     warehouse: str,
     topic: opt.TopicPattern,
     check_crc: bool,
-    s3: opt.S3Settings,
+    stores: opt.StoreSettings,
     spark: SparkRequest,
     apply: bool,
 ) -> int:
@@ -77,7 +77,7 @@ def decode(
     from tiersnap.snapshot.log.places import located, places_of
 
     places = places_of(sources), located(warehouse)
-    done = decode_batches(spark.session, DecodeSettings(*places, topic, apply, check_crc=check_crc, s3=s3))
+    done = decode_batches(spark.session, DecodeSettings(*places, topic, apply, check_crc=check_crc, stores=stores))
     row = DecodedSegments(done.segments, done.bytes, human_bytes(done.bytes), done.batches, done.stale)
     summary = DecodeSummary(*damage_counts(done.damage))
     output.rows(DecodedSegments, [row], summary=summary, findings=done.damage.findings)

@@ -44,7 +44,7 @@ from tiersnap.jobs.situation_options import situation_options
 from tiersnap.jobs.table import folded
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.jobs.verify_remote import VerifiedPartition, remote_checks_option, verified_lines, verified_partitions
-from tiersnap.remote_storage.stores.probe import ProbeAnswer
+from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
@@ -156,7 +156,7 @@ def doctor(
     records = None if compared is None else compared.records
     copying = check_copies(cluster, log_dirs, view, records, broker_expiry.now, output.talk)
     is_named = view.remote is not None and situation.remote.source == COMMAND_LINE
-    answers = list(probe_store(open_existing_store(view.remote or "", view.s3))) if is_named else []
+    answers = list(probe_store(open_existing_store(view.remote or "", view.stores))) if is_named else []
     host = _look(output, situation, log_starts, view, broker_expiry, compared) if log_dirs else Host(())
     known = Known(view if view.remote is not None else None, situation.remote.source)
     place = situation_place([each.uri for each in host.log_dirs], replace(broker, remote=known))

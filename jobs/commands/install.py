@@ -62,7 +62,7 @@ class InstalledSnapshot:
 )
 @opt.crc_option
 @opt.broker_expiry_options
-@opt.s3_options
+@opt.store_options
 @opt.apply_option("Write into the log directory; the broker must be stopped.")
 def install(
     output: Output,
@@ -74,7 +74,7 @@ def install(
     compare: bool,
     check_crc: bool,
     broker_expiry: opt.BrokerExpiry,
-    s3: opt.S3Settings,
+    stores: opt.StoreSettings,
     apply: bool,
 ) -> int:
     """Bring the producer snapshots that `tiersnap run` stored to the broker host that lacks them.
@@ -95,7 +95,7 @@ def install(
     from tiersnap.snapshot.repair.repair_plan import PlanOptions
     from tiersnap.snapshot.replay.expiry import Expiry
 
-    store = open_store(remote, s3, writes=False)
+    store = open_store(remote, stores, writes=False)
     log_dir = open_log_dir(logdir)
     options = PlanOptions(
         Expiry(None, broker_expiry.now), broker_expiry.expiration, replace=replace, above_newest=above_newest

@@ -38,11 +38,16 @@ _HOUR_MS = 3_600_000
     show_default=True,
     help="Files that no version of that age needs are deleted.",
 )
-@opt.s3_options
+@opt.store_options
 @spark_options
 @opt.apply_option("Delete; without it the rows are counted.")
 def maintain_tables(
-    output: Output, warehouse: str, vacuum_after: int | None, s3: opt.S3Settings, spark: SparkRequest, apply: bool
+    output: Output,
+    warehouse: str,
+    vacuum_after: int | None,
+    stores: opt.StoreSettings,
+    spark: SparkRequest,
+    apply: bool,
 ) -> None:
     """Delete the rows that a later run superseded and those of segments that are gone, and compact the files.
 
@@ -63,7 +68,7 @@ def maintain_tables(
     place = located(warehouse)
     if not spark.is_on_server and is_no_warehouse(place):
         raise no_rows(warehouse, "")
-    with only_run(place, new_run_id(), s3, writes=apply) as check:
+    with only_run(place, new_run_id(), stores, writes=apply) as check:
         tables = Warehouse(spark.session(), place, check)
         done = list(maintain(tables, apply=apply, vacuum_after_hours=vacuum_after / _HOUR_MS))
     if spark.is_on_server and not done:
@@ -94,7 +99,7 @@ class OrphansSummary:
 @command(Orphan, name="remove-orphans", summary=OrphansSummary)
 @opt.cluster_options(required=True)
 @opt.remote_option
-@opt.s3_options
+@opt.store_options
 @opt.topic_option
 @click.option(
     "--older-than",
@@ -109,7 +114,7 @@ def remove_orphans(
     output: Output,
     cluster: opt.Cluster,
     remote: str,
-    s3: opt.S3Settings,
+    stores: opt.StoreSettings,
     topic: opt.TopicPattern,
     older_than: int | None,
     sinks: Sinks,
@@ -130,7 +135,7 @@ def remove_orphans(
     attempt since, and only if segments that the cluster knows hold its offsets and were read whole.
     """
     from tiersnap.remote_storage.cluster.cluster_records import ClusterRecords
-    from tiersnap.remote_storage.own_objects.claim_protocol import STALE_AFTER_MS
+    from tiersnap.remote_storage.locks.claim_protocol import STALE_AFTER_MS
     from tiersnap.remote_storage.retire.orphans_find import OrphansOutcome, find_orphans, remove
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.snapshot.gate.exit_code import exit_code_of
@@ -141,7 +146,7 @@ def remove_orphans(
             f"--older-than {format_duration(older_than)}: an attempt that is at work may be older than that",
             hint=f"give at least {format_duration(STALE_AFTER_MS)}",
         )
-    store = open_existing_store(remote, s3, writes=apply)
+    store = open_existing_store(remote, stores, writes=apply)
     known = ClusterRecords(cluster)
     found = list(find_orphans(store, known, lambda name: matches_topic(name, topic), older_than=older_than))
     done = OrphansOutcome(found, list(remove(store, found)) if apply else [])

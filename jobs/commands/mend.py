@@ -154,7 +154,7 @@ def mend(
     cluster, target = prover.cluster, prover.location(situation.layout)
     source = None
     if wrong is not None:
-        source = open_location(open_existing_store(wrong, view.s3, writes=False), lies_as or target.layout.name)
+        source = open_location(open_existing_store(wrong, view.stores, writes=False), lies_as or target.layout.name)
         if (source.store.uri, source.layout) == (target.store.uri, target.layout):
             raise UsageError("--from is --remote, in the same layout", hint="name where they were uploaded by mistake")
     checked = CheckDepth(depth) if depth else None if source else CheckDepth.SNAPSHOTS

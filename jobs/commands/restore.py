@@ -125,7 +125,7 @@ class RestoredSegment:
 )
 @click.option("--segments", is_flag=True, help="A row a segment instead of a row a partition.")
 @opt.cluster_options("A broker of the cluster that the segments come from: what it has deleted is not restored.")
-@opt.s3_options
+@opt.store_options
 @opt.rate_option("Fetch no more bytes a second")
 @opt.apply_option("Write into the log directory; the broker must be stopped.")
 def restore(
@@ -135,7 +135,7 @@ def restore(
     asked: RestoreRequest,
     segments: bool,
     cluster: opt.Cluster | None,
-    s3: opt.S3Settings,
+    stores: opt.StoreSettings,
     rate: int | None,
     apply: bool,
 ) -> int:
@@ -160,7 +160,7 @@ def restore(
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.log.lock import locked
 
-    store = paced(open_store(remote, s3, writes=False), rate)
+    store = paced(open_store(remote, stores, writes=False), rate)
     with Progress(output, "planning"):
         found = find_topic(store, asked)
         target = open_target(logdir, found[0].cluster_id)

@@ -100,7 +100,7 @@ def _settings(
     leaders: tuple[str, ...],
     topic: str | None,
     check_crc: bool,
-    s3: opt.S3Settings,
+    stores: opt.StoreSettings,
     rate: int | None,
     until: int | None,
     allow_plaintext: bool,
@@ -118,7 +118,7 @@ def _settings(
         warehouse=located(warehouse),
         replay=ReplayOptions(expiration, as_of, producer_expiration, every_boundary, replace, Scan(scan)),
         layout=layout,
-        s3=s3,
+        stores=stores,
         rate=rate,
         topic=topic,
         topic_ids=read_topic_ids(topic_ids),
@@ -170,7 +170,7 @@ run_options = opt.as_one(
     ),
     opt.topic_option,
     opt.crc_option,
-    opt.s3_options,
+    opt.store_options,
     opt.rate_option(
         "Send no more segments' bytes a second from all workers together; each task that tiers has its share, of "
         "spark.sql.shuffle.partitions tasks at most"
@@ -279,7 +279,7 @@ def _teller(
 
     if cluster is None:
         return None
-    given = Given(settings.sources, None, settings.remote, settings.layout, settings.s3, cluster)
+    given = Given(settings.sources, None, settings.remote, settings.layout, settings.stores, cluster)
     expiry = settings.replay.broker_expiry(settings.now)
     chosen = gather(given), store, Selection(settings.topics), expiry
     return publishing.teller(*chosen, output.talk, apply=settings.apply)

@@ -82,7 +82,7 @@ class HostRequest(UploadOptions):
         from tiersnap.remote_storage.stores.open_store import open_store
         from tiersnap.remote_storage.stores.paced_store import paced
 
-        store = open_store(self.view.remote or "", self.view.s3, writes=self.apply)
+        store = open_store(self.view.remote or "", self.view.stores, writes=self.apply)
         self.situation.refuse_contradiction(store)
         return paced(store, self.rate)
 

@@ -92,7 +92,7 @@ def run_input(
         WrongPlaceError: the running broker of a source on this host, or the cluster, reads another location.
     """
     found = discover(settings.sources, settings.topics, log_starts=settings.log_starts)
-    store = store or open_store(settings.remote, settings.s3, writes=settings.apply)
+    store = store or open_store(settings.remote, settings.stores, writes=settings.apply)
     beside_brokers(settings.sources, open_location(store, settings.layout)).refuse_contradiction()
     (check_conditions if settings.apply else check_lists)(store)
     told = {name: ToldOfPartition(offset) for name, offset in settings.log_starts.items()}

@@ -20,7 +20,7 @@ from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
 from tiersnap.remote_storage.check.check_plan import CheckPlan
 from tiersnap.remote_storage.check.check_task import TO_CHECK, CheckTask, ComparedSnapshot
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.stores.store_settings import StoreSettings
 from tiersnap.snapshot.gate.remote_check import CHECKS, RemoteCheck, RemoteVerdict
 from tiersnap.snapshot.gate.trusted import TRUSTED
 from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
@@ -54,7 +54,7 @@ def check_remote(
     task: CheckTask,
     *,
     recheck: int | None,
-    s3: S3Settings | None = None,
+    stores: StoreSettings | None = None,
 ) -> CheckOutcome:
     """Verify the partitions of a plan, and append what is found to the table `remote_checks`.
 
@@ -65,7 +65,7 @@ def check_remote(
         TransientError: another run is at work on the warehouse.
     """
     run_id = new_run_id()
-    with spoken("verify"), only_run(warehouse, run_id, s3) as check:
+    with spoken("verify"), only_run(warehouse, run_id, stores) as check:
         tables = Warehouse(started(spark), warehouse, check)
         done = tables.read(TABLE)
         run = (done.agg(F.max("run").alias("run")).collect()[0].run or 0) + 1

@@ -68,7 +68,7 @@ def decode(spark: SparkSession | Session, settings: DecodeSettings) -> DecodeOut
             "and jobs.pipeline.collected_headers.collected_batches reads them",
         )
     outcome = DecodeOutcome()
-    of_one = only_run(settings.warehouse, settings.run_id, settings.s3, writes=settings.apply)
+    of_one = only_run(settings.warehouse, settings.run_id, settings.stores, writes=settings.apply)
     with of_one as check, kept() as keep:
         spark = started(spark)
         warehouse = Warehouse(spark, settings.warehouse, check)

@@ -1,4 +1,4 @@
-"""A warehouse has one writer at a time: a lock on a local folder, a lease in an object store."""
+"""A warehouse has one writer at a time: a lock on a local folder, a lease in a store with conditional writes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tiersnap.remote_storage.errors import LeaseLostError
-from tiersnap.remote_storage.own_objects.lease import RENEWED_EACH_S, Lease, LeaseHolder, held_by_another
-from tiersnap.remote_storage.own_objects.process import this_process
-from tiersnap.remote_storage.stores.open_store import open_store
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.locks.lease import RENEWED_EACH_S, Lease, LeaseHolder, held_by_another
+from tiersnap.remote_storage.stores.open_store import SCHEMES, open_store
+from tiersnap.remote_storage.stores.store_settings import StoreSettings
 from tiersnap.snapshot.atomic_file import FULL, cannot_write
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError, UsageError
 from tiersnap.snapshot.log.places import resolve
@@ -25,35 +24,38 @@ from tiersnap.snapshot.log.refuse_log_dir import refuse_log_dir
 _log = logging.getLogger(__name__)
 
 LEASE_KEY = "tiersnap-lease.json"
+# The file systems of Hadoop have no conditional write that is used here, and docs/warehouse.md says so.
+_OF_THE_SCHEDULER = ("hdfs://", "viewfs://")
 
 
 @contextmanager
 def only_run(
     warehouse: str | None,
     run_id: str,
-    s3: S3Settings | None = None,
+    stores: StoreSettings | None = None,
     *,
     writes: bool = True,
     renewed_each_s: float = RENEWED_EACH_S,
 ) -> Iterator[Callable[[], None]]:
-    """Keep other runs off a warehouse, if any, while this process lives; gives what to ask before each commit.
+    """Keep other runs off a warehouse, if any, and give the function to call before each commit.
 
-    A second run would take the copies of the first for those of one that was killed, and delete them under its hands.
-    Other file systems than these two know no locks that are the same everywhere; there the scheduler must see to it
-    that runs do not overlap.
+    A second run would take the first one for killed, and delete the remote segments that it is uploading. On HDFS the
+    scheduler must keep runs apart.
 
     Args:
-        writes: a plan, which does not, makes no folder: where there is none, no run is at work.
+        writes: False for a plan, which creates no folder. No run can be at work in a folder that does not exist.
 
     Raises:
-        TransientError: another run is at work; so what is given says when another has taken over.
-        UsageError: the folder cannot be made, or is a broker's (LogDirAsTargetError).
+        TransientError: another run is at work; the function raises it if another run has taken over.
+        UsageError: the folder cannot be created, or is a broker's (LogDirAsTargetError); or the warehouse is in a store
+            without conditional writes.
     """
-    if warehouse is None or ("://" in warehouse and not warehouse.startswith(("s3://", "file:"))):
+    if warehouse is None or warehouse.startswith(_OF_THE_SCHEDULER):
         yield _nothing
         return
-    if warehouse.startswith("s3://"):
-        with _leased(warehouse, run_id, s3 or S3Settings(), renewed_each_s) as check:
+    if "://" in warehouse and not warehouse.startswith("file:"):
+        _refuse_without_conditions(warehouse)
+        with _leased(warehouse, run_id, stores, renewed_each_s) as check:
             yield check
         return
     _, folder = resolve(warehouse)
@@ -66,13 +68,24 @@ def only_run(
 
 
 def _nothing() -> None:
-    """A lock is held until it is given back."""
+    """Check nothing: a lock of the kernel is not taken over."""
+
+
+def _refuse_without_conditions(warehouse: str) -> None:
+    scheme = warehouse.partition("://")[0]
+    if scheme not in SCHEMES:
+        raise UsageError(
+            f"{scheme}://: no lease of a warehouse there: tiersnap knows no conditional writes of that store",
+            hint="use s3://bucket/folder, a folder, or hdfs:// if the scheduler keeps runs apart",
+        )
 
 
 @contextmanager
-def _leased(warehouse: str, run_id: str, s3: S3Settings, renewed_each_s: float) -> Iterator[Callable[[], None]]:
-    """A lease that a thread renews."""
-    lease = Lease(open_store(warehouse, s3), LEASE_KEY, run_id)
+def _leased(
+    warehouse: str, run_id: str, stores: StoreSettings | None, renewed_each_s: float
+) -> Iterator[Callable[[], None]]:
+    """Hold a lease, which a thread renews."""
+    lease = Lease(open_store(warehouse, stores), LEASE_KEY, run_id)
     is_over, lost = threading.Event(), list[TransientError]()
 
     def renew() -> None:
@@ -83,7 +96,7 @@ def _leased(warehouse: str, run_id: str, s3: S3Settings, renewed_each_s: float) 
                 lost.append(error)
                 return
             except TiersnapError as error:
-                # The server is away or refuses; the next renewal may be taken before the lease is stale.
+                # The next renewal may succeed before the lease is stale.
                 _log.warning("%s: the lease is not renewed yet, trying again: %s", warehouse, error.message)
 
     def check() -> None:
@@ -103,7 +116,7 @@ def _leased(warehouse: str, run_id: str, s3: S3Settings, renewed_each_s: float) 
 
 @contextmanager
 def _locked(warehouse: str, folder: Path, run_id: str) -> Iterator[None]:
-    """A lock on a file that says who has it; the kernel gives it back when the process ends."""
+    """Lock a file that names the run. The kernel releases the lock when the process ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder / LEASE_KEY, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
@@ -115,12 +128,12 @@ def _locked(warehouse: str, folder: Path, run_id: str) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            # Some network file systems lock nothing.
+            # Other errors: some network file systems have no locks.
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 raise _held(file, folder / LEASE_KEY) from error
         try:
             file.truncate()
-            file.write(LeaseHolder(run_id, this_process()).encode())
+            file.write(LeaseHolder.of(run_id).encode())
         except OSError as error:
             raise cannot_write(folder / LEASE_KEY, error) from error
         _log.debug("locked %s for run %s", folder / LEASE_KEY, run_id)

@@ -92,7 +92,7 @@ def run(
         SourceNotFoundError, NotALogDirError: a source is none; see `run_input` for what else is refused.
     """
     given = run_input(settings, store, cluster, publishes)
-    with spoken("the run failed"), only_run(settings.warehouse, settings.run_id, settings.s3) as check:
+    with spoken("the run failed"), only_run(settings.warehouse, settings.run_id, settings.stores) as check:
         warehouse = Warehouse(started(spark), settings.warehouse, check)
         with sized_for(warehouse.spark, len(given.found.folders)) as tasks:
             return _Run(warehouse, settings, given, tasks, talk).run()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.stores.store_settings import StoreSettings
 from tiersnap.remote_storage.upload.upload_options import UploadOptions
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.gate.copy_task import LEFT_FOR_MS
@@ -21,7 +21,7 @@ class JobSettings:
     """The settings of all jobs that read log directories."""
 
     check_crc: bool = True
-    s3: S3Settings = field(default_factory=S3Settings)
+    stores: StoreSettings = field(default_factory=StoreSettings)
     run_id: str = field(default_factory=new_run_id)
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.stores.store_settings import StoreSettings
 from tiersnap.snapshot.errors import MissingExtraError, TiersnapError, UsageError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _OPTION_OF = {
 AIVEN = "aiven"  # the layout, if nothing tells it
 # /proc shows the settings of a process to its user and to root alone.
 _NO_BROKER = "no broker runs on this host" + ("" if os.geteuid() == 0 else " that this user may look at")
-NO_LOCATION = RemoteView(None, AIVEN, S3Settings())
+NO_LOCATION = RemoteView(None, AIVEN, StoreSettings())
 T = TypeVar("T")
 
 
@@ -68,7 +68,7 @@ class Given:
     server_properties: Path | None
     remote: str | None
     layout: str | None
-    s3: S3Settings
+    stores: StoreSettings
     cluster: Cluster | None
     proc: Path = Path("/proc")  # where running brokers are looked for
     is_cluster_wanted: bool = True  # whether the command asks a cluster
@@ -250,16 +250,11 @@ def _remote(given: Given, broker: Known[BrokerSettings]) -> tuple[Known[RemoteVi
     uri = given.remote or (None if theirs is None else theirs.remote)
     if uri is None:
         return Known(None, found.source), layout
-    s3 = given.s3
+    stores = given.stores
     if theirs is not None and uri.rstrip("/") == theirs.remote.rstrip("/"):
-        s3 = replace(
-            s3,
-            endpoint_url=s3.endpoint_url or theirs.endpoint_url,
-            region=s3.region or theirs.region,
-            path_style=s3.path_style or theirs.path_style,
-        )
+        stores = stores.or_else(theirs.settings)
     source = found.source if given.remote is None else COMMAND_LINE
-    return Known(RemoteView(uri, layout or AIVEN, s3), source), layout
+    return Known(RemoteView(uri, layout or AIVEN, stores), source), layout
 
 
 def _location_of(broker: Known[BrokerSettings]) -> Known[NamedLocation]:

@@ -35,9 +35,9 @@ from tiersnap.remote_storage.inventory.remote_segment import (
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, list_segments
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.claim import ClaimedSegment
+from tiersnap.remote_storage.locks.claim_protocol import claim_naming, claimed_segments
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects.claim import ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_protocol import claim_naming, claimed_segments
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_waves
 from tiersnap.snapshot.errors import CorruptDataError

@@ -18,8 +18,8 @@ from tiersnap.remote_storage.check.whole_segment import Told, WholeSegmentCheck
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.claim import ClaimedSegment
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects.claim import ClaimedSegment
 from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, ComparedWith, RemoteVerdict
 from tiersnap.snapshot.replay.expiry import BrokerExpiry

@@ -1,4 +1,4 @@
-"""Find a partition's complete remote segments, in either layout; claims are ignored, and shared by both layouts."""
+"""Find a partition's complete remote segments in either layout. The layouts share the claims, which are not read."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read
 from tiersnap.remote_storage.inventory.segment_objects import list_segments
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects.claim import Claim
 
 
 def complete_segments(
     location: RemoteLocation, partition: TopicIdPartition, segment_ids: Collection[str]
 ) -> frozenset[str]:
-    """Those of `segment_ids` whose objects are all there; one listing, and a look into each that seems to be."""
+    """Return the ids among `segment_ids` of complete segments: one listing, and the requests of `read_segment`."""
     return frozenset(
         each.segment_id
         for each in list_segments(location, partition)
@@ -26,22 +25,15 @@ def complete_segments(
 def complete_in_other_layout(
     location: RemoteLocation, partition: TopicIdPartition, segment_ids: Collection[str]
 ) -> frozenset[str]:
-    """Those of these attempts whose copy lies whole in the other layout; no request where there are none, else a
-    listing and what `read_copy` asks.
-    """
+    """Return the ids among `segment_ids` of segments that are complete in the other layout; no request without ids."""
     if not segment_ids:
         return frozenset()
     return complete_segments(location.in_other_layout, partition, segment_ids)
 
 
-def check_layout(location: RemoteLocation, claimed: Claim) -> None:
-    """See that the copy that a claim says is finished does not lie in the other layout.
-
-    Raises:
-        OtherLayoutError: it does, whole.
-    """
-    finished = {claimed.finished} if claimed.finished is not None else set()
-    if complete_in_other_layout(location, claimed.segment.partition, finished):
+def check_layout(location: RemoteLocation, partition: TopicIdPartition, finished: str) -> None:
+    """Raise OtherLayoutError if a finished segment is complete in the other layout."""
+    if complete_in_other_layout(location, partition, {finished}):
         name, other = location.layout.name, location.in_other_layout.layout.name
         raise OtherLayoutError(
             f"its copy is here in the layout {other}, and this one is {name}: one place has one layout",

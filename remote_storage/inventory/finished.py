@@ -1,8 +1,8 @@
-"""Finished remote segments as the objects of a store tell them: KIP-405 metadata without any table.
+"""The finished remote segments of a store, as KIP-405 metadata.
 
-A complete copy counts, unless a claim names it and does not say that it is finished: another attempt may take over, and
-the next run then deletes this one. Nor does a copy count whose claim was finished again with the same offsets: it lost
-objects, or was damaged.
+A complete segment counts unless a claim names it and is not finished: another attempt may take over, and the next run
+then deletes this one. A segment does not count either if its claim was finished again with the same offsets, because it
+lost objects or was damaged.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.claim import Claim
+from tiersnap.remote_storage.locks.claim_protocol import read_claim
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
-from tiersnap.remote_storage.own_objects.claim import Claim
-from tiersnap.remote_storage.own_objects.claim_protocol import read_claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import CorruptDataError
@@ -40,11 +40,11 @@ def finished_segments(location: RemoteLocation, is_wanted: Callable[[str], bool]
 
 
 def finished_of(location: RemoteLocation, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
-    """Every finished segment of a partition, ascending, as COPY_SEGMENT_FINISHED.
+    """Return every finished segment of a partition, ascending, as COPY_SEGMENT_FINISHED.
 
-    The broker id is -1, and the event timestamp when the last object was written: who publishes a segment puts in its
-    own. The largest timestamp is never -1: a broker would delete such a segment at its next retention check. Where
-    neither manifest nor time index has one it is the time of the last object, as that of the file is for a broker
+    The broker id is -1, and the event timestamp is the time of the last object; `publish` replaces both. The largest
+    timestamp is never -1, because a broker would delete such a segment at its next retention check. If neither manifest
+    nor time index has one, the time of the last object counts, as the file's time does for a broker
     (org.apache.kafka.storage.internals.log.LogSegment.largestTimestamp).
     """
     inventory = list_remote_partition(location, partition)

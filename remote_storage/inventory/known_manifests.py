@@ -1,11 +1,11 @@
-"""Manifests of a partition as they were read before, so that a later run reads one object instead of thousands.
+"""The manifests of a partition in one object, so that a later run reads one object instead of thousands.
 
     claims/<topic>-<topic id>/<partition>/manifests.json
     {"version":1,"manifests":[{"segmentId":"…","size":612,"etag":"…","content":{…}}, …]}
 
-`content` is the manifest as it lies in the store. It stands for an object that the listing shows with this size and
-ETag, and for no other: a segment that is not listed is not there, and one that was written again is read again. Whoever
-finds this object damaged or gone reads the manifests themselves.
+`content` is the manifest itself. It counts only if the listing shows an object with this size and ETag, so a segment
+that was deleted does not count, and a manifest that was rewritten is read again. If this object is damaged or missing,
+the manifests are read one by one.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ import msgspec
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts import keys, rsm_manifest
 from tiersnap.remote_storage.layouts.rsm_manifest import RsmManifest
+from tiersnap.remote_storage.layouts.stored_json import Count, SegmentId, Stored, StoredObject, Text
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects import stored_json
-from tiersnap.remote_storage.own_objects.stored_json import Count, SegmentId, Stored, StoredObject, Text
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES, read_decoded
 from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, TiersnapError
@@ -33,7 +32,6 @@ _log = logging.getLogger(__name__)
 FEW = 64
 """Manifests that are read one by one before it pays to read this object, or to write it."""
 _SHARE = 16  # it is written again when more than this part of it is new: rarely, for a partition that grows steadily
-_MOST_BYTES = 256 << 20  # a kilobyte a segment
 
 
 class _StoredManifest(Stored, frozen=True, kw_only=True):
@@ -44,15 +42,18 @@ class _StoredManifest(Stored, frozen=True, kw_only=True):
 
 
 class _StoredManifests(StoredObject, frozen=True, kw_only=True):
+    what = "manifests"
+    limit = 256 << 20  # a kilobyte a segment
+
     manifests: tuple[_StoredManifest, ...]
 
 
 @dataclass(slots=True)
 class KnownManifests:
-    """The manifests of one partition that were read before; threads may read at once.
+    """The manifests of one partition that were read before. Several threads may read.
 
     Attributes:
-        listed: segment ids that were there when the partition was listed; others that are kept are forgotten.
+        listed: segment ids of the listing. `save` drops the manifests of other segments.
     """
 
     store: ObjectStore
@@ -64,10 +65,10 @@ class KnownManifests:
     _damaged: dict[tuple[str, int, int, str], CorruptDataError] = field(default_factory=dict)
 
     def read(self, segment_id: str, listed: ObjectInfo) -> RsmManifest:
-        """Return the manifest that was listed; one request if it is not known, none if it is known to be damaged.
+        """Return a listed manifest: no request if it is known or known to be damaged, otherwise one.
 
         Raises:
-            ObjectNotFoundError: it is gone.
+            ObjectNotFoundError: it was deleted.
             CorruptDataError: it is damaged.
         """
         if (kept := self._known(segment_id, listed)) is not None:
@@ -85,7 +86,7 @@ class KnownManifests:
         return manifest
 
     def has(self, segment_id: str, listed: ObjectInfo) -> bool:
-        """Return whether `read` makes no request for it, unless what is kept of it is damaged."""
+        """Return whether `read` makes no request for it, unless the known content is damaged."""
         return self._known(segment_id, listed) is not None
 
     def _known(self, segment_id: str, listed: ObjectInfo) -> _StoredManifest | None:
@@ -95,18 +96,18 @@ class KnownManifests:
         return kept if kept is not None and (kept.size, kept.etag) == (listed.size, listed.etag) else None
 
     def add(self, segment_id: str, etag: str, content: bytes) -> None:
-        """Remember a manifest that is in the store; nothing where the store tells no ETag."""
+        """Add a stored manifest, unless the store gave no ETag."""
         if etag:
             self._new[segment_id] = _StoredManifest(
                 segment_id=segment_id, size=len(content), etag=etag, content=msgspec.Raw(content)
             )
 
     def save(self) -> None:
-        """Write what is known, if that spares the next run much; a failure costs that run time, and nothing else."""
+        """Write the known manifests if enough are new. A failure only makes the next run slower."""
         if len(self._new) < FEW or len(self._new) * _SHARE < len(self._load()):
             return
         kept = {name: each for name, each in self._load().items() if self.listed is None or name in self.listed}
-        content = stored_json.encode(_StoredManifests(manifests=tuple({**kept, **self._new}.values())))
+        content = _StoredManifests(manifests=tuple({**kept, **self._new}.values())).encode()
         try:
             self.store.replace(keys.manifests(self.partition), content)
         except TiersnapError as error:
@@ -121,8 +122,8 @@ class KnownManifests:
     def _stored(self) -> Iterable[_StoredManifest]:
         key = keys.manifests(self.partition)
         try:
-            data, name = self.store.get(key, limit=_MOST_BYTES), self.store.uri + key
-            return stored_json.decode(data, _StoredManifests, name=name, what="manifests", limit=_MOST_BYTES).manifests
+            data = self.store.get(key, limit=_StoredManifests.limit)
+            return _StoredManifests.decode(data, name=self.store.uri + key).manifests
         except ObjectNotFoundError:
             return ()
         except (CorruptDataError, NewerFormatError) as error:

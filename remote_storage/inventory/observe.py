@@ -23,9 +23,9 @@ from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.inventory.same_log import check_same_log
 from tiersnap.remote_storage.inventory.starts import find_start, living_producers, read_start, state_at
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.claim import ClaimedSegment
+from tiersnap.remote_storage.locks.claim_protocol import read_claim
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, epochs_in_range
-from tiersnap.remote_storage.own_objects.claim import ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_protocol import read_claim
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.file_system import FileSystem

@@ -15,14 +15,14 @@ from tiersnap.remote_storage.inventory.segment_objects import group
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.claim import Claim, ClaimedSegment, ClaimedSnapshot
+from tiersnap.remote_storage.locks.claim_protocol import read_claim
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     SegmentState,
     TopicIdPartition,
 )
-from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSegment, ClaimedSnapshot
-from tiersnap.remote_storage.own_objects.claim_protocol import read_claim
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.checkpoints import LeaderEpoch
@@ -111,7 +111,7 @@ class RemoteLog:
         return self._folded[start, end]
 
     def _pieces(self, start: int, end: int) -> Iterator[tuple[RemoteSegment, int, int]]:
-        """Copies with the offsets [first, exclusive last) that are taken of each, end to end."""
+        """Yield segments that cover the offsets without gaps, each with its first and exclusive last offset to use."""
         while start < end:
             holding = [copy for copy in self.copies.values() if copy.start_offset <= start < copy.end_offset]
             if not holding:
@@ -184,7 +184,7 @@ def vouched_snapshot(claim: Claim | None, segment_id: str) -> ClaimedSnapshot | 
     return snapshot if may_start_replay(snapshot.provenance, snapshot.verdict) else None
 
 
-def differs_from_claim(data: bytes, crc: int) -> str:
-    """Say how a snapshot differs from the one that its claim names by CRC-32C; empty if it does not."""
-    found = crc32c(data)
-    return "" if found == crc else f"has CRC {found:08x}, its claim says {crc:08x}"
+def differs_from_claim(data: bytes, crc: str) -> str:
+    """Return how a snapshot differs from the one that its claim names by CRC-32C, 8 hex digits; "" if it does not."""
+    found = f"{crc32c(data):08x}"
+    return "" if found == crc else f"has CRC {found}, its claim says {crc}"

@@ -19,6 +19,7 @@ from tiersnap.remote_storage.layouts.chunk_index import ChunkIndex
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.locks.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -26,7 +27,6 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     epochs_in_range,
 )
-from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES, get_small
 from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError, TiersnapError
@@ -43,22 +43,21 @@ class RemoteSegment:
     """A complete remote segment; offsets are inclusive for the start, exclusive for the end."""
 
     objects: SegmentObjects  # as they were listed
-    # broker_id and max_timestamp are -1, and event_timestamp is when the last object was written, where there is no
-    # manifest to say it
+    # without a manifest broker_id and max_timestamp are -1, and event_timestamp is when the last object was written
     metadata: RemoteLogSegmentMetadata
-    # where each index is in the indexes object; None where each is an object of its own
+    # position and size of each index in the indexes object; None if each index is an object
     places: Mapping[IndexType, tuple[int, int] | None] | None
-    # of a segment that the plugin compressed; None where the log object is the segment file
+    # of a segment that the plugin compressed; None if the log object is the segment file
     chunks: ChunkIndex | None = None
     is_encrypted: bool = False  # only the plugin can read it
-    claim: Claim | None = None  # of ours that names the attempt; None where nobody looked, see list_remote_partition
-    # no claim of ours is there for its segment, or one that was read and does not name it; and its manifest names a
-    # broker, if it has one
+    claim: Claim | None = None  # of ours that names the attempt; None if none does, or none was read
+    # whether no claim of ours exists for its segment, or one that does not name it, and its manifest, if any, names a
+    # broker
     is_brokers: bool = False
 
     @property
     def segment_id(self) -> str:
-        """The attempt that wrote it."""
+        """Return the id of the attempt that wrote it."""
         return self.metadata.id.segment_id
 
     @property
@@ -83,7 +82,7 @@ class RemoteSegment:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Keys of its objects, what makes it visible first."""
+        """Return the keys of its objects; the first one makes it visible."""
         return self.objects.keys
 
     @property
@@ -124,14 +123,15 @@ class IncompleteSegment:
     segment_id: str
     start_offset: int
     problem: str  # why
-    # as they were listed; None where there is none, and only a record tells of it
+    # as they were listed; None if only a record names the segment
     objects: SegmentObjects | None = None
-    claim: Claim | None = None  # of ours that names the attempt; None where none does, or nobody looked
-    end_offset: int | None = None  # exclusive; None where nobody says it
+    claim: Claim | None = None  # of ours that names the attempt; None if none does, or none was read
+    claimed_as: ClaimedSegment | None = None  # the segment of that claim
+    end_offset: int | None = None  # exclusive; None if it is unknown
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Keys of its objects, what makes it visible first."""
+        """Return the keys of its objects; the first one makes it visible."""
         return () if self.objects is None else self.objects.keys
 
     @property
@@ -141,21 +141,21 @@ class IncompleteSegment:
 
     @property
     def is_visible(self) -> bool:
-        """Return whether the object that readers look for is there; this was damaged, or is being deleted."""
+        """Return whether the object that makes it visible exists: the segment is damaged, or is being deleted."""
         return self.objects is not None and self.objects.is_visible
 
     @property
     def is_somebodys(self) -> bool:
-        """Return whether somebody else may be copying a segment here; its age decides."""
+        """Return whether a broker may be copying it, which its age decides."""
         return self.claim is None and not self.is_visible
 
 
 def read_segment(
     store: ObjectStore, objects: SegmentObjects, known: KnownManifests | None = None
 ) -> RemoteSegment | IncompleteSegment:
-    """Return the remote segment that listed objects are, or why they are none.
+    """Return the remote segment that consists of listed objects, or why it is incomplete.
 
-    One request, none if its manifest is known, for LocalTieredStorage three; none where a mandatory object is missing.
+    It takes one request, three for LocalTieredStorage, none if the manifest is known or a mandatory object is missing.
     """
     try:
         _check_all_there(objects)
@@ -268,9 +268,9 @@ def read_indexes(
 
 
 def read_lineage(store: ObjectStore, copy: RemoteSegment) -> LeaderEpochs:
-    """The leader epochs of the partition as they were when the copy was made, all that began below its end.
+    """Return the leader epochs of the partition below the segment's end, as they were when it was uploaded.
 
-    Of a copy that the plugin encrypted its manifest alone can be read, so these are the epochs of its segment.
+    Only the manifest of an encrypted segment can be read, so it has the epochs of the segment.
 
     Raises:
         CorruptDataError: not a leader-epoch-checkpoint, or not the epochs that the copy's manifest tells.

@@ -1,8 +1,8 @@
 """Compare a local log with remote storage by bytes: a diverged clone has the same ids, epochs and offsets.
 
-Two logs that parted do not meet again, since each batch has its own CRC. So the last batch of the newest remote segment
-whose end the local log holds is enough, wherever the local log rolled: no batch lies in two segments, and the batch is
-the last one of the remote file. That takes a few bytes of the local file, and one request.
+Each batch has its own CRC, so two diverged logs never agree again. It is enough to compare the last batch of the newest
+remote segment whose end the local log holds, wherever the local log rolled, because no batch spans two segments. That
+takes a few bytes of the local file and one request.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 
 _HEADER = struct.Struct(">qi4xbIhi")  # base offset, length, magic, CRC-32C, attributes, last offset delta
-_OVERHEAD = 12  # bytes before what the length counts
+_OVERHEAD = 12  # bytes of base offset and length, which the length does not count
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """The first bytes of a batch, and the bytes that all of it has."""
+    """The header of a batch, and its size in bytes."""
 
     header: bytes
     size: int
@@ -38,7 +38,7 @@ class _Batch:
 
     @property
     def end_offset(self) -> int:
-        """Exclusive; of magic 0 and 1, whose offset is that of the last record, by that."""
+        """Return the exclusive end; the offset of a batch of magic 0 or 1 is that of its last record."""
         base, _, magic, _, _, delta = _HEADER.unpack(self.header)
         return int(base + (delta if magic > 1 else 0)) + 1
 

@@ -40,7 +40,7 @@ def fetch_segment(store: ObjectStore, layout: Layout, metadata: RemoteLogSegment
 
 
 def fetch_range(store: ObjectStore, copy: RemoteSegment, position: int, length: int) -> bytes:
-    """Return a range of a copy's segment file; of chunks that the plugin compressed, those that hold it are fetched.
+    """Return a range of a segment file. If the plugin compressed it, fetch the chunks that hold the range.
 
     Raises:
         CorruptDataError: a chunk is damaged.

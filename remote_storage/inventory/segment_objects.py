@@ -83,7 +83,7 @@ def segments_by_id(location: RemoteLocation, partition: TopicIdPartition) -> dic
 
 
 def group(listed: Iterable[ObjectInfo], *, local: bool) -> dict[TopicIdPartition, tuple[SegmentObjects, ...]]:
-    """Attempts by partition, in ascending start offset, then segment id; what is no object of a segment is left out.
+    """Return attempts by partition, in ascending start offset, then segment id; other objects are skipped.
 
     Args:
         local: LocalTieredStorage's files, or the objects of the Aiven plugin.

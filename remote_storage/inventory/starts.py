@@ -12,9 +12,9 @@ from tiersnap.remote_storage.errors import ObjectNotFoundError, SnapshotChangedE
 from tiersnap.remote_storage.inventory.remote_log import RemoteLog, differs_from_claim, metadata_of, vouched_snapshot
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.claim import ClaimedSegment
+from tiersnap.remote_storage.locks.claim_protocol import read_claim
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects.claim import ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_protocol import read_claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import CorruptDataError, UnknownStateError
@@ -105,8 +105,8 @@ def find_start(store: ObjectStore, partition: TopicIdPartition, copies: Iterable
         except CorruptDataError:
             continue
         if snapshot is not None:
-            provenance = Provenance(snapshot.provenance)
-            return ClaimedStart(copy.next_base_offset, copy.segment_id, copy.base_offset, snapshot.crc32c, provenance)
+            crc, provenance = int(snapshot.crc32c, 16), Provenance(snapshot.provenance)
+            return ClaimedStart(copy.next_base_offset, copy.segment_id, copy.base_offset, crc, provenance)
     return None
 
 
@@ -125,7 +125,7 @@ def read_start(location: RemoteLocation, partition: TopicIdPartition, start: Cla
         raise SnapshotChangedError(
             f"{metadata.id}: {error.message}", hint="run the same command again", offset=start.snapshot_offset, at=""
         ) from error
-    if why := differs_from_claim(data, start.snapshot_crc32c):
+    if why := differs_from_claim(data, f"{start.snapshot_crc32c:08x}"):
         place = Place(values={Hole.REMOTE: location.words})
         raise CorruptDataError(f"{name} {why}", hint=place.text(VERIFY_LOCATION))
     return data

@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
-from tiersnap.remote_storage.stores.location_words import location_words
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.stores.paced_store import PacedStore
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.stores.store_settings import location_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +32,7 @@ class RemoteLocation:
     @property
     def words(self) -> list[str]:
         """Return the value of --remote and the options by which the location is reached."""
-        store = self.store.inner if isinstance(self.store, PacedStore) else self.store
-        settings = getattr(store, "settings", None)  # of S3, whose module would import boto3
-        return location_words(store.uri, self.layout.name, settings or S3Settings())
+        return location_words(self.store.uri, self.layout.name, self.store.words)
 
     def log_uri(self, metadata: RemoteLogSegmentMetadata) -> str:
         """Return where the segment file lies, for messages."""

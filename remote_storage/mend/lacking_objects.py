@@ -18,9 +18,9 @@ from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import IndexType, PlannedObject
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import KIND_OF_INDEX
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.claim_protocol import read_claim
 from tiersnap.remote_storage.mend.stored_files import claimed_as, manifest_of, not_rebuilt
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
-from tiersnap.remote_storage.own_objects.claim_protocol import read_claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore, PutResult
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.checked_upload import CheckedLog, check_stored
@@ -144,9 +144,9 @@ def _checked(ready: SegmentBundle) -> CheckedIndexes:
 def _check_claim(store: ObjectStore, record: RemoteLogSegmentMetadata, snapshot: bytes) -> None:
     """Refuse another snapshot than the one that the segment's claim vouches for."""
     vouched = vouched_snapshot(read_claim(store, claimed_as(record)), record.id.segment_id)
-    if vouched is not None and vouched.crc32c != crc32c(snapshot):
-        right = crc32c(snapshot)
-        why = f"its claim vouches for a snapshot with CRC {vouched.crc32c:08x}, the right one has {right:08x}"
+    right = f"{crc32c(snapshot):08x}"
+    if vouched is not None and vouched.crc32c != right:
+        why = f"its claim vouches for a snapshot with CRC {vouched.crc32c}, the right one has {right}"
         raise not_rebuilt(record, why)
 
 

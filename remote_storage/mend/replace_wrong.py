@@ -19,6 +19,7 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.errors import NotDeletedError
+from tiersnap.remote_storage.inventory.cluster_record import put_cluster_id
 from tiersnap.remote_storage.inventory.complete import complete_segments
 from tiersnap.remote_storage.inventory.finished import finished_of
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
@@ -36,7 +37,6 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     new_segment_id,
 )
-from tiersnap.remote_storage.own_objects.cluster_record import put_cluster_id
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
 from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishPlan
 from tiersnap.remote_storage.publish.write_records import publish_plans

@@ -9,7 +9,7 @@ from enum import StrEnum
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.topic_checks import check_copying_was_not_switched_off
 from tiersnap.remote_storage.errors import CopyingOffError, SettingsAsideError, UnblockHeldError
-from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore
+from tiersnap.remote_storage.locks.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 

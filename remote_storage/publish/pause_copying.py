@@ -24,6 +24,7 @@ from contextlib import contextmanager, suppress
 from tiersnap.remote_storage.cluster.client import Cluster, TopicConfig
 from tiersnap.remote_storage.cluster.topic_checks import is_copying_off, is_marked, value_of
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError, SettingsAsideError
+from tiersnap.remote_storage.locks.saved_configs import SavedConfigs
 from tiersnap.remote_storage.metadata.topic_configs import (
     AS_TOTAL,
     COPY_DISABLE,
@@ -34,7 +35,6 @@ from tiersnap.remote_storage.metadata.topic_configs import (
     RETENTION_MS,
     UNLIMITED,
 )
-from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs
 from tiersnap.snapshot.errors import TransientError
 
 Values = Mapping[str, str | None]

@@ -13,9 +13,9 @@ from functools import partial
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.topic_checks import check_copying_was_not_switched_off, is_copying_off
 from tiersnap.remote_storage.errors import SettingsAsideError, UnblockHeldError
+from tiersnap.remote_storage.locks.saved_configs import SavedConfigs, SavedConfigsStore, when_nobody_is_at_it
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import OVERRIDES
-from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore, when_nobody_is_at_it
 from tiersnap.remote_storage.publish.pause_copying import (
     check_mark,
     own_values,

@@ -14,7 +14,7 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation, in_each_layout, open_location
-from tiersnap.remote_storage.own_objects.read_back_record import ReadBackRecord, ReadBackStore
+from tiersnap.remote_storage.locks.read_back_record import ReadBackRecord, ReadBackStore
 from tiersnap.remote_storage.publish.broker_configuration import configuration_digest
 from tiersnap.remote_storage.publish.broker_evidence import (
     name_of,

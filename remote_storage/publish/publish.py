@@ -34,6 +34,7 @@ from tiersnap.remote_storage.errors import (
 )
 from tiersnap.remote_storage.inventory.complete import complete_segments
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -41,7 +42,6 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
 )
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
-from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
 from tiersnap.remote_storage.publish.paused_topics import PausedTopics, restore_left
 from tiersnap.remote_storage.publish.plan_publication import plan_publication

@@ -27,13 +27,13 @@ from tiersnap.remote_storage.errors import ClusterRefusedError, DeliveryFailedEr
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.layout import StoredState
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.read_back_record import ReadBackStore
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     SegmentState,
     TopicIdPartition,
 )
-from tiersnap.remote_storage.own_objects.read_back_record import ReadBackStore
 from tiersnap.remote_storage.publish.location_proof import Evidence, EvidenceKind, EvidenceOutcome
 from tiersnap.remote_storage.publish.read_back_segment import NonceSegment
 from tiersnap.remote_storage.publish.read_back_topic import AGE_MS, OLD_RECORDS, FirstRecord, ReadBackTopic

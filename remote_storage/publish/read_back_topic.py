@@ -21,6 +21,7 @@ from tiersnap.remote_storage.errors import (
     DeliveryFailedError,
     TopicRefusedError,
 )
+from tiersnap.remote_storage.locks.read_back_record import PROBE_TOPIC
 from tiersnap.remote_storage.metadata.topic_configs import (
     AS_TOTAL,
     COPY_DISABLE,
@@ -30,7 +31,6 @@ from tiersnap.remote_storage.metadata.topic_configs import (
     RETENTION_MS,
     UNLIMITED,
 )
-from tiersnap.remote_storage.own_objects.read_back_record import PROBE_TOPIC
 
 if TYPE_CHECKING:  # an extra
     from confluent_kafka import Consumer, KafkaError, Message

@@ -16,16 +16,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import urlsplit
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.topic_checks import value_of
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError, WrongPlaceError
-from tiersnap.remote_storage.stores.location_words import location_words
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.stores.store_settings import StoreSettings, location_words
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.host.running_broker import BrokerSettings
 
@@ -186,15 +186,12 @@ class NamedLocation:
 
     remote: str  # URI, or the path of a directory on this host
     layout: str  # name of the layout
-    endpoint_url: str | None = None  # None for AWS, and for a directory
-    region: str | None = None
-    path_style: bool = False
+    settings: StoreSettings = field(default_factory=StoreSettings)
 
     @property
     def words(self) -> list[str]:
         """Return the value of --remote and the options by which the location is reached."""
-        s3 = S3Settings(endpoint_url=self.endpoint_url, region=self.region, path_style=self.path_style)
-        return location_words(self.remote, self.layout, s3)
+        return location_words(self.remote, self.layout, self.settings.words(self.remote))
 
 
 def location_of_broker(broker: BrokerSettings) -> NamedLocation:
@@ -213,13 +210,12 @@ def location_of_broker(broker: BrokerSettings) -> NamedLocation:
         except OSError as error:
             raise ValueError(error.strerror or str(error)) from error
     below = broker.values.get(_PREFIX_NAME) or _PREFIX
-    return NamedLocation(
-        f"s3://{place.bucket}/{place.prefix}".rstrip("/"),
-        place.layout,
-        None if place.endpoint == _AWS else broker.values[f"{below}storage.s3.endpoint.url"],
-        broker.values.get(f"{below}storage.s3.region"),
-        broker.values.get(f"{below}storage.s3.path.style.access.enabled") == "true",
+    s3 = S3Settings(
+        endpoint_url=None if place.endpoint == _AWS else broker.values[f"{below}storage.s3.endpoint.url"],
+        region=broker.values.get(f"{below}storage.s3.region"),
+        path_style=broker.values.get(f"{below}storage.s3.path.style.access.enabled") == "true",
     )
+    return NamedLocation(f"s3://{place.bucket}/{place.prefix}".rstrip("/"), place.layout, StoreSettings(s3))
 
 
 def _given(settings: Mapping[str, str], name: str) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tiersnap.remote_storage.check.read_first import ReadSegment, read_remaining
+from tiersnap.remote_storage.inventory.cluster_record import read_cluster_id
 from tiersnap.remote_storage.inventory.partition_objects import (
     PartitionObjects,
     list_all,
@@ -21,10 +22,9 @@ from tiersnap.remote_storage.inventory.partition_objects import (
     read_claims,
 )
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_segment
+from tiersnap.remote_storage.inventory.snapshot_objects import readable_manifests
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects.cluster_record import read_cluster_id
-from tiersnap.remote_storage.own_objects.snapshot_objects import readable_manifests
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition, KnownToCluster
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, Orphan, OrphanKind
 from tiersnap.remote_storage.retire.orphans import (
@@ -160,7 +160,7 @@ def is_ours(store: ObjectStore) -> Callable[[ObjectInfo], bool]:
 
     def ask_of(info: ObjectInfo) -> bool:
         described = store.head(info.key)
-        return described is not None and "tiersnap-run-id" in described.metadata
+        return described is not None and "run-id" in described.metadata
 
     return ask_of
 

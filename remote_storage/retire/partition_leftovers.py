@@ -21,9 +21,9 @@ from tiersnap.remote_storage.check.read_first import read_remaining
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, leftovers_of
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
-from tiersnap.remote_storage.own_objects import claim_protocol
-from tiersnap.remote_storage.own_objects.claim import Claim
-from tiersnap.remote_storage.own_objects.claim_protocol import STALE_AFTER_MS
+from tiersnap.remote_storage.locks import claim_protocol
+from tiersnap.remote_storage.locks.claim import Claim
+from tiersnap.remote_storage.locks.claim_protocol import STALE_AFTER_MS
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, TransientError
 from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
@@ -103,11 +103,12 @@ def _doubt(store: ObjectStore, found: RemoteInventory, superseded: RemoteSegment
 def _is_ended(store: ObjectStore, left: RemoteSegment | IncompleteSegment) -> bool:
     """Return whether the attempt has ended; end a stale one that holds its claim."""
     assert left.claim is not None
+    assert left.claimed_as is not None
     if not _is_held(left.claim, left.segment_id):
         return True
-    found = claim_protocol.read_claim_and_age(store, left.claim.segment)
-    if found is None or not _is_held(found[0], left.segment_id):
-        return found is None or found[0].may_delete(left.segment_id)
+    found = claim_protocol.read_claim_and_age(store, left.claimed_as)
+    if found is None or not _is_held(found[0].claim, left.segment_id):
+        return found is None or found[0].claim.may_delete(left.segment_id)
     held, age = found
     return age > GRACE_MS and claim_protocol.release(store, held)
 

@@ -1,11 +1,11 @@
-"""Files below the folder of a directory store, and `.tiersnap-unfinished`, in which they are made.
+"""Files below the folder of a directory store, and `.tiersnap-unfinished`, in which they are written.
 
-Names cannot be foretold and bear our mark (`tiersnap-<32 hex digits>.<end of the key>`); what does not is never
-removed. The store's lock lies here as well (flock), taken for the moment in which a writer compares and renames; who
-dies gives it up. The clock is that of the file system and not of one of its hosts: the time of a file made for it.
+A temporary file has an unpredictable name with our mark (`tiersnap-<32 hex digits>.<end of the key>`). Files without
+the mark are never removed. The folder also holds the store's lock (flock), which a writer holds while it compares and
+renames. The kernel releases it if the writer dies. The clock is the file system's, read from the time of a new file.
 
-The store's folder itself is the user's choice and may be a symlink. Below it every component is opened by itself,
-relative to the one before (dir_fd, O_NOFOLLOW): who may write there cannot send us elsewhere, not even while we look.
+The user chooses the store's folder, which may be a symlink. Below it every component is opened relative to the previous
+one (dir_fd, O_NOFOLLOW), so another user who may write there cannot lead us elsewhere.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OURS = re.compile(r"tiersnap-[0-9a-f]{32}\.([^/]*)", re.DOTALL)
 
 @dataclass(slots=True)
 class Temporary:
-    """A file that is being made: the descriptor of its folder, its name in it, and whether it has another one since."""
+    """A file that is being written: the descriptor of its folder, its name, and whether it was renamed."""
 
     folder: int
     name: str
@@ -52,13 +52,13 @@ class Temporary:
         try:
             os.link(self.name, name, src_dir_fd=self.folder, dst_dir_fd=folder, follow_symlinks=False)
         except FileExistsError:
-            # A network file system may repeat a link whose answer was lost, and then meets its own.
+            # A network file system may repeat a link whose answer was lost, and then finds its own.
             if not os.path.samestat(self.status(), os.stat(name, dir_fd=folder, follow_symlinks=False)):
                 raise
         os.fsync(folder)
 
     def rename(self, folder: int, name: str) -> None:
-        """Give it its name, whoever had it."""
+        """Give it its name, in place of another file."""
         os.rename(self.name, name, src_dir_fd=self.folder, dst_dir_fd=folder)
         self.renamed = True
         os.fsync(folder)
@@ -66,14 +66,14 @@ class Temporary:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedFolder:
-    """`.tiersnap-unfinished` below `root`; methods raise OSError, or TransientError when time is over."""
+    """`.tiersnap-unfinished` below `root`. Methods raise OSError, or TransientError after a deadline."""
 
     root: Path
-    asks_clock: bool = True  # whether a file may be made to ask the file system's clock
+    asks_clock: bool = True  # whether a file may be created to read the file system's clock
 
     @contextmanager
     def temporary(self, file_name: str) -> Iterator[Temporary]:
-        """A name for a file that will be called `file_name`; what still has it at the end is removed."""
+        """Give a temporary name for a file that will be called `file_name`; remove the file unless it was renamed."""
         tail = os.fsdecode(os.fsencode(file_name)[-160:])
         with opened_folder(self.root, (UNFINISHED,), make=True) as folder:
             temporary = Temporary(folder, f"tiersnap-{uuid.uuid4().hex}.{tail}")
@@ -86,7 +86,7 @@ class UnfinishedFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """No other writer that asks for the lock changes the store."""
+        """Hold the lock of the store, which other writers wait for."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         limit = earliest(Deadline(_LOCK_SECONDS), current())
         with opened_folder(self.root, (UNFINISHED,), make=True) as folder:
@@ -101,7 +101,7 @@ class UnfinishedFolder:
             os.close(lock)
 
     def now(self) -> int:
-        """ms, by the file system's clock; by this host's where no file may be made."""
+        """Return ms by the file system's clock, or by this host's if no file can be created."""
         if not self.asks_clock:
             return time.time_ns() // 1_000_000
         try:
@@ -113,7 +113,7 @@ class UnfinishedFolder:
             return time.time_ns() // 1_000_000
 
     def uploads(self) -> Iterator[UnfinishedUpload]:
-        """Yield leftovers of killed processes, and files that others are writing."""
+        """Yield files that killed processes left or other processes are writing."""
         try:
             with opened_folder(self.root, (UNFINISHED,)) as folder:
                 files = sorted(entries(folder)[1], key=lambda file: file[0])
@@ -126,7 +126,7 @@ class UnfinishedFolder:
             yield UnfinishedUpload(tail, name, written, max(0, now - written), is_ours=True)
 
     def remove(self, name: str) -> None:
-        """Remove one of them; one that is gone is fine, and one without our mark is left alone."""
+        """Remove one of them. A missing file is no error, and a file without our mark stays."""
         if _OURS.fullmatch(name) is None:
             return
         with suppress(FileNotFoundError), opened_folder(self.root, (UNFINISHED,)) as folder:
@@ -143,13 +143,13 @@ def _taken(lock: int) -> bool:
 
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# Without O_NONBLOCK the open of a FIFO waits for a writer, for ever.
+# Without O_NONBLOCK the open of a FIFO waits for a writer forever.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @contextmanager
 def opened_folder(root: Path, parts: Sequence[str], *, make: bool = False) -> Iterator[int]:
-    """Descriptor of the folder `parts` below `root`; `make` makes what is missing, and syncs it.
+    """Give the descriptor of the folder `parts` below `root`; `make` creates and syncs missing folders.
 
     Raises:
         OSError: NotADirectoryError also for a symlink.
@@ -173,10 +173,10 @@ def opened_folder(root: Path, parts: Sequence[str], *, make: bool = False) -> It
 
 @contextmanager
 def opened_file(folder: int, name: str) -> Iterator[BinaryIO]:
-    """A plain file of a folder, for reading.
+    """Open a plain file of a folder for reading.
 
     Raises:
-        OSError: ELOOP for a symlink, EINVAL for what is neither file nor folder, IsADirectoryError.
+        OSError: ELOOP for a symlink, IsADirectoryError for a folder, EINVAL for any other special file.
     """
     descriptor = os.open(name, _FILE, dir_fd=folder)
     with os.fdopen(descriptor, "rb") as file:
@@ -190,7 +190,7 @@ def opened_file(folder: int, name: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def new_file(folder: int, name: str) -> Iterator[BinaryIO]:
-    """A file that was not there, for writing; synced at the end."""
+    """Create a file for writing, and sync it at the end."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, 0o666, dir_fd=folder), "wb") as file:
         yield file
@@ -199,13 +199,13 @@ def new_file(folder: int, name: str) -> Iterator[BinaryIO]:
 
 
 def entries(folder: int, beginning: str = "") -> tuple[list[str], list[tuple[str, os.stat_result]]]:
-    """Names of the folders in a folder, and names and status of the plain files; nothing else is an object.
+    """Return the names of folders in a folder, and the names and status of its plain files; others are no objects.
 
     Args:
-        beginning: of the names that are wanted; only those are asked for their status.
+        beginning: of the wanted names; only their status is read.
     """
     folders, files = [], []
-    for name in os.listdir(folder):  # not scandir: of thousands of entries often a few are wanted
+    for name in os.listdir(folder):  # scandir would be slower if few of thousands of entries are wanted
         if not name.startswith(beginning):
             continue
         try:
@@ -225,7 +225,7 @@ def _open_inner(folder: int, name: str, *, make: bool) -> int:
     except FileNotFoundError:
         if not make:
             raise
-    with suppress(FileExistsError):  # another writer made it
+    with suppress(FileExistsError):  # another writer created it
         os.mkdir(name, dir_fd=folder)
         _log.debug("made the folder %s of a store", name)
     os.fsync(folder)

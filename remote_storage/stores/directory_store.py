@@ -1,11 +1,11 @@
 """Objects as files below a directory: a mounted volume, a test, or the target of Kafka's LocalTieredStorage.
 
-A file is made below `.tiersnap-unfinished/` (see `directory_files`), synced, and linked to its name, which fails if
-that is taken; then the directories are synced. What replaces or deletes holds the lock of the store while it compares
-and renames. No symlink below the directory is followed. User metadata is not kept: whoever needs it reads the
-manifests.
+A put writes a file below `.tiersnap-unfinished/` (see `directory_files`), syncs it and links it to its name, which
+fails if the name exists. Then it syncs the directories. A replacement or deletion holds the lock of the store while it
+compares and renames. No symlink below the directory is followed. User metadata is not stored; the manifests hold the
+same facts.
 
-An object's ETag is made of its CRC, size and time of change.
+The ETag of an object consists of its CRC, its size and the time of its last change.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from tiersnap.remote_storage.stores.object_store import (
     other_content,
     too_large,
 )
+from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer
 from tiersnap.remote_storage.stores.requests import NO_DEADLINE, Deadline, current, earliest
 from tiersnap.snapshot.atomic_file import FULL, cannot_write
 from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, TransientError
@@ -56,23 +57,27 @@ from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, Transien
 _log = logging.getLogger(__name__)
 
 _READ_SIZE = 1 << 20
-# Of the file system, where the store is a disk that is mounted there; root's, and no other user may look into it.
+# Exists if the store is a mount point. It belongs to root, and other users may not read it.
 _LOST_AND_FOUND = "lost+found"
 _PASSING = {errno.EINTR, errno.EAGAIN, errno.EBUSY, errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryStore:
-    """ObjectStore over a directory, which is made when the first object is put."""
+    """ObjectStore over a directory, which the first put creates."""
 
     root: Path
-    # nothing is made in it, not for a moment to ask its clock either: a plan goes by this host's
+    # creates nothing, not even the file that tells the file system's time, so the clock of this host counts
     is_only_read: bool = False
 
     @property
     def uri(self) -> str:
         """`file:///…/`."""
         return _uri_of(self.root)
+
+    @property
+    def words(self) -> list[str]:
+        return []
 
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
         return self.put_file_if_absent(key, io.BytesIO(data), len(data))
@@ -132,7 +137,7 @@ class DirectoryStore:
             return self._content(file, key, limit)
 
     def read(self, key: str, *, limit: int | None = None) -> ReadObject:
-        """See ObjectStore; `read_at` is this host's time where no file may be made."""
+        """See ObjectStore; a read-only store takes `read_at` from this host's clock."""
         with self._file(key) as file:
             status, data = os.fstat(file.fileno()), self._content(file, key, limit)
         return ReadObject(data, _info(key, status, google_crc32c.value(data)), self._unfinished.now())
@@ -185,18 +190,27 @@ class DirectoryStore:
         return tuple(failures)
 
     def now(self) -> int:
-        """See ObjectStore: the file system's clock; that of this host where no file may be made."""
+        """See ObjectStore: the file system's clock, or that of this host in a read-only store."""
         with self._use(UNFINISHED):
             return self._unfinished.now()
 
+    def probes(self) -> Iterator[ProbeAnswer]:
+        return iter(())
+
+    def refuses_damage(self, key: str) -> bool:
+        return True
+
+    def old_versions(self) -> str:
+        return ""
+
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
-        """See ObjectStore; temporary files know the last part of their key alone, so they are listed for any prefix."""
+        """See ObjectStore; a temporary file has only the last part of its key, so it is listed for every prefix."""
         with self._use(UNFINISHED):
             found = tuple(self._unfinished.uploads())
         yield from found
 
     def abort_upload(self, upload: UnfinishedUpload) -> None:
-        """See ObjectStore; a name without our mark is left alone."""
+        """See ObjectStore; a file without our mark stays."""
         with self._use(UNFINISHED):
             self._unfinished.remove(upload.upload_id)
 
@@ -264,7 +278,7 @@ class DirectoryStore:
                 os.stat(name, dir_fd=folder, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return False
-        except OSError:  # it cannot be seen
+        except OSError:  # it may exist and is not visible
             return True
         return True
 
@@ -314,7 +328,7 @@ def _already(found: ObjectInfo, put: PutResult) -> PutResult:
 
 
 def _copy(source: ByteSource, size: int, file: BinaryIO, name: str, deadline: Deadline) -> int:
-    """Write the first `size` bytes of `source`; returns their CRC-32C."""
+    """Write the first `size` bytes of `source`; return their CRC-32C."""
     source.seek(0)
     crc, left = 0, size
     while left:

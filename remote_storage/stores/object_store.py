@@ -3,12 +3,13 @@
 Keys are relative to the store's root (`uri`), use `/`, and are built by `layouts.keys` alone. Stores hold no
 connection, so they can be pickled and sent to executors; clients are made once a process.
 
-An object appears whole or not at all. `put_if_absent` and `put_file_if_absent` never change one that is there:
-the same content again is ALREADY_SAME, other content is an ObjectExistsError. `replace_if` overwrites the object that
-was read and no other; only `replace` overwrites whatever is there.
+An object appears complete or not at all. `put_if_absent` and `put_file_if_absent` never change an existing object.
+They return ALREADY_SAME if it has the same content, and raise ObjectExistsError if it has other content. `replace_if`
+overwrites only the version that was read. `replace` overwrites unconditionally.
 
-All methods raise TransientError for what may pass (time-outs, throttling, a server that is away), RemoteStorageError
-for what will not (no such bucket, access denied, a wrong checksum). No call outlasts the Deadline it is made in.
+All methods raise TransientError for failures that may pass (time-outs, throttling, an unreachable server), and
+RemoteStorageError for lasting ones (a missing bucket, denied access, a wrong checksum). No call lasts longer than the
+Deadline in which it is made.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from enum import StrEnum
 from typing import Protocol
 
 from tiersnap.remote_storage.errors import ObjectChangedError
+from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer
 from tiersnap.remote_storage.stores.requests import NO_DEADLINE, Deadline
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError, TransientError
 from tiersnap.snapshot.units import count_of
 
 
 class PutOutcome(StrEnum):
-    """The maker of the object that is there.
+    """The writer of the object.
 
-    CREATED: this call did, beyond doubt; also where its first answer was lost and the repeated request was refused.
-        Who has to clean up may delete it.
-    ALREADY_SAME: somebody else did, with the same content.
+    CREATED: this call certainly, even if its first answer was lost and the repeated request was refused. A clean-up may
+        delete the object.
+    ALREADY_SAME: another writer, with the same content.
     """
 
     CREATED = "CREATED"
@@ -37,7 +39,7 @@ class PutOutcome(StrEnum):
 
     @property
     def is_ours(self) -> bool:
-        """Return whether this call made the object."""
+        """Return whether this call wrote the object."""
         return self is PutOutcome.CREATED
 
 
@@ -49,7 +51,7 @@ class PutResult:
     size: int  # bytes
     crc32c: int  # of the content
     etag: str  # for `replace_if`
-    proved: bool = False  # whether the store itself said that it has this content; if not, ask it by `head`
+    proved: bool = False  # whether the store confirmed this content; if not, compare it by `head`
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +60,13 @@ class ObjectInfo:
 
     key: str
     size: int
-    crc32c: int | None  # of the content; None where the store does not know it (S3 without checksums) and in listings
+    crc32c: int | None  # of the content; None in listings, and if the store does not know it (S3 without checksums)
     modified: int  # ms, by the store's clock
-    etag: str = ""  # the store's word for this content, for `replace_if`; empty in the listings of directories
-    # as put; empty in listings and for directories, which keep none
+    etag: str = ""  # of this version, for `replace_if`; empty in the listings of directories
+    # as put: a store adds its own prefix to the names, and leaves out other writers' metadata; empty in listings and
+    # for directories, which store none
     metadata: Mapping[str, str] = field(default_factory=dict)
-    is_replica: bool = False  # whether S3 replication made it from an object of another bucket; from `head` alone
+    is_replica: bool = False  # whether S3 replication made it from an object of another bucket; only `head` knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +75,17 @@ class ReadObject:
 
     data: bytes
     info: ObjectInfo
-    read_at: int  # ms, by the clock that `info.modified` is of: the server's, and never that of this host
+    read_at: int  # ms, by the clock of `info.modified`: the server's clock, never that of this host
 
     @property
     def age(self) -> int:
-        """Time since the object was written: ms, by the store's clock."""
+        """Return the ms since the object was written, by the store's clock."""
         return max(0, self.read_at - self.info.modified)
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteFailure:
-    """A key that is still there, and why."""
+    """A key that could not be deleted, and the reason."""
 
     key: str
     reason: str
@@ -90,17 +93,17 @@ class DeleteFailure:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedUpload:
-    """A leftover of a killed process: an S3 multipart upload, which costs money unseen, or a directory's file."""
+    """A leftover of a killed process: an S3 multipart upload, which costs money unnoticed, or a temporary file."""
 
-    key: str  # what it was to become; for directories only the last part of it
+    key: str  # of the object that it would become; in a directory only the last part of the key
     upload_id: str
     started: int  # ms, by the store's clock
     age: int = 0  # ms since then, by the same clock; in a directory since the last byte was written
-    is_ours: bool = False  # its name bears our mark; of others a claim must tell
+    is_ours: bool = False  # whether its name has our mark; a claim decides for the others
 
 
 def other_content(name: str, key: str, place: str, more: str = "") -> ObjectExistsError:
-    """Return the error that an object is there with other content; `place` is what another one would be."""
+    """Return the error that an object exists with other content; `place` is what the hint suggests to change."""
     return ObjectExistsError(
         f"{name} exists with other content{more}",
         hint=f"tiersnap overwrites nothing unasked: look at both, then name --replace or another {place}",
@@ -121,7 +124,7 @@ def too_large(name: str, key: str, limit: int) -> CorruptDataError:
 
 
 def ended_early(name: str, lacking: int) -> TransientError:
-    """Return the error that a source has fewer bytes than were to be sent."""
+    """Return the error that a source has fewer bytes than were announced."""
     return TransientError(
         f"{name}: the source ended {count_of(lacking, 'byte')} early",
         hint="the file was truncated or replaced since it was scanned: scan again",
@@ -132,7 +135,7 @@ class ByteSource(Protocol):
     """A readable, seekable binary file."""
 
     def read(self, nbytes: int, /) -> bytes:
-        """At most `nbytes` bytes, none at the end."""
+        """Return at most `nbytes` bytes, none at the end."""
 
     def seek(self, position: int, /) -> int:
         """Go to a byte position."""
@@ -145,8 +148,12 @@ class ObjectStore(Protocol):
     def uri(self) -> str:
         """Return the URI of the store's root, ending in `/`; people paste `uri + key`."""
 
+    @property
+    def words(self) -> list[str]:
+        """Return the options of a command line by which the store is reached, besides its URI."""
+
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
-        """Create an object. Raises ObjectExistsError: there is one with other content."""
+        """Create an object. Raises ObjectExistsError: one exists with other content."""
 
     def put_file_if_absent(
         self,
@@ -160,51 +167,64 @@ class ObjectStore(Protocol):
         """Create an object from the first `size` bytes of `source`, in bounded memory.
 
         Raises:
-            ObjectExistsError: there is one with other content.
+            ObjectExistsError: one exists with other content.
             TransientError: also when `source` ends early, or time is over.
         """
 
     def replace(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
-        """Create or overwrite an object; for those who were told to."""
+        """Create or overwrite an object, on the user's request."""
 
     def replace_if(self, key: str, data: bytes, etag: str, metadata: Mapping[str, str] | None = None) -> PutResult:
-        """Overwrite an object if it is still the one with this `etag`; the same content is ALREADY_SAME as well.
+        """Overwrite an object if it is still the version with this `etag`. The same content is ALREADY_SAME.
 
         Raises:
-            ObjectChangedError: it is another one, or gone.
+            ObjectChangedError: it is another version, or was deleted.
         """
 
     def get(self, key: str, *, limit: int | None = None) -> bytes:
-        """The whole object.
+        """Return the content of an object.
 
         Raises:
-            ObjectNotFoundError: there is none.
+            ObjectNotFoundError: it does not exist.
             CorruptDataError: it has more than `limit` bytes, or not the CRC that was stored with it.
         """
 
     def read(self, key: str, *, limit: int | None = None) -> ReadObject:
-        """The whole object, what the store knows of it, and when it was, by the store's clock; raises as `get`."""
+        """Return the content of an object, its properties, and the time by the store's clock; raises as `get`."""
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """`length` bytes from byte `start`, fewer where the object ends. Raises ObjectNotFoundError: there is none."""
+        """Return `length` bytes from byte `start`, fewer at the end. Raises ObjectNotFoundError: it does not exist."""
 
     def head(self, key: str) -> ObjectInfo | None:
-        """Return the object that is there, or None; a directory reads the file for its CRC."""
+        """Return the properties of an object, None if it does not exist; a directory reads the file for its CRC."""
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
-        """Objects whose key begins with `prefix` and is greater than `after`, in key order."""
+        """Yield the objects whose key begins with `prefix` and is greater than `after`, in key order."""
 
     def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
-        """Those of `keys` that a listing of `prefix` shows; a directory looks at these files alone."""
+        """Yield the objects among `keys` that a listing of `prefix` shows; a directory reads only these files."""
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
-        """Delete, in no order; absent keys are fine. Returns what could not be deleted and never raises for it."""
+        """Delete objects in any order; absent keys are no error. Return the failures, and never raise for them."""
 
     def now(self) -> int:
-        """ms, by the clock that `modified` is of: the server's; 0 where it tells none, so that nothing looks old."""
+        """Return ms by the clock of `modified`, the server's; 0 if it tells no time, so that nothing looks old."""
 
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
-        """Uploads that were begun and neither finished nor aborted."""
+        """Yield uploads that were begun and neither finished nor aborted."""
 
     def abort_upload(self, upload: UnfinishedUpload) -> None:
-        """Drop one of them; one that is gone is fine."""
+        """Abort one of them. One that no longer exists is no error."""
+
+    def probes(self) -> Iterator[ProbeAnswer]:
+        """Yield answers about properties that only this kind of store has; see `probe.probe_store` for the others."""
+
+    def refuses_damage(self, key: str) -> bool:
+        """Return whether the store refuses content that differs from its checksum; it may write `key`."""
+
+    def old_versions(self) -> str:
+        """Return a sentence if deleted objects stay as old versions, or may; "" if they do not. At most one request.
+
+        Raises:
+            TransientError: the store does not answer.
+        """

@@ -1,4 +1,4 @@
-"""From a URI to its store."""
+"""Open the store of a URI."""
 
 from __future__ import annotations
 
@@ -9,23 +9,26 @@ from urllib.parse import unquote
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.stores.store_settings import StoreSettings
 from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError, UsageError
 from tiersnap.snapshot.installed import with_extra
 from tiersnap.snapshot.log.places import refuse_unsupported
 from tiersnap.snapshot.log.refuse_log_dir import refuse_log_dir
 
+SCHEMES = ("s3", "file")
+"""Schemes of the stores. All stores have conditional writes."""
 _KNOWN = "s3://bucket/prefix, file:///directory, /directory, ./directory or ~/directory"
 _PATH = re.compile(r"(/|~|\.{1,2}(/|$)).*", re.DOTALL)
 
 
-def open_store(uri: str, settings: S3Settings | None = None, *, writes: bool = True) -> ObjectStore:
-    """The store below `uri`: `s3://bucket/prefix`, `file:///directory` or a path; no server is asked yet.
+def open_store(uri: str, settings: StoreSettings | None = None, *, writes: bool = True) -> ObjectStore:
+    """Return the store at `uri`: `s3://bucket/prefix`, `file:///directory` or a path. No request is made.
 
-    The path of the URI is a folder, with or without a `/` at its end. A path begins with `/`, `./`, `../` or `~`, since
-    without them a bucket whose scheme was forgotten would become a folder.
+    The path of the URI is a folder, with or without a `/` at its end. A path must begin with `/`, `./`, `../` or `~`.
+    Otherwise a bucket without its scheme would become a folder.
 
     Args:
-        writes: False for a plan, and for who only reads: then a directory is left as it is, to the last time stamp.
+        writes: False for plans and readers, which change nothing in a directory, not even a time stamp.
 
     Raises:
         UsageError: another scheme, a cloud that is not supported yet, no bucket, a file URI with a host, or credentials
@@ -46,7 +49,7 @@ def open_store(uri: str, settings: S3Settings | None = None, *, writes: bool = T
         return _open_path(uri, writes=writes)
     scheme, _, rest = uri.partition("://")
     if scheme == "s3":
-        return _open_s3(uri, settings or S3Settings())
+        return _open_s3(uri, (settings or StoreSettings()).s3)
     if scheme == "file":
         if not rest.startswith(("/", "localhost/")):
             raise UsageError(f"{uri}: a file URI has three slashes: file:///directory", hint=f"known are {_KNOWN}")
@@ -55,11 +58,11 @@ def open_store(uri: str, settings: S3Settings | None = None, *, writes: bool = T
     raise UsageError(f"{uri}: no store has the scheme {scheme}://", hint=f"known are {_KNOWN}{other}")
 
 
-def open_existing_store(uri: str, settings: S3Settings | None = None, *, writes: bool = True) -> ObjectStore:
-    """The store below `uri`, for what only reads and deletes: a directory must be there already; `writes` as there.
+def open_existing_store(uri: str, settings: StoreSettings | None = None, *, writes: bool = True) -> ObjectStore:
+    """Return the store at `uri`, to read or delete objects; a directory must exist. See `open_store` for `writes`.
 
     Raises:
-        SourceNotFoundError: it is not there, or no directory.
+        SourceNotFoundError: the directory does not exist, or is a file.
         UsageError, LogDirAsTargetError, MissingExtraError: as `open_store`.
     """
     store = open_store(uri, settings, writes=writes)
@@ -70,7 +73,7 @@ def open_existing_store(uri: str, settings: S3Settings | None = None, *, writes:
 
 
 def _has_credentials(uri: str) -> bool:
-    """`user@host`, or `user:secret@host` whose secret may have a `/` in it, as those of AWS do."""
+    """Return whether a URI has `user@host`, or `user:secret@host`; a secret of AWS may contain `/`."""
     rest = uri.partition("://")[2] or uri
     authority = rest.partition("/")[0]
     return "@" in authority or (":" in authority and "@" in rest)
@@ -94,7 +97,7 @@ def _open_directory(path: Path, *, writes: bool) -> ObjectStore:
 
 
 def _open_s3(uri: str, settings: S3Settings) -> ObjectStore:
-    # Not urlsplit: `?` and `#` are letters of a key.
+    # urlsplit would end the key at `?` and `#`.
     bucket, _, path = uri.removeprefix("s3://").partition("/")
     prefix = path.rstrip("/") + "/" if path.strip("/") else ""
     if not bucket:

@@ -1,7 +1,7 @@
-"""A store whose bodies pass no faster than a rate, whatever store it is; requests without a body are not slowed.
+"""A store around another one, which limits the bytes a second. Requests without a body are not slowed.
 
-The rate is a token bucket that holds at most what one second brings. Who takes more than is there goes into debt and
-waits until it is paid, so that bodies of any size pass and the average holds.
+The limit is a token bucket of one second. A larger request takes more tokens than the bucket holds and waits until they
+are refilled, so bodies of any size pass and the average holds.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from tiersnap.remote_storage.stores.object_store import (
     ReadObject,
     UnfinishedUpload,
 )
+from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer
 from tiersnap.remote_storage.stores.requests import NO_DEADLINE, Deadline
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.units import human_bytes
 
 LEAST_RATE = 4 << 20
-"""Bytes a second. Slower than that a segment of 2 GiB, as large as they may be, would outlast the deadline of an
-upload, and others would take its claim for stale."""
+"""Bytes a second. More slowly, a segment of 2 GiB, the largest, would exceed the deadline of an upload, and its claim
+would become stale."""
 
 
 @dataclass
 class TokenBucket:
-    """Tokens are bytes, times are seconds of any clock that does not go back."""
+    """Tokens are bytes; times are seconds of a monotonic clock."""
 
     rate: float  # bytes a second, above 0
     at: float  # when `tokens` were counted
@@ -43,14 +44,14 @@ class TokenBucket:
         self.tokens = self.rate
 
     def take(self, size: int, now: float) -> float:
-        """Take `size` bytes; returns how many seconds to wait before they are used."""
+        """Take `size` bytes; return the seconds to wait before using them."""
         self.tokens = min(self.rate, self.tokens + (now - self.at) * self.rate) - size
         self.at = now
         return max(0.0, -self.tokens / self.rate)
 
 
 class Pace:
-    """A bucket that threads share; `wait_for` returns when the bytes may pass."""
+    """A token bucket that threads share. `wait_for` returns when the bytes may pass."""
 
     def __init__(
         self, rate: float, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
@@ -60,7 +61,7 @@ class Pace:
         self._lock = threading.Lock()
 
     def wait_for(self, size: int) -> None:
-        """Take `size` bytes, after a while if need be."""
+        """Take `size` bytes and wait as long as the bucket demands."""
         with self._lock:
             seconds = self._bucket.take(size, self._clock())
         if seconds > 0:
@@ -68,7 +69,7 @@ class Pace:
 
 
 def pace_of(rate: int) -> Pace:
-    """The pace of this process for a rate; a forked worker has its own."""
+    """Return the pace of this process for a rate; a forked worker has its own."""
     return _pace_of_process(rate, os.getpid())
 
 
@@ -78,7 +79,7 @@ def _pace_of_process(rate: int, _pid: int) -> Pace:
 
 
 def check_rate(rate: int) -> int:
-    """The rate, if uploads can keep to it. Raises UsageError: it is below LEAST_RATE."""
+    """Return the rate. Raises UsageError: it is below LEAST_RATE."""
     if rate < LEAST_RATE:
         raise UsageError(
             f"--max-bytes-per-second {human_bytes(rate)}: a large segment would not be there before its claim is stale",
@@ -88,20 +89,20 @@ def check_rate(rate: int) -> int:
 
 
 def shares(rate: int, tasks: int) -> tuple[int, int]:
-    """Into how many tasks (at most `tasks`) a job's rate is divided, and what each has: at least LEAST_RATE."""
+    """Return the number of tasks, at most `tasks`, and the rate of each, at least LEAST_RATE."""
     count = max(1, min(tasks, rate // LEAST_RATE))
     return count, rate // count
 
 
 def paced(store: ObjectStore, rate: int | None) -> ObjectStore:
-    """The store at `rate` bytes a second in this process, or as it is where that is None."""
+    """Return the store limited to `rate` bytes a second in this process, unlimited if that is None."""
     return store if rate is None else PacedStore(store, rate)
 
 
 def in_shares(store: ObjectStore, rate: int | None, tasks: int) -> tuple[int | None, ObjectStore]:
-    """Into how many tasks at most a job is divided, and the store at the share of the rate that each of them has.
+    """Return the largest number of tasks of a job, and the store limited to a task's share of the rate.
 
-    Where there is no rate: None, and the store as it is.
+    Without a rate return None and the unlimited store.
     """
     if rate is None:
         return None, store
@@ -111,7 +112,7 @@ def in_shares(store: ObjectStore, rate: int | None, tasks: int) -> tuple[int | N
 
 @dataclass(frozen=True, slots=True)
 class PacedStore:
-    """ObjectStore around another; it can be pickled, and every process keeps the rate on its own."""
+    """ObjectStore around another. It can be pickled, and each process keeps the rate by itself."""
 
     inner: ObjectStore
     rate: int
@@ -119,6 +120,10 @@ class PacedStore:
     @property
     def uri(self) -> str:
         return self.inner.uri
+
+    @property
+    def words(self) -> list[str]:
+        return self.inner.words
 
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
         pace_of(self.rate).wait_for(len(data))
@@ -133,7 +138,7 @@ class PacedStore:
         metadata: Mapping[str, str] | None = None,
         deadline: Deadline = NO_DEADLINE,
     ) -> PutResult:
-        """See ObjectStore; waits as the source is read."""
+        """See ObjectStore; waits while the source is read."""
         slow = _PacedSource(source, pace_of(self.rate))
         return self.inner.put_file_if_absent(key, slow, size, metadata=metadata, deadline=deadline)
 
@@ -146,11 +151,11 @@ class PacedStore:
         return self.inner.replace_if(key, data, etag, metadata)
 
     def get(self, key: str, *, limit: int | None = None) -> bytes:
-        """See ObjectStore; what was read is waited for afterwards."""
+        """See ObjectStore; waits after the read."""
         return self.read(key, limit=limit).data
 
     def read(self, key: str, *, limit: int | None = None) -> ReadObject:
-        """See ObjectStore; what was read is waited for afterwards."""
+        """See ObjectStore; waits after the read."""
         found = self.inner.read(key, limit=limit)
         pace_of(self.rate).wait_for(len(found.data))
         return found
@@ -180,6 +185,15 @@ class PacedStore:
 
     def abort_upload(self, upload: UnfinishedUpload) -> None:
         self.inner.abort_upload(upload)
+
+    def probes(self) -> Iterator[ProbeAnswer]:
+        return self.inner.probes()
+
+    def refuses_damage(self, key: str) -> bool:
+        return self.inner.refuses_damage(key)
+
+    def old_versions(self) -> str:
+        return self.inner.old_versions()
 
 
 @dataclass(frozen=True, slots=True)

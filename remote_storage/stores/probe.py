@@ -1,8 +1,8 @@
-"""The probes of a store. Whatever they write lies below `claims/probe-` and is deleted again.
+"""The probes of a store. They write below `claims/probe-` and delete what they wrote.
 
-Servers that do not know If-None-Match and If-Match overwrite without a word, and then two writers never notice each
-other; so a run asks before its first claim, with an object of its own. A CompleteMultipartUpload is not asked for: its
-keys bear the id of one attempt, so nobody else writes them.
+A server that does not know If-None-Match and If-Match overwrites silently, and two writers then never notice each
+other. So a run probes both with an object of its own before its first claim. It does not probe
+CompleteMultipartUpload: the keys of multipart uploads contain the id of one attempt, so they have one writer.
 """
 
 from __future__ import annotations
@@ -11,47 +11,26 @@ import logging
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 
 from tiersnap.remote_storage.errors import ConditionsIgnoredError, ObjectChangedError
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer, ProbeVerdict
 from tiersnap.snapshot.errors import ObjectExistsError, RemoteStorageError
 from tiersnap.snapshot.gate.exit_code import OtherProblem
 from tiersnap.snapshot.units import human_duration
 
-
-class ProbeVerdict(StrEnum):
-    """The verdict of a probe."""
-
-    OK = "OK"
-    WARN = "WARN"  # works, and somebody should know
-    FAIL = "FAIL"  # not to be trusted with segments
-    UNKNOWN = "UNKNOWN"  # the store does not tell
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeAnswer:
-    """The answer of a store; `next_step` is "" if there is nothing to do."""
-
-    probe: str
-    verdict: ProbeVerdict
-    message: str
-    next_step: str = ""
-
-
 PROBES = "claims/probe-"
-"""How the keys of all probes begin; each lives as long as one question to the store."""
+"""Prefix of the keys of all probes. A probe exists during one question to the store."""
 
 _WRONG_ETAG = '"00000000000000000000000000000000"'
 _UNKNOWN = (400, 405, 501)  # answers of servers that do not know a header
 
 
 def check_conditions(store: ObjectStore) -> None:
-    """Put a probe, try to overwrite it in both ways, and delete it; seven requests in S3.
+    """Put a probe, try to overwrite it in both ways, and delete it: seven requests in S3.
 
     Raises:
-        ConditionsIgnoredError: the store does not refuse what it must, or refuses what it must not.
+        ConditionsIgnoredError: the store overwrites against a condition, or refuses a right one.
     """
     key = f"{PROBES}{uuid.uuid4().hex}"
     first, second, third = (f"tiersnap asks for {word}".encode() for word in ("a probe", "If-None-Match", "If-Match"))
@@ -71,15 +50,15 @@ def check_conditions(store: ObjectStore) -> None:
             raise
     finally:
         store.delete([key])
-        _log.debug("probed %s%s, which is deleted again", store.uri, key)
+        _log.debug("probed and deleted %s%s", store.uri, key)
 
 
 def check_lists(store: ObjectStore) -> None:
-    """See that a store answers and may be listed: one request in S3, and nothing is written.
+    """List a store, to see that it answers: one request in S3, which writes nothing.
 
     Raises:
         TransientError: it does not answer.
-        RemoteStorageError: it refuses the credentials, or there is no such bucket.
+        RemoteStorageError: it refuses the credentials, or the bucket does not exist.
     """
     next(iter(store.list(PROBES)), None)
 
@@ -117,19 +96,16 @@ _DATA = b"tiersnap asks for checksums"
 
 
 def probe_store(store: ObjectStore) -> Iterator[ProbeAnswer]:
-    """Ask a store for what tiersnap relies on: at most twenty requests.
+    """Probe the properties of a store that tiersnap relies on: at most twenty requests.
 
     Raises:
         TransientError, RemoteStorageError: the store does not answer, or refuses to be read or written.
     """
-    store.now()  # connects, which takes a while and would pass for a difference of clocks
+    store.now()  # connects, which takes a while and would look like a difference of clocks
     yield clock(time.time_ns() // 1_000_000, store.now())
     yield _conditions(store)
     yield _checksums(store)
-    if store.uri.startswith("s3://"):
-        from tiersnap.remote_storage.stores.probe_s3 import probe_bucket
-
-        yield from probe_bucket(store)
+    yield from store.probes()
 
 
 def problems_of(answers: Iterable[ProbeAnswer]) -> Iterator[OtherProblem]:
@@ -139,7 +115,7 @@ def problems_of(answers: Iterable[ProbeAnswer]) -> Iterator[OtherProblem]:
 
 
 def clock(here: int, there: int) -> ProbeAnswer:
-    """Compare this host's clock (ms) with the store's (ms; 0 if it tells none)."""
+    """Compare two clocks in ms: of this host, and of the store, which is 0 if the store tells no time."""
     difference = abs(here - there)
     if there == 0:
         return ProbeAnswer("clock", ProbeVerdict.UNKNOWN, "the store tells no time, so nothing in it ever looks old")
@@ -165,14 +141,10 @@ def _checksums(store: ObjectStore) -> ProbeAnswer:
         crc32c = store.put_if_absent(key, _DATA).crc32c
         found = store.head(key)
         is_told = found is not None and found.crc32c == crc32c
-        refuses = True
-        if store.uri.startswith("s3://"):
-            from tiersnap.remote_storage.stores.probe_s3 import refuses_damage
-
-            refuses = refuses_damage(store, key)
+        refuses = store.refuses_damage(key)
     finally:
         store.delete([key])
-        _log.debug("probed %s%s, which is deleted again", store.uri, key)
+        _log.debug("probed and deleted %s%s", store.uri, key)
     if is_told and refuses:
         return ProbeAnswer("checksums", ProbeVerdict.OK, "damaged content is refused, and CRC-32C is kept with objects")
     if refuses:

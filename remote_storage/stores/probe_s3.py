@@ -1,22 +1,24 @@
-"""Probe what only an S3 bucket has: TLS, Object Lock, lifecycle rules, checksums that a server compares or not."""
+"""The probes that only an S3 bucket has: TLS, Object Lock, lifecycle rules, versioning, compared checksums."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
-from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.stores.probe import ProbeAnswer, ProbeVerdict
+from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer, ProbeVerdict
 from tiersnap.remote_storage.stores.s3_answers import LifecycleRule, Period, RuleFilter, S3Answer, S3Client
 from tiersnap.remote_storage.stores.s3_call import bounded
 from tiersnap.remote_storage.stores.s3_client import error_code, http_status, translated
 from tiersnap.remote_storage.stores.s3_put import extend, request_checksum
-from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.units import count_of
+
+if TYPE_CHECKING:
+    from tiersnap.remote_storage.stores.s3_store import S3Store
 
 _log = logging.getLogger(__name__)
 
@@ -27,9 +29,8 @@ _THIS_HOST = frozenset({"127.0.0.1", "localhost", "::1"})
 _SENT, _SAID = b"tiersnap asks: is this compared?", b"tiersnap asks: this is another text"
 
 
-def probe_bucket(store: ObjectStore) -> Iterator[ProbeAnswer]:
-    """Encryption of requests; Object Lock and lifecycle rules of the bucket, as far as this user may ask."""
-    assert isinstance(store, S3Store)
+def probe_bucket(store: S3Store) -> Iterator[ProbeAnswer]:
+    """Yield answers about TLS, and about Object Lock and lifecycle rules as far as this user may read them."""
     client = store.client
     yield encryption(client.meta.endpoint_url)
     yield from _asked(store, "object lock", "s3:GetBucketObjectLockConfiguration", _lock(store, client))
@@ -37,7 +38,7 @@ def probe_bucket(store: ObjectStore) -> Iterator[ProbeAnswer]:
 
 
 def encryption(endpoint: str) -> ProbeAnswer:
-    """Say whether anyone on the way to the server can read records and change them."""
+    """Return whether others on the network can read and change the records."""
     address = urlsplit(endpoint)
     if address.scheme == "https":
         return ProbeAnswer("encryption", ProbeVerdict.OK, "requests go over TLS")
@@ -47,9 +48,8 @@ def encryption(endpoint: str) -> ProbeAnswer:
     return ProbeAnswer("encryption", ProbeVerdict.WARN, said, f"use --endpoint-url https://{address.netloc}")
 
 
-def refuses_damage(store: ObjectStore, key: str) -> bool:
-    """Return whether the server refuses content with another checksum than is sent."""
-    assert isinstance(store, S3Store)
+def refuses_damage(store: S3Store, key: str) -> bool:
+    """Return whether the server refuses content that differs from the checksum in the request."""
     client = store.client
     sent = request_checksum(store.settings.checksums, _SAID, extend(0, _SAID))
     doing = f"probe of {store.uri}"
@@ -65,7 +65,7 @@ def refuses_damage(store: ObjectStore, key: str) -> bool:
 
 
 def _asked(store: S3Store, probe: str, action: str, ask: Callable[[], Iterator[ProbeAnswer]]) -> Iterator[ProbeAnswer]:
-    """Yield the bucket's answer; a server that does not know the question, or refuses it, is no error."""
+    """Yield the bucket's answers. A server that does not know the question, or refuses it, is no error."""
     try:
         with translated(action, store.bucket), bounded(store.settings.call_timeout, f"{action} of {store.uri}"):
             yield from list(ask())
@@ -108,18 +108,12 @@ def _rules(store: S3Store, client: S3Client) -> Callable[[], Iterator[ProbeAnswe
     return ask
 
 
-def told_of_versions(store: ObjectStore) -> str:
-    """Return a sentence if a deletion leaves old versions in a bucket, or may; "" if it leaves none. One request.
-
-    Raises:
-        TransientError: the server does not answer.
-    """
-    if not isinstance(store, S3Store):
-        return ""
+def old_versions(store: S3Store) -> str:
+    """See `ObjectStore.old_versions`."""
 
     def ask() -> Iterator[ProbeAnswer]:
         status = store.client.get_bucket_versioning(Bucket=store.bucket).get("Status")
-        if status is not None:  # Enabled, or Suspended: then older versions are left
+        if status is not None:  # Enabled, or Suspended, which leaves earlier versions
             said = "the bucket keeps old versions of what is deleted, and they cost storage"
             step = "a lifecycle rule with NoncurrentVersionExpiration removes them"
             yield ProbeAnswer("versioning", ProbeVerdict.WARN, said, step)
@@ -138,7 +132,7 @@ def _or_nothing(call: Callable[[], S3Answer]) -> S3Answer:
 
 
 _NAME = "lifecycle rules"
-_OFFLINE = frozenset({"GLACIER", "DEEP_ARCHIVE"})  # objects there must be brought back before anybody reads them
+_OFFLINE = frozenset({"GLACIER", "DEEP_ARCHIVE"})  # objects must be restored from there before they can be read
 _NO_ABORT = "no rule aborts unfinished uploads, which cost money unseen"
 _ADD_ABORT = "add AbortIncompleteMultipartUpload of 7 days; tiersnap maintain remove-orphans ends those of tiersnap"
 

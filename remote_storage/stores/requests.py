@@ -1,10 +1,10 @@
-"""Requests to a store: until a point in time, and several at once.
+"""Deadlines of requests to a store, and several requests in parallel.
 
     with Deadline(30):
-        store.list(…)              # no call of a store that is made here lasts longer than those 30 s
+        store.list(…)              # all calls of a store in this block end within 30 s
 
-A store's call is bounded by its own limit, by the deadline that it was given, and by the one that it is made in. Calls
-that clean up after a failure belong outside the `with`: inside they would be refused as well.
+Three limits bound a store's call: its own, the deadline in its arguments, and the deadline of its block.
+Calls that clean up after a failure belong outside the `with`, because the passed deadline would refuse them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ R = TypeVar("R")
 DEFAULT_UPLOAD_SECONDS = 900.0
 REQUESTS_AT_ONCE = 8
 MOST_AT_ONCE = 32
-"""Requests of a reader that goes on for long; also the connections that are kept to one server."""
+"""Requests in parallel of a long reader, and connections that are kept to one server."""
 
 
 class Deadline:
-    """Seconds from now, or never (None)."""
+    """A point in time, some seconds from now, or never (None)."""
 
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds
@@ -45,20 +45,20 @@ class Deadline:
         _current.reset(self._tokens.pop())
 
     def remaining(self) -> float | None:
-        """Seconds left, 0 when it has passed, None when there is no limit."""
+        """Return the remaining seconds, 0 after the deadline, None without a limit."""
         return None if self.end == math.inf else max(0.0, self.end - time.monotonic())
 
     def expire(self) -> None:
-        """End it now, for whoever works under it in another thread."""
+        """End it now, also for threads that work under it."""
         self.end = time.monotonic()
 
     def check(self, doing: str) -> None:
-        """Go on, or give up. Raises TransientError: the time is over."""
+        """Raise TransientError if the time is over."""
         if self.remaining() == 0.0:
             raise self.passed(doing)
 
     def passed(self, doing: str) -> TransientError:
-        """The error that says so."""
+        """Return the error that the time is over."""
         return TransientError(
             f"{doing}: not done within {self.seconds or 0:g} s",
             hint="run the same command again: nothing half-done is kept; if it recurs, look at the network to it",
@@ -67,12 +67,12 @@ class Deadline:
 
 
 def earliest(*deadlines: Deadline) -> Deadline:
-    """The one that ends first."""
+    """Return the deadline that ends first."""
     return min(deadlines, key=lambda deadline: deadline.end)
 
 
 def current() -> Deadline:
-    """The deadline that this code runs in."""
+    """Return the deadline of the running code."""
     return _current.get()
 
 
@@ -81,7 +81,7 @@ _current: ContextVar[Deadline] = ContextVar("deadline", default=NO_DEADLINE)
 
 
 def in_parallel(ask: Callable[[A], R], items: Iterable[A]) -> list[R]:
-    """Return what `ask` gives for each item, in their order; raises what it raises first."""
+    """Return the results of `ask` in the order of the items; raise its first error."""
     with ContextPool(REQUESTS_AT_ONCE) as pool:
         return list(pool.map(ask, items))
 
@@ -89,13 +89,13 @@ def in_parallel(ask: Callable[[A], R], items: Iterable[A]) -> list[R]:
 def in_waves(
     ask: Callable[[A], R], items: Iterable[A], *, is_known: Callable[[A], bool] = lambda _: False
 ) -> Iterator[list[R]]:
-    """Give what `ask` gives, REQUESTS_AT_ONCE items at a time; the caller may end it.
+    """Yield the results of `ask`, REQUESTS_AT_ONCE items at a time.
 
-    The longer the caller goes on, the more is asked ahead, up to MOST_AT_ONCE: never more than was taken before, so who
-    ends it early has asked for little.
+    The number of requests ahead of the caller grows with the results that it took, up to MOST_AT_ONCE. A caller that
+    stops early has made few requests.
 
     Args:
-        is_known: whether `ask` makes no request for an item: then no thread is worth it.
+        is_known: whether `ask` makes no request for an item, so that it needs no thread.
     """
     left, pending, taken = iter(items), deque[Future[R]](), 0
     with ContextPool(MOST_AT_ONCE) as pool:

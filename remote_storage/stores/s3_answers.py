@@ -1,4 +1,4 @@
-"""The calls of boto3's S3 client that are made here, and what is read of their answers; boto3 itself has no types."""
+"""Types of the calls of boto3's S3 client and of their answers, because boto3 has no types."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class Body(Protocol):
     """The content of an object."""
 
     def read(self, size: int = ..., /) -> bytes:
-        """Return the next bytes; all that are left by default."""
+        """Return the next bytes, by default all remaining ones."""
 
     def close(self) -> None:
-        """Close the connection, or give it back."""
+        """Close the connection, or return it to the pool."""
 
 
 class S3Entry(TypedDict, total=False):
@@ -49,7 +49,7 @@ class Period(TypedDict, total=False):
 
 
 class RuleFilter(TypedDict, total=False):
-    """The objects that a lifecycle rule is of."""
+    """The objects to which a lifecycle rule applies."""
 
     Prefix: str
     Tag: object
@@ -70,7 +70,7 @@ class LifecycleRule(TypedDict, total=False):
 
 
 class S3Answer(TypedDict, total=False):
-    """An answer of S3; each call gives some of these."""
+    """An answer of S3. Each call returns some of these members."""
 
     Body: Body
     ChecksumCRC32C: str

@@ -1,8 +1,8 @@
-"""One request to S3 under a deadline, also where the server sends a byte now and then.
+"""One request to S3 under a deadline, even if the server sends a byte from time to time.
 
-botocore's read timeout counts silence alone, and begins anew with each byte. So a thread watches the calls of this
-process, and shuts the socket of one whose time is over: whoever waits for its bytes is woken at once. botocore then
-wants to repeat the request, which is refused. A call may be late by one of botocore's pauses between two attempts.
+botocore's read timeout restarts with each byte. So a thread watches the calls of this process and shuts the socket of a
+call whose time is over, which wakes the thread that waits for its bytes. botocore then tries to repeat the request,
+which is refused. A call may be late by one pause between two attempts of botocore.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from botocore.client import BaseClient
 
 from tiersnap.remote_storage.stores.requests import Deadline, current, earliest
 
-_SLOWEST = 256 * 1024  # bytes a second; who sends a body slower than that is cut off
+_SLOWEST = 256 * 1024  # bytes a second; a call that sends its body more slowly is cut
 _thread = threading.local()
 
 
 class Call:
-    """A call that is under way in one thread; its connection is shut when `deadline` has passed."""
+    """A call under way in one thread. Its connection is shut once `deadline` has passed."""
 
     def __init__(self, seconds: float, doing: str, whole: Deadline) -> None:
         self.doing = doing
         self._whole = whole
         self._own = Deadline(seconds)
         self.is_cut = False
-        self.socket: socket.socket | None = None  # kept: a connection that the server will close forgets its own
+        self.socket: socket.socket | None = None  # a connection that the server will close drops its own
 
     def extend(self, size: int) -> None:
-        """Add what `size` bytes take on a slow line."""
+        """Add the time that `size` bytes take on a slow line."""
         self._own = Deadline((self._own.remaining() or 0.0) + size / _SLOWEST)
 
     @property
     def deadline(self) -> Deadline:
-        """Whichever ends first: the call's own, or that of the work it belongs to, which may be ended any time."""
+        """Return the earlier of the call's own deadline and that of its work, which may be expired at any time."""
         return earliest(self._own, self._whole)
 
     def check(self) -> None:
@@ -59,8 +59,11 @@ class Call:
 
 @contextmanager
 def bounded(seconds: float, doing: str, *, size: int = 0, deadline: Deadline | None = None) -> Iterator[Call]:
-    """One request of this thread: at most `seconds` and what `size` bytes take on a slow line, and not after `deadline`
-    (None: that of the code it runs in).
+    """Bound one request of this thread.
+
+    Args:
+        seconds: its limit, to which the time of `size` bytes on a slow line is added.
+        deadline: None for that of the running code.
 
     Raises:
         TransientError: time is over.
@@ -79,16 +82,16 @@ def bounded(seconds: float, doing: str, *, size: int = 0, deadline: Deadline | N
     finally:
         watchdog.remove(call)
         _thread.call = outer
-    if call.is_cut:  # what was read may be half of it
+    if call.is_cut:  # the bytes that were read may be incomplete
         raise call.deadline.passed(doing)
 
 
 def obey_deadlines(client: BaseClient) -> None:
-    """Make the connections of a client known to the calls that use them.
+    """Let each call of a client know the connection that it uses.
 
-    botocore has no public way to a connection: `boto3` is pinned to the range in which a test sees that this one works.
+    botocore has no public way to a connection, so `boto3` is pinned to the releases in which a test proves this one.
     """
-    pools = client._endpoint.http_session._pool_classes_by_scheme  # also of proxies, whose managers are made on demand
+    pools = client._endpoint.http_session._pool_classes_by_scheme  # for proxies, too, created on demand
     pools.update({"http": _Pool, "https": _TlsPool})
     client.meta.events.register("before-send.s3", _before_send)
     client.meta.events.register_first("needs-retry.s3", _before_retry)
@@ -101,14 +104,14 @@ def _before_send(**_: object) -> None:
 
 
 def _before_retry(**_: object) -> None:
-    """Raise before botocore pauses; it asks after every answer, also after a good one."""
+    """Raise before botocore pauses. It calls this after every answer, good ones included."""
     call = getattr(_thread, "call", None)
     if call is not None and call.is_cut:
         call.check()
 
 
 class _Watched:
-    """A connection that tells its call which socket to shut."""
+    """A connection that gives its call the socket to shut."""
 
     sock: socket.socket | None
 
@@ -129,13 +132,13 @@ class _Watched:
             plain, call.socket = call.socket, self.sock
             if plain is not None and plain is not self.sock:
                 plain.close()
-        call.check()  # its time may have passed while there was no socket to shut
+        call.check()  # its time may have passed before a socket existed
 
     def _new_conn(self) -> socket.socket:
         made: socket.socket = super()._new_conn()  # type: ignore[misc]
         call = getattr(_thread, "call", None)
         if call is not None:
-            call.socket = made.dup()  # a TLS handshake takes `made` away and shows nothing before it is done
+            call.socket = made.dup()  # a TLS handshake takes over `made` and shows no socket before it ends
         return made
 
 
@@ -156,7 +159,7 @@ class _TlsPool(AWSHTTPSConnectionPool):  # type: ignore[misc]
 
 
 class _Watchdog:
-    """Cuts the calls whose time is over; its thread is begun with the first call that has an end."""
+    """Cuts the calls whose time is over. Its thread starts with the first call."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -170,7 +173,7 @@ class _Watchdog:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="tiersnap-deadlines", daemon=True)
                 self._thread.start()
-            if call.deadline.end < self._wakes:  # seldom: calls end in the order of their beginnings
+            if call.deadline.end < self._wakes:  # seldom: calls end in the order in which they began
                 self._changed.notify()
 
     def remove(self, call: Call) -> None:
@@ -184,11 +187,11 @@ class _Watchdog:
                 for call in [call for call in self._calls if call.deadline.end <= now]:
                     self._calls.discard(call)
                     call.cut()
-                # A deadline that is expired tells nobody, so look once a second while there are calls.
+                # `Deadline.expire` does not notify this thread, so it checks once a second while calls exist.
                 self._wakes = min((min(call.deadline.end, now + 1.0) for call in self._calls), default=float("inf"))
                 self._changed.wait(None if self._wakes == float("inf") else max(0.0, self._wakes - now))
 
 
 @functools.lru_cache(maxsize=1)
 def _watchdog(_pid: int) -> _Watchdog:
-    return _Watchdog()  # a forked process has none of its parent's threads
+    return _Watchdog()  # a forked process does not have its parent's threads

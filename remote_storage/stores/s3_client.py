@@ -1,4 +1,4 @@
-"""One boto3 client a process and settings, stores carry settings alone; its failures in this project's errors."""
+"""One boto3 client per process and settings, and the translation of its errors. Stores hold only settings."""
 
 from __future__ import annotations
 
@@ -59,23 +59,23 @@ def _answer_of(error: boto.ClientError) -> S3Answer:
 
 
 def http_status(error: boto.ClientError) -> int:
-    """Status of the answer, 0 if there is none."""
+    """Return the HTTP status of the answer, 0 without one."""
     return int(_answer_of(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
 def error_code(error: boto.ClientError) -> str:
-    """S3's word for it, such as NoSuchKey; HEAD answers have the status instead."""
+    """Return S3's error code, such as NoSuchKey; answers to HEAD have the status instead."""
     return str(_answer_of(error).get("Error", {}).get("Code", ""))
 
 
 def is_missing_object(error: boto.ClientError) -> bool:
-    """Return whether the answer says that there is no such object; on HEAD a missing bucket looks the same."""
+    """Return whether the object does not exist. The answer to HEAD is the same for a missing bucket."""
     return http_status(error) == 404 and error_code(error) in {"404", "NoSuchKey", "NotFound"}
 
 
 @contextmanager
 def translated(action: str, bucket: str, key: str = "") -> Iterator[None]:
-    """Raise what botocore raises inside as this project's errors; `action` is the permission, such as s3:PutObject."""
+    """Translate botocore's errors into this project's; `action` is the permission, such as s3:PutObject."""
     try:
         yield
     except boto.ClientError as error:
@@ -88,7 +88,7 @@ _REDIRECTS = frozenset({301, 302, 307, 308})
 
 
 def names_no_region(answer: S3Answer) -> bool:
-    """Return whether an answer of botocore's redirects without a region, as no S3 does.
+    """Return whether an answer redirects without a region, which S3 never does.
 
     botocore would ask HeadBucket for the region, which is redirected again, and so on until Python's stack ends.
     """
@@ -145,7 +145,7 @@ def _of_answer(error: boto.ClientError, action: str, bucket: str, key: str) -> T
         return RemoteStorageError(f"{where}: bytes did not arrive as sent: {code}", hint=_COMPAT_HINT, **attrs)
     if status == 403:
         grant = f"grant {action} on arn:aws:s3:::{bucket}{'' if action.startswith('s3:List') else '/*'}"
-        if action == "s3:GetObject":  # S3 says 404 for absent keys only to those who may list
+        if action == "s3:GetObject":  # S3 answers 404 for absent keys only to users who may list
             grant += f", and s3:ListBucket on arn:aws:s3:::{bucket}"
         return RemoteStorageError(f"{where}: access denied for {action}", hint=grant, **attrs)
     hint = _COMPAT_HINT if code in _UNSUPPORTED_CODES or status == 501 else ""
@@ -155,7 +155,7 @@ def _of_answer(error: boto.ClientError, action: str, bucket: str, key: str) -> T
 def _of_client(error: Exception, action: str, bucket: str, key: str) -> TiersnapError:
     where = f"s3://{bucket}/{key}"
     attrs: dict[str, object] = {"action": action, "bucket": bucket, "key": key, "code": type(error).__name__}
-    if isinstance(error, boto.FlexibleChecksumError):  # by a checksum that another writer had stored with it
+    if isinstance(error, boto.FlexibleChecksumError):  # the checksum that another writer stored with it
         return CorruptDataError(f"{where}: {error}", hint="", **attrs)
     if isinstance(error, boto.SSLError):
         return RemoteStorageError(
@@ -179,7 +179,7 @@ _SMALL = 1 << 20  # bytes
 
 
 def client_of(settings: S3Settings) -> S3Client:
-    """The client for these settings in this process; a forked worker makes its own."""
+    """Return the client for these settings in this process; a forked worker creates its own."""
     return _client_of_process(settings, os.getpid())
 
 
@@ -190,7 +190,7 @@ def _client_of_process(settings: S3Settings, _pid: int) -> S3Client:
     when = "when_supported" if settings.checksums is Checksums.AWS else "when_required"
     s3: dict[str, object] = {"addressing_style": "path" if settings.path_style else "auto"}
     if settings.endpoint_url is None or settings.endpoint_url.startswith("https:"):
-        # TLS and our CRC in a signed header are enough; not knowing that CRC, botocore would add SHA-256 of the body.
+        # TLS and our CRC in a signed header are enough; botocore would add SHA-256 of the body.
         s3["payload_signing_enabled"] = False
     config = Config(
         connect_timeout=settings.connect_timeout,
@@ -203,7 +203,7 @@ def _client_of_process(settings: S3Settings, _pid: int) -> S3Client:
         user_agent_extra="tiersnap",
     )
     core = botocore.session.get_session()
-    # botocore's own, which takes any form of a time, is half the cost of a listing.
+    # botocore's own parser, which accepts any form of a time, is half the cost of a listing.
     core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_timestamp)
     session = boto3.session.Session(profile_name=settings.profile, region_name=settings.region, botocore_session=core)
     client = session.client("s3", endpoint_url=settings.endpoint_url, config=config)
@@ -231,7 +231,7 @@ class _Params(TypedDict):
 
 
 def _send_at_once(params: _Params, **_: object) -> None:
-    """Send a small body with its request, not after "100 Continue": to wait for that takes as long as the request."""
+    """Send a small body with its request. Waiting for "100 Continue" takes as long as the request itself."""
     if "Expect" in params["headers"] and (determine_content_length(params["body"]) or 0) <= _SMALL:
         del params["headers"]["Expect"]
 

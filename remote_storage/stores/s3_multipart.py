@@ -1,8 +1,8 @@
 """Multipart uploads that end complete or aborted.
 
-s3transfer's upload is not used: it refuses IfNoneMatch, and with a CRC-32C of the object asks botocore for one of each
-part, which takes awscrt. Here parts are read in order by the calling thread and sent by a few others, so that memory
-is `max_concurrency + 1` parts and the CRC of the whole is known when the last is read.
+s3transfer's upload refuses IfNoneMatch, and with a CRC-32C of the object it requires one of each part, for which
+botocore needs awscrt. Here the calling thread reads the parts in order and a few other threads send them. Memory is
+`max_concurrency + 1` parts, and the CRC of the object is known once the last part was read.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class MultipartUpload:
         """Upload the first `size` bytes of `source` unless the key exists.
 
         Raises:
-            ClientError: 412 there is an object, 409 somebody else is writing it: nothing of ours is left.
+            ClientError: 412 the object exists, 409 another writer is writing it. The upload was aborted.
             TransientError: the source ended early, time is over, or the server failed.
         """
         self._create(metadata)
@@ -88,7 +88,7 @@ class MultipartUpload:
             while pending:
                 pending = self._collect(pending)
         finally:
-            # An abort while a part is under way may leave that part behind, so wait for those that have begun.
+            # An abort may leave a part that is being sent, so wait for the parts that have begun.
             pool.shutdown(wait=True, cancel_futures=True)
         self.parts.sort(key=lambda part: int(str(part["PartNumber"])))
         return crc
@@ -123,7 +123,7 @@ class MultipartUpload:
         arguments: dict[str, object] = {}
         if self.settings.checksums is Checksums.AWS:
             arguments = {"ChecksumCRC32C": to_text(crc), "ChecksumType": "FULL_OBJECT", "MpuObjectSize": size}
-        with self._bounded(size):  # the server puts the parts together
+        with self._bounded(size):  # the server joins the parts
             response = self.client.complete_multipart_upload(
                 Bucket=self.bucket,
                 Key=self.key,
@@ -138,15 +138,15 @@ class MultipartUpload:
                 f"s3://{self.bucket}/{self.key}: sent CRC {crc:08x}, the server stored {stored:08x}",
                 hint="run the same command again; if it recurs, the server is not to be trusted with this",
             )
-        # Not every server says the CRC of the whole; the ETag says which parts it is made of.
+        # Some servers do not return the CRC of the object. The ETag then proves its parts.
         etag = str(response.get("ETag", ""))
         of_parts = self.all_proved and etag.strip('"') == etag_of_parts(str(part["ETag"]) for part in self.parts)
         return PutResult(PutOutcome.CREATED, size, crc, etag, proved=stored == crc or of_parts)
 
     def abort(self) -> None:
-        """Free the parts; what cannot be freed is logged and listed by `unfinished_uploads`."""
+        """Free the parts. If that fails it is logged, and `unfinished_uploads` lists the upload."""
         try:
-            # Also after the deadline, and not for long.
+            # The abort must also run after the deadline, but not for long.
             limit = bounded(min(_ABORT_SECONDS, self.settings.call_timeout), self._doing, deadline=NO_DEADLINE)
             with translated("s3:AbortMultipartUpload", self.bucket, self.key), limit:
                 self.client.abort_multipart_upload(Bucket=self.bucket, Key=self.key, UploadId=self.upload_id)
@@ -167,7 +167,7 @@ class MultipartUpload:
 
 
 def read_exactly(source: ByteSource, size: int, key: str) -> bytes:
-    """`size` bytes of `source`. Raises TransientError: it ends before."""
+    """Return `size` bytes of `source`. Raises TransientError: it has fewer."""
     data = source.read(size)
     while len(data) < size:
         more = source.read(size - len(data))

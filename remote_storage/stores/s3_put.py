@@ -1,12 +1,12 @@
-"""A put on a condition, carried on until it is known whose object is there.
+"""A conditional put, repeated until the writer of the object is known.
 
-Of two writers one wins and the other hears 412. So does the one that won, if its answer got lost and botocore repeated
-the request. Each put therefore has an id, which the server keeps with the object (`tiersnap-put-id` of its user
-metadata): who meets its own id made the object, whatever the last answer said.
+One of two writers wins, and the other gets 412. The winner gets 412, too, if its answer was lost and botocore repeated
+the request. So each put has an id, which the server stores with the object (`tiersnap-put-id` of its user metadata). A
+writer that finds its own id wrote the object, whatever the last answer was.
 
-That bytes arrived is proven by CRC-32C of our own for AWS, and by Content-MD5 for servers that know nothing newer.
-botocore computes CRC-32C only with awscrt installed, but sends one that it is given; S3 keeps it with the object, where
-HEAD shows it. For multipart uploads S3 keeps the CRC of the whole object when asked for FULL_OBJECT.
+Our own CRC-32C proves to AWS that the bytes arrived, and Content-MD5 does so to servers that know nothing newer.
+botocore computes CRC-32C only if awscrt is installed, but sends a given one. S3 stores it with the object, and HEAD
+returns it. For multipart uploads S3 stores the CRC of the complete object if FULL_OBJECT is requested.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ _WAIT = 0.2  # seconds, doubled each time
 
 @dataclass(frozen=True, slots=True)
 class ConditionalPut:
-    """One object that is to be put, once."""
+    """One conditional put of one object."""
 
     uri: str
     bucket: str
     path: str
     key: str
     look: Callable[[str], ObjectInfo | None]  # HEAD; its metadata includes the put id
-    crc_by_reading: Callable[[str, int], int]  # of the object that is there; for servers that keep no CRC
+    crc_by_reading: Callable[[str, int], int]  # of the stored object; for servers that store no CRC
     deadline: Deadline
     put_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def if_absent(self, send: Callable[[], PutResult], size: int, crc: Callable[[], int]) -> PutResult:
-        """`send`, which puts if absent; `crc` is of the content. Raises ObjectExistsError: there is another object."""
+        """Call `send`, which puts if absent. Raises ObjectExistsError: an object with other content exists."""
         for _ in self._attempts():
             if (done := self._sent(send)) is not None:
                 return done
             found = self.look(self.key)
             if found is None:
-                continue  # 409 and the other one gave up, or it was deleted since
+                continue  # 409 and the other writer gave up, or the object was deleted since
             if (same := self._same(found, size, crc)) is not None:
                 return same
             more = f" ({count_of(found.size, 'byte')}, {size} were to be written)"
@@ -72,7 +72,7 @@ class ConditionalPut:
         raise self._busy()
 
     def if_match(self, send: Callable[[], PutResult], size: int, crc: int, etag: str) -> PutResult:
-        """`send`, which replaces the object of this `etag`. Raises ObjectChangedError: it is another one, or gone."""
+        """Call `send`, which replaces the version with this `etag`. Raises ObjectChangedError: it is another one."""
         for _ in self._attempts():
             if (done := self._sent(send)) is not None:
                 return done
@@ -92,13 +92,13 @@ class ConditionalPut:
             yield attempt
 
     def _sent(self, send: Callable[[], PutResult]) -> PutResult | None:
-        """Return what `send` returns; None if the server says that the condition does not hold."""
+        """Return the result of `send`; None if the server reports that the condition does not hold."""
         with translated("s3:PutObject", self.bucket, self.path + self.key):
             try:
                 return send()
             except ClientError as error:
-                # 412: there is one; 409: another writer is at it; NoSuchKey: there is none to be replaced;
-                # NoSuchUpload: a lost answer to a completion that did happen, or another writer's janitor.
+                # 412: the object exists; 409: another writer is writing it; NoSuchKey: nothing to replace;
+                # NoSuchUpload: the completion happened and its answer was lost, or another process aborted the upload.
                 conditional = http_status(error) in {409, 412} or error_code(error) == "NoSuchUpload"
                 if not conditional and not is_missing_object(error):
                     raise
@@ -126,12 +126,12 @@ READ_SIZE = 1 << 20
 
 
 def extend(crc: int, data: bytes) -> int:
-    """CRC-32C of what had `crc` followed by `data`; begin with 0."""
+    """Return the CRC-32C of bytes with `crc` followed by `data`; begin with 0."""
     return int(google_crc32c.extend(crc, data))
 
 
 def crc_of_source(source: ByteSource, size: int) -> int | None:
-    """CRC-32C of the first `size` bytes of `source`, None if it has fewer."""
+    """Return the CRC-32C of the first `size` bytes of `source`, None if it has fewer."""
     source.seek(0)
     crc, left = 0, size
     while left and (data := source.read(min(left, READ_SIZE))):
@@ -141,7 +141,7 @@ def crc_of_source(source: ByteSource, size: int) -> int | None:
 
 
 def request_checksum(checksums: Checksums, data: bytes, crc: int) -> dict[str, str]:
-    """Arguments of a put or an upload of a part that let the server refuse damaged bytes."""
+    """Return the arguments of a put, or of a part, by which the server refuses damaged bytes."""
     if checksums is Checksums.COMPAT:
         digest = hashlib.md5(data, usedforsecurity=False).digest()
         return {"ContentMD5": base64.b64encode(digest).decode("ascii")}
@@ -149,9 +149,9 @@ def request_checksum(checksums: Checksums, data: bytes, crc: int) -> dict[str, s
 
 
 def is_proved(response: S3Answer, crc: int, sent: Mapping[str, str]) -> bool:
-    """Return whether the answer to a put or a part says that the server has these bytes.
+    """Return whether the answer to a put or a part proves that the server has these bytes.
 
-    By their CRC-32C, or by their MD5, which the ETag is where KMS encrypts nothing; `sent` is `request_checksum`.
+    The proof is their CRC-32C, or their MD5, which is the ETag unless KMS encrypts; `sent` is `request_checksum`.
     """
     etag = str(response.get("ETag", "")).strip('"')
     digest = base64.b64decode(sent.get("ContentMD5", ""))
@@ -159,7 +159,7 @@ def is_proved(response: S3Answer, crc: int, sent: Mapping[str, str]) -> bool:
 
 
 def etag_of_parts(etags: Iterable[str]) -> str | None:
-    """ETag of an object of these parts: the MD5 of their MD5s, and how many; None where theirs are no MD5s."""
+    """Return the ETag of an object of these parts, the MD5 of their MD5s and their number; None without MD5s."""
     plain = [etag.strip('"') for etag in etags]
     try:
         digests = b"".join(map(bytes.fromhex, plain))
@@ -169,12 +169,12 @@ def etag_of_parts(etags: Iterable[str]) -> str | None:
 
 
 def to_text(crc: int) -> str:
-    """S3's form: base64 of the four bytes, big-endian."""
+    """Return S3's form: base64 of the four bytes, big-endian."""
     return base64.b64encode(crc.to_bytes(4, "big")).decode("ascii")
 
 
 def of_response(response: S3Answer) -> int | None:
-    """CRC-32C of the whole object, None where S3 does not say it or has one made of parts (`…-3`)."""
+    """Return the CRC-32C of the complete object; None if the answer has none, or a CRC of parts (`…-3`)."""
     text = response.get("ChecksumCRC32C")
     if not isinstance(text, str) or "-" in text:
         return None

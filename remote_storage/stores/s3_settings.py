@@ -1,8 +1,8 @@
-"""The settings of an S3 server; credentials are not among them, boto3 finds those."""
+"""The settings of an S3 server. Credentials are not among them; boto3 finds those."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tiersnap.snapshot.errors import UsageError
@@ -26,7 +26,7 @@ class Checksums(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class S3Settings:
-    """Settings of the S3 client; hashable, so that a process makes one client of each."""
+    """Settings of the S3 client; hashable, so that a process creates one client for each."""
 
     endpoint_url: str | None = None  # None for AWS
     region: str | None = None
@@ -57,6 +57,23 @@ class S3Settings:
                 hint="take it out of the URL, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
             )
 
+    @property
+    def words(self) -> list[str]:
+        """Return the options of a command line that give these settings, without defaults."""
+        found = [] if self.endpoint_url is None else ["--endpoint-url", self.endpoint_url]
+        found += [] if self.region is None else ["--region", self.region]
+        found += ["--path-style"] if self.path_style else []
+        return [*found, "--checksums", self.checksums.value] if self.checksums is not Checksums.AWS else found
+
+    def or_else(self, others: S3Settings) -> S3Settings:
+        """Return these settings, with endpoint, region and path style filled in from `others`."""
+        return replace(
+            self,
+            endpoint_url=self.endpoint_url or others.endpoint_url,
+            region=self.region or others.region,
+            path_style=self.path_style or others.path_style,
+        )
+
     def part_size_for(self, size: int) -> int:
-        """Bytes of a part of an object of `size` bytes: S3 takes no more than 10,000 parts."""
+        """Return the bytes of a part of an object of `size` bytes: S3 accepts at most 10,000 parts."""
         return max(self.part_size, -(-size // MAX_PARTS))

@@ -1,4 +1,4 @@
-"""Objects in an S3 bucket, below a path; `s3_put` says how two writers part."""
+"""Objects in an S3 bucket below a path; `s3_put` describes what two writers of one key see."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from itertools import islice
 
 from botocore.exceptions import ClientError
 
+from tiersnap.remote_storage.stores import probe_s3
 from tiersnap.remote_storage.stores.object_store import (
     ByteSource,
     DeleteFailure,
@@ -22,6 +23,7 @@ from tiersnap.remote_storage.stores.object_store import (
     UnfinishedUpload,
     too_large,
 )
+from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer
 from tiersnap.remote_storage.stores.requests import NO_DEADLINE, Deadline, current, earliest
 from tiersnap.remote_storage.stores.s3_answers import S3Answer, S3Client
 from tiersnap.remote_storage.stores.s3_call import Call, bounded
@@ -43,6 +45,7 @@ from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError, Tiers
 _log = logging.getLogger(__name__)
 
 _DELETE_BATCH = 1000
+_METADATA = "tiersnap-"  # prefix of the names of user metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +62,16 @@ class S3Store:
         return f"s3://{self.bucket}/{self.prefix}"
 
     @property
+    def words(self) -> list[str]:
+        return self.settings.words
+
+    @property
     def client(self) -> S3Client:
-        """This process' client."""
+        """Return the client of this process."""
         with translated("connect", self.bucket):
             try:
                 return client_of(self.settings)
-            except ValueError as error:  # botocore's word for an endpoint that is no URL
+            except ValueError as error:  # botocore raises it for an endpoint that is not a URL
                 raise UsageError(str(error), hint=ENDPOINT_HINT) from error
 
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
@@ -97,7 +104,7 @@ class S3Store:
             source.seek(0)
             if size > self.settings.part_size:
                 upload = MultipartUpload(self.client, self.settings, self.bucket, self.prefix + key, whole)
-                return upload.run(source, size, metadata={**(metadata or {}), PUT_ID: put.put_id})
+                return upload.run(source, size, metadata=_as_stored(metadata, put.put_id))
             data = read_exactly(source, size, self.uri + key)
             return self._put(key, data, extend(0, data), metadata, put.put_id, deadline=whole, IfNoneMatch="*")
 
@@ -115,7 +122,7 @@ class S3Store:
         return self.read(key, limit=limit).data
 
     def read(self, key: str, *, limit: int | None = None) -> ReadObject:
-        """See ObjectStore; compared with the CRC that the server has of it, and timed by its Date header.
+        """See ObjectStore. The content is compared with the server's CRC, and the time is its Date header.
 
         Without that header `read_at` is the time of the last write, so that nothing looks old.
 
@@ -173,7 +180,7 @@ class S3Store:
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         failures: list[DeleteFailure] = []
         remaining = iter(keys)
-        # DeleteObjects wants a checksum header that servers of the compat kind refuse, DeleteObject wants none.
+        # DeleteObjects needs a checksum header that servers of the compat kind refuse; DeleteObject needs none.
         size = 1 if self.settings.checksums is Checksums.COMPAT else _DELETE_BATCH
         while batch := list(islice(remaining, size)):
             try:
@@ -189,7 +196,7 @@ class S3Store:
         return _server_time(response) or 0
 
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
-        """See ObjectStore; a plugin's uploads that are under way are among them."""
+        """See ObjectStore. A plugin's uploads under way are included."""
         for page in self._pages("list_multipart_uploads", "s3:ListBucketMultipartUploads", prefix):
             for found in page.get("Uploads", []):
                 key, started = found["Key"].removeprefix(self.prefix), _ms(found["Initiated"])
@@ -207,10 +214,19 @@ class S3Store:
                 if error_code(error) != "NoSuchUpload":
                     raise
 
+    def probes(self) -> Iterator[ProbeAnswer]:
+        return probe_s3.probe_bucket(self)
+
+    def refuses_damage(self, key: str) -> bool:
+        return probe_s3.refuses_damage(self, key)
+
+    def old_versions(self) -> str:
+        return probe_s3.old_versions(self)
+
     @contextmanager
     def _call(self, action: str, key: str, size: int = 0) -> Iterator[Call]:
-        """One request: bounded in time, its errors translated; `action` is the permission that it needs."""
-        assert self.client  # to make it takes a while, the first time, and is not the server's fault
+        """Bound one request in time and translate its errors; `action` is the permission that it needs."""
+        assert self.client  # the first call creates it, which takes a while and must not count as the server's time
         with (
             translated(action, self.bucket, self.prefix + key),
             bounded(self.settings.call_timeout, f"{action} of {self.uri}{key}", size=size) as call,
@@ -256,9 +272,9 @@ class S3Store:
         deadline: Deadline | None = None,
         **condition: str,
     ) -> PutResult:
-        kept = dict(metadata or {}) | ({} if put_id is None else {PUT_ID: put_id})
         doing = f"upload of {self.uri}{key}"
-        client, sent = self.client, request_checksum(self.settings.checksums, data, crc)
+        client, kept = self.client, _as_stored(metadata, put_id)
+        sent = request_checksum(self.settings.checksums, data, crc)
         with bounded(self.settings.call_timeout, doing, size=len(data), deadline=deadline):
             response = client.put_object(
                 Bucket=self.bucket, Key=self.prefix + key, Body=data, Metadata=kept, **sent, **condition
@@ -303,8 +319,17 @@ def _described(key: str, response: S3Answer) -> ObjectInfo:
     return ObjectInfo(key, size, of_response(response), modified, etag, response["Metadata"], is_replica)
 
 
-def _as_put(metadata: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in metadata.items() if name != PUT_ID}
+def _as_stored(metadata: Mapping[str, str] | None, put_id: str | None) -> dict[str, str]:
+    named = {_METADATA + name: value for name, value in (metadata or {}).items()}
+    return named if put_id is None else named | {PUT_ID: put_id}
+
+
+def _as_put(stored: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name.removeprefix(_METADATA): value
+        for name, value in stored.items()
+        if name.startswith(_METADATA) and name != PUT_ID
+    }
 
 
 def _server_time(response: S3Answer) -> int | None:

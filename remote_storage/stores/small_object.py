@@ -1,4 +1,4 @@
-"""Read small objects: look at the size before a byte is fetched, and read damage twice before it is called damage."""
+"""Read small objects: check the size before fetching, and read a damaged object a second time."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ INDEXES_BYTES = 512 << 20  # all indexes of a segment; 1 M producers are 50 MB o
 
 
 def get_small(store: ObjectStore, found: ObjectInfo, *, limit: int = MANIFEST_BYTES) -> bytes:
-    """The object that a listing or `head` found.
+    """Return the content of an object that a listing or `head` found.
 
     Raises:
         CorruptDataError: it has more than `limit` bytes.
-        ObjectNotFoundError: it is gone.
+        ObjectNotFoundError: it was deleted.
     """
     if found.size > limit:
         raise CorruptDataError(
@@ -42,20 +42,20 @@ class Decode(Protocol[_Decoded]):
 
 
 def read_decoded(store: ObjectStore, key: str, decode: Decode[_T], *, limit: int | None = None) -> _T:
-    """Return what an object decodes to; fetch it once more if that is damaged, as `read_twice_if_damaged` does.
+    """Return the decoded content of an object. A damaged object is read a second time.
 
     Raises:
-        ObjectNotFoundError: it is gone.
+        ObjectNotFoundError: it was deleted.
         NewerFormatError, CorruptDataError: as `read_twice_if_damaged`.
     """
     return read_twice_if_damaged(lambda: decode(store.get(key, limit=limit), name=store.uri + key))
 
 
 def read_twice_if_damaged(read: Callable[[], _T]) -> _T:
-    """Return what `read` gives; if that is damaged, read once more: a byte may have flipped on its way.
+    """Return the result of `read`. If it finds damage, read once more: a bit may have flipped on the way.
 
     Raises:
-        NewerFormatError: a newer tiersnap wrote it; that is not damage.
+        NewerFormatError: a newer tiersnap wrote it, which is not damage.
         CorruptDataError: it is damaged both times.
     """
     try:

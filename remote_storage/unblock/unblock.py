@@ -23,9 +23,9 @@ from tiersnap.remote_storage.inventory.finished import finished_of
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.inventory.remote_log import name_of
+from tiersnap.remote_storage.locks.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
 from tiersnap.remote_storage.publish.paused_topics import PausedTopics, restore_left
 from tiersnap.remote_storage.publish.prove_location import ProvePlace

@@ -15,8 +15,8 @@ from tiersnap.remote_storage.check.read_first import find_doubts
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.layout import IndexType
-from tiersnap.remote_storage.own_objects import claim_protocol
-from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSnapshot
+from tiersnap.remote_storage.locks import claim_protocol
+from tiersnap.remote_storage.locks.claim import ClaimedSnapshot, HeldClaim
 from tiersnap.remote_storage.upload.bundle import PlannedSegment, SegmentBundle
 from tiersnap.remote_storage.upload.tier_job import TierJob
 from tiersnap.snapshot.errors import TiersnapError
@@ -67,13 +67,13 @@ def event_of_covered(job: TierJob, segment: PlannedSegment, inventory: RemoteInv
         return job.event(segment, segment_id=newest)
     try:
         found = claim_protocol.read_claim_and_age(job.store, claimed_segment)
-        if found is None or found[0].holder.segment_id not in same:
+        if found is None or found[0].claim.holder.segment_id not in same:
             return job.event(segment, segment_id=newest)
-        if found[0].finished is None and not _finish(job, segment, *found):
+        if found[0].claim.finished is None and not _finish(job, segment, *found):
             return None
     except TiersnapError as error:
         return job.event(segment, error=error)
-    holder = found[0].holder
+    holder = found[0].claim.holder
     event = job.event(segment, segment_id=holder.segment_id, state=RemoteSegmentState.COPY_SEGMENT_FINISHED)
     # A task that is begun again counts what it sent before: those rows were lost with its worker.
     if holder.run_id != job.tierer.run_id:
@@ -81,17 +81,17 @@ def event_of_covered(job: TierJob, segment: PlannedSegment, inventory: RemoteInv
     return replace(event, object_bytes=same[holder.segment_id].objects.stored)
 
 
-def _finish(job: TierJob, segment: PlannedSegment, held: Claim, age: int) -> bool:
+def _finish(job: TierJob, segment: PlannedSegment, held: HeldClaim, age: int) -> bool:
     """Finish the copy of an attempt that is over, if it has the snapshot that would go up now, and the log."""
-    if claim_protocol.may_take_over(held, job.new_attempt(), age, claim_protocol.STALE_AFTER_MS) is None:
+    if claim_protocol.may_take_over(held.claim, job.new_attempt(), age, claim_protocol.STALE_AFTER_MS) is None:
         return False
     ready = segment.bundle(job.store)
-    metadata = job.metadata(ready, held.holder)
+    metadata = job.metadata(ready, held.claim.holder)
     stored = job.location.layout.fetch_index(job.store, metadata, IndexType.PRODUCER_SNAPSHOT)
     if stored != ready.producer_snapshot.data:
         _log.info("copied again: %s has another snapshot than is right now", metadata.id)
         return False
-    segment_id = held.holder.segment_id
+    segment_id = held.claim.holder.segment_id
 
     def compare(*_: object) -> ToldLocally:
         return ToldLocally(digests={segment_id: segment.header_digest} if segment.header_digest else {})
@@ -108,6 +108,6 @@ def _finish(job: TierJob, segment: PlannedSegment, held: Claim, age: int) -> boo
 def claimed_snapshot(ready: SegmentBundle) -> ClaimedSnapshot:
     """Return the snapshot for the claim of a finished copy."""
     snapshot = ready.producer_snapshot
-    return ClaimedSnapshot(
+    return ClaimedSnapshot.of(
         crc32c(snapshot.data), str(snapshot.provenance), str(snapshot.comparison or snapshot.verdict or "")
     )

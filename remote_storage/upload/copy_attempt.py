@@ -1,6 +1,6 @@
 """One attempt to copy a segment: claim, delete what earlier ones left, copy and prove, make visible, finish the claim.
 
-The order is that of own_objects.claim_protocol. Nothing is visible yet when `begin_attempt` returns, so several
+The order is that of locks.claim_protocol. Nothing is visible yet when `begin_attempt` returns, so several
 segments may be begun at once; they are completed in ascending offset. An attempt that is killed stays named by its
 claim, and the next attempt deletes what it left.
 """
@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from tiersnap.remote_storage.errors import ClaimedError, ClaimLostError, ObjectChangedError
 from tiersnap.remote_storage.inventory.complete import check_layout, complete_segments
+from tiersnap.remote_storage.locks import claim_protocol
+from tiersnap.remote_storage.locks.claim import Claim, HeldClaim
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
-from tiersnap.remote_storage.own_objects import claim_protocol
-from tiersnap.remote_storage.own_objects.claim import Claim
 from tiersnap.remote_storage.retire.partition_leftovers import Swept
 from tiersnap.remote_storage.retire.store_leftovers import abort_uploads_of
 from tiersnap.remote_storage.stores.requests import Deadline
@@ -51,9 +51,13 @@ class CopyAttempt:
     job: TierJob
     segment: PlannedSegment
     copy: SegmentCopy
-    claimed: Claim
+    claimed: HeldClaim
     began: float  # seconds of the monotonic clock
     superseded: tuple[RemoteLogSegmentMetadata, ...] = ()  # complete copies that go once this one is finished
+
+    @property
+    def _segment_id(self) -> str:
+        return self.claimed.claim.holder.segment_id
 
     def look(self) -> None:
         """See that the bytes and the claim are there still.
@@ -65,7 +69,7 @@ class CopyAttempt:
         self.copy.look()
         if not claim_protocol.is_still_ours(self.job.store, self.claimed):
             raise ClaimLostError(
-                f"{self.claimed.segment}: another attempt took over the claim of {self.claimed.holder.segment_id}",
+                f"{self.claimed.segment}: another attempt took over the claim of {self._segment_id}",
                 hint="run the same command again: it finds the other attempt's copy",
             )
 
@@ -89,7 +93,7 @@ class CopyAttempt:
         except TiersnapError as error:  # the objects are complete; the claim may be unfinished, and the next run looks
             return Ended((started, self._event(None, error)))
         if job.known is not None and not job.location.is_local:
-            job.known.add(self.claimed.holder.segment_id, *self.copy.shown)
+            job.known.add(self._segment_id, *self.copy.shown)
         for each in self.superseded:
             delete_copy(job.location, each)  # what is left goes with the leftovers
         done = self._event(RemoteSegmentState.COPY_SEGMENT_FINISHED)
@@ -139,7 +143,7 @@ class CopyAttempt:
             yield self._event(state, error if state is steps[-1] else None)
 
     def _event(self, state: RemoteSegmentState | None, error: TiersnapError | None = None) -> CopyEvent:
-        return self.job.event(self.segment, segment_id=self.claimed.holder.segment_id, state=state, error=error)
+        return self.job.event(self.segment, segment_id=self._segment_id, state=state, error=error)
 
 
 def begin_attempt(job: TierJob, segment: PlannedSegment, deadline: Deadline) -> CopyAttempt | Ended:
@@ -153,7 +157,7 @@ def begin_attempt(job: TierJob, segment: PlannedSegment, deadline: Deadline) -> 
                 inventory = job.counted(job.list_remote_partition(segment.base_offset))
                 there = event_of_covered(job, segment, inventory)
                 return Ended((there or job.event(segment),))
-        copy = SegmentCopy(job.location, ready, job.metadata(ready, claimed.holder))
+        copy = SegmentCopy(job.location, ready, job.metadata(ready, claimed.claim.holder))
     except ClaimedError as error:
         return Ended((), Lost(error, 0.0))
     except TiersnapError as error:
@@ -161,7 +165,7 @@ def begin_attempt(job: TierJob, segment: PlannedSegment, deadline: Deadline) -> 
     attempt = CopyAttempt(job, segment, copy, claimed, began)
     try:
         with deadline:
-            attempt = replace(attempt, superseded=delete_earlier(job, copy.metadata, claimed))
+            attempt = replace(attempt, superseded=delete_earlier(job, copy.metadata, claimed.claim))
         copy.send(deadline)
     except TiersnapError as error:
         return attempt.failed(error)
@@ -172,23 +176,24 @@ def begin_attempt(job: TierJob, segment: PlannedSegment, deadline: Deadline) -> 
     return attempt
 
 
-def _claim(job: TierJob, segment: PlannedSegment) -> Claim | None:
-    """The segment claimed for a new attempt, None if another has finished it and its copy is there."""
+def _claim(job: TierJob, segment: PlannedSegment) -> HeldClaim | None:
+    """Claim the segment for a new attempt; None if another attempt finished it and its remote segment is there."""
     new = job.new_attempt()
     claimed = claim_protocol.claim(job.store, job.claimed_segment(segment), new)
-    if claimed.finished is None:
+    finished = claimed.claim.finished
+    if finished is None:
         return claimed
     inventory = job.list_remote_partition(segment.base_offset)
-    if claimed.finished not in job.replaced and is_covered(segment, job.counted(inventory)):
+    if finished not in job.replaced and is_covered(segment, job.counted(inventory)):
         return None
     there = job.replaced.union(copy.segment_id for copy in inventory.segments)
-    if claimed.finished not in there:
-        check_layout(job.location, claimed)
+    if finished not in there:
+        check_layout(job.location, job.partition, finished)
     return claim_protocol.reopen(job.store, claimed, new)
 
 
 def delete_earlier(
-    job: TierJob, metadata: RemoteLogSegmentMetadata, claimed: Claim
+    job: TierJob, metadata: RemoteLogSegmentMetadata, claim: Claim
 ) -> tuple[RemoteLogSegmentMetadata, ...]:
     """Delete what the earlier attempts of a claim left; it names them, so it is ours beyond doubt.
 
@@ -200,7 +205,7 @@ def delete_earlier(
     Raises:
         TransientError: something could not be deleted.
     """
-    earlier = {each.segment_id: each for each in claimed.earlier if each.segment_id not in job.replaced}
+    earlier = {each.segment_id: each for each in claim.earlier if each.segment_id not in job.replaced}
     made = {each: replace(metadata, id=replace(metadata.id, segment_id=each)) for each in earlier}
     for segment_id, of_it in made.items():
         abort_uploads_of(job.store, job.location.layout.stem(of_it), segment_id)

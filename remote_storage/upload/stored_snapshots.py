@@ -8,16 +8,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects.cluster_record import put_cluster_id
-from tiersnap.remote_storage.own_objects.snapshot_objects import (
-    TOOL,
+from tiersnap.remote_storage.inventory.cluster_record import put_cluster_id
+from tiersnap.remote_storage.inventory.snapshot_objects import (
     SnapshotManifest,
     SnapshotRecord,
     manifest_objects,
     readable_manifests,
 )
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.small_object import read_decoded, read_twice_if_damaged
 from tiersnap.remote_storage.upload.snapshot_source import LARGEST_SNAPSHOT, TrustedSnapshot
@@ -173,7 +172,7 @@ class StoredSnapshots:
                 key=key,
             )
         before = "damaged" if there.data is None else f"{crc32c(there.data):08x}"
-        metadata = self._metadata(snapshot) | {"tiersnap-replaces-crc32c": before}
+        metadata = self._metadata(snapshot) | {"replaces-crc32c": before}
         self.store.replace_if(key, snapshot.data, there.info.etag, metadata)
         if there.entries is None:
             _log.warning("computed again and replaced, for it was damaged: %s%s", self.store.uri, key)
@@ -182,7 +181,7 @@ class StoredSnapshots:
 
     def _is_ours(self, partition: TopicIdPartition, offset: int, found: ObjectInfo) -> bool:
         """Return whether the object's metadata, or a manifest of ours, says that a run wrote it."""
-        if "tiersnap-run-id" in found.metadata:
+        if "run-id" in found.metadata:
             return True
         return any(record.offset == offset for record in self._described(partition))
 
@@ -227,11 +226,11 @@ def _knows_more(before: np.ndarray, snapshot: SnapshotObject) -> bool:
 def snapshot_metadata(snapshot: TrustedSnapshot, *, run_id: str, fold_start_offset: int | None) -> dict[str, str]:
     """The user metadata of a snapshot object."""
     return {
-        "tiersnap-version": __version__,
-        "tiersnap-run-id": run_id,
-        "tiersnap-provenance": str(snapshot.provenance),
-        "tiersnap-entries": str(snapshot.entry_count),
-        "tiersnap-fold-start-offset": "" if fold_start_offset is None else str(fold_start_offset),
+        "version": __version__,
+        "run-id": run_id,
+        "provenance": str(snapshot.provenance),
+        "entries": str(snapshot.entry_count),
+        "fold-start-offset": "" if fold_start_offset is None else str(fold_start_offset),
     }
 
 
@@ -243,7 +242,7 @@ def put_manifest(
     Raises:
         ObjectExistsError: the run's manifest says otherwise of the same offset.
     """
-    manifest = SnapshotManifest(partition, run_id, TOOL, tuple(records))
+    manifest = SnapshotManifest.of(partition, run_id, records)
     key = keys.snapshot_manifest(partition, run_id)
     try:
         store.put_if_absent(key, manifest.encode())
@@ -253,6 +252,6 @@ def put_manifest(
         if any(rows.get(row.offset, row) != row for row in manifest.snapshots):
             raise
         rows |= {row.offset: row for row in manifest.snapshots}
-        manifest = SnapshotManifest(partition, run_id, TOOL, tuple(rows[offset] for offset in sorted(rows)))
+        manifest = SnapshotManifest.of(partition, run_id, rows.values())
         store.replace(key, manifest.encode())
     return manifest

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.remote_inventory import COPY_GRACE_MS, RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.locks.process import Process, this_process
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     TopicIdPartition,
     new_segment_id,
 )
-from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.own_objects.process import Process, this_process
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import DEFAULT_UPLOAD_SECONDS
 from tiersnap.remote_storage.upload.bundle import PlannedSegment, SegmentBundle
@@ -29,7 +29,7 @@ class Tierer:
     """The process that tiers; it is the same for all attempts of one task, also of a repeated or speculative one.
 
     Attributes:
-        run_id, warehouse, process: see own_objects.claim.Attempt.
+        run_id, warehouse, process: see locks.claim.Attempt.
         now: ms, the run's time; nothing here reads the host's clock.
         broker_id: for the metadata.
         timeout: seconds for one segment, None for no limit.
@@ -88,7 +88,7 @@ class TierJob:
 
     def new_attempt(self) -> Attempt:
         """An attempt with a segment id of its own."""
-        return Attempt(new_segment_id(), self.tierer.run_id, self.tierer.warehouse, self.tierer.process)
+        return Attempt.of(new_segment_id(), self.tierer.run_id, self.tierer.warehouse, self.tierer.process)
 
     def claimed_segment(self, segment: PlannedSegment) -> ClaimedSegment:
         """Return the segment as claims name it.

@@ -161,7 +161,7 @@ class SegmentCopy:
 def object_metadata(segment: SegmentBundle) -> dict[str, str]:
     """Return the user metadata of a segment's objects."""
     provenance = str(segment.producer_snapshot.provenance)
-    return {"tiersnap-version": __version__, "tiersnap-snapshot-provenance": provenance}
+    return {"version": __version__, "snapshot-provenance": provenance}
 
 
 def delete_copy(location: RemoteLocation, metadata: RemoteLogSegmentMetadata) -> tuple[DeleteFailure, ...]:

@@ -15,9 +15,9 @@ from tests.broker.harness.topics import alter_topic, create_topic
 from tests.broker.harness.unblocking import killed_while_off, make_stick, options, own_settings, unblock
 from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.locks.process import Process
+from tiersnap.remote_storage.locks.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.metadata.topic_configs import MARK
-from tiersnap.remote_storage.own_objects.process import Process
-from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.unblock.unblock import Unblock
 

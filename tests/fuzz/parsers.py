@@ -17,15 +17,15 @@ from tests.fuzz.seeds import batches, files, listing_seeds, manifest_seeds, meta
 from tests.reference import transaction_state as ts
 from tests.reference.plugin_compressed import packed_sizes
 from tiersnap.remote_storage.errors import InvalidKeyError
+from tiersnap.remote_storage.inventory.snapshot_objects import SnapshotManifest, SnapshotRecord
 from tiersnap.remote_storage.layouts import keys, rsm_manifest
+from tiersnap.remote_storage.locks.claim import Attempt, Claim
+from tiersnap.remote_storage.locks.lease import LeaseHolder
+from tiersnap.remote_storage.locks.process import Process
+from tiersnap.remote_storage.locks.read_back_record import PROBE_TOPIC, ReadBackRecord
+from tiersnap.remote_storage.locks.saved_configs import SavedConfigs, decode_saved_configs
 from tiersnap.remote_storage.metadata import metadata_records
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects.claim import Attempt, Claim, ClaimedSegment
-from tiersnap.remote_storage.own_objects.lease import LeaseHolder
-from tiersnap.remote_storage.own_objects.process import Process
-from tiersnap.remote_storage.own_objects.read_back_record import PROBE_TOPIC, ReadBackRecord, decode_read_back
-from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, decode_saved_configs
-from tiersnap.remote_storage.own_objects.snapshot_objects import SnapshotManifest, SnapshotRecord
 from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.marker import Marker
 from tiersnap.snapshot.errors import TiersnapError
@@ -46,8 +46,7 @@ from tiersnap.snapshot.report.model import Count, Sums, totals_of
 from tiersnap.snapshot.report.run_history import RunHead, heads_of, index_of
 
 ID = "AAAAAAAAAAAAAAAAAAAAAQ"
-SEGMENT = ClaimedSegment(TopicIdPartition("orders", ID, 0), 0, 0)
-CLAIM = Claim(SEGMENT, (Attempt(ID, "run-1", "s3://bucket/tables", Process("broker-1", 17, "99")),))
+CLAIM = Claim.of(Attempt.of(ID, "run-1", "s3://bucket/tables", Process("broker-1", 17, "99")))
 RECORD = SnapshotRecord(1000, 56, "00000007", 1, Provenance.COMPUTED, 0)
 TOTALS = totals_of({Verdict.READY: Count(1, 2)}, findings=0, recent=0, waiting_since=None)
 SUMS = {each.name: getattr(TOTALS, each.name) for each in fields(Sums)}
@@ -75,7 +74,7 @@ READING_BACK = structs.replace(
     topic=f"{PROBE_TOPIC}1795816782-0123abcd",
     process=BEGUN.process,
 )
-SNAPSHOT_MANIFEST = SnapshotManifest(TopicIdPartition("orders", ID, 0), "run-1", "tiersnap 0.1.0", (RECORD,))
+SNAPSHOT_MANIFEST = SnapshotManifest.of(TopicIdPartition("orders", ID, 0), "run-1", (RECORD,))
 
 
 @dataclass(frozen=True)
@@ -160,11 +159,11 @@ def parsers() -> list[Parser]:
         Parser(
             "claim",
             [CLAIM.encode(), CLAIM.released().encode(), CLAIM.finished_by_holder(None).encode()],
-            lambda data: Claim.decode(SEGMENT, data, name="claim"),
+            lambda data: Claim.decode(data, name="claim"),
         ),
         Parser(
             "lease",
-            [LeaseHolder("run-1", Process("a", 1, "2")).encode()],
+            [LeaseHolder.of("run-1", Process("a", 1, "2")).encode()],
             lambda data: LeaseHolder.decode(data, name="lease"),
         ),
         Parser("cluster record", [b'{"version":1,"clusterId":"%s"}' % ID.encode()], checked.cluster_record),
@@ -193,7 +192,7 @@ def parsers() -> list[Parser]:
         Parser(
             "read-back record",
             [READ_BACK.encode(), READING_BACK.encode()],
-            lambda data: decode_read_back(data, name="read-back.json"),
+            lambda data: ReadBackRecord.decode(data, name="read-back.json"),
         ),
         Parser("topic ids", [f"orders {ID}\n# old\npayments {ID}\n".encode()], checked.topic_ids, share=2),
         Parser(

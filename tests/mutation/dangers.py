@@ -111,7 +111,7 @@ DANGERS = (
     Danger(_FILES, "the lowest first", "-each[1].offset", "each[1].offset"),
     Danger(_FILES, "what was staged stays after an error", "self._staging.__exit__()", "pass"),
     Danger(
-        "remote_storage/own_objects/claim_protocol.py",
+        "remote_storage/locks/claim_protocol.py",
         "an upload of a kept copy stays",
         "segment_id in claim.segment_ids:",
         "segment_id == claim.finished:",

@@ -72,7 +72,7 @@ REVERTED = (
     Danger(_UNFINISHED, "remove-orphans leaves uploads", "in old_uploads(store, -1):", "in ():"),
     Danger(_SMALL, "damage is not read again", "message)\n        return read()", "message)\n        raise"),
     Danger(
-        "remote_storage/own_objects/stored_json.py",
+        "remote_storage/locks/lock_object.py",
         "a damaged claim or record is not read again",
         "return read_twice_if_damaged(once)",
         "return once()",

@@ -192,9 +192,12 @@ TARGETS = (
     Target("remote_storage/inventory/finished.py", ("test_finished_segments.py", "test_orphans.py")),
     Target("remote_storage/inventory/starts.py", ("test_claimed_starts.py",)),
     Target("remote_storage/retire/known_to_cluster.py", ("test_orphans.py",)),
-    Target("remote_storage/own_objects/process.py", ("test_claim_protocol.py",)),
+    Target("remote_storage/locks/process.py", ("test_claim_protocol.py",)),
     Target(
-        "remote_storage/own_objects/claim_protocol.py",
+        "remote_storage/locks/lock_object.py", ("test_claim_protocol.py", "test_lease.py", "test_cluster_settings.py")
+    ),
+    Target(
+        "remote_storage/locks/claim_protocol.py",
         ("test_claim_protocol.py", "test_claims_kept.py", "test_claims_interleaved.py"),
     ),
     Target(

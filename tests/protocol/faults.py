@@ -123,6 +123,13 @@ class FaultStore:
     def uri(self) -> str:
         return self._inner.uri
 
+    @property
+    def words(self) -> list[str]:
+        return self._inner.words
+
+    def old_versions(self) -> str:
+        return self._inner.old_versions()
+
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
         return self._put("put_if_absent", key, data, metadata)
 

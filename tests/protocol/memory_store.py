@@ -59,6 +59,13 @@ class MemoryStore:
     uri: str = "memory://bucket/"
     changes: int = 0
 
+    @property
+    def words(self) -> list[str]:
+        return []
+
+    def old_versions(self) -> str:
+        return ""
+
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
         current().check(key)
         found = self.objects.get(key)

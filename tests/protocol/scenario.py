@@ -316,7 +316,7 @@ class Scenario:
             return {each.id.segment_id for each in self.world.brokers.index().segments()}
         ends = {key: self.world.end_of(key.removesuffix(".rsm-manifest")) for key in self.world.store.objects}
         # Records may name what was finished once, and no cluster is asked.
-        kept = {segment_id for claim in list_claims(self.world.store, PARTITION) for segment_id in claim.kept}
+        kept = {segment_id for held in list_claims(self.world.store, PARTITION) for segment_id in held.claim.kept}
         return kept | {
             keys.recognise(key).segment_id
             for key, end in ends.items()

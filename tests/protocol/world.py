@@ -29,9 +29,9 @@ from tests.protocol.model_brokers import ModelBrokers
 from tests.reference.interleaved import Actor, Killed, Turns
 from tests.reference.model_cluster import ModelCluster
 from tiersnap.remote_storage.errors import BrokerUnavailableError
+from tiersnap.remote_storage.locks.process import Process
 from tiersnap.remote_storage.metadata.metadata_records import MetadataRecord
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
-from tiersnap.remote_storage.own_objects.process import Process
 from tiersnap.snapshot.errors import ExitCode
 
 HOUR, DAY = 3_600_000, 86_400_000

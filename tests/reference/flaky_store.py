@@ -66,6 +66,11 @@ class FlakyStore:
         """The inner store's."""
         return self.inner.uri
 
+    @property
+    def words(self) -> list[str]:
+        """The inner store's."""
+        return self.inner.words
+
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
         """See ObjectStore."""
         return self._call("put_if_absent", lambda: self.inner.put_if_absent(key, data, metadata))

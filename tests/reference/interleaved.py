@@ -84,6 +84,10 @@ class _View:
     def uri(self) -> str:
         return self._store.uri
 
+    @property
+    def words(self) -> list[str]:
+        return self._store.words
+
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.reference.model_cluster import CLUSTER_ID, ModelCluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
-from tiersnap.remote_storage.own_objects.read_back_record import ReadBackStore
+from tiersnap.remote_storage.locks.read_back_record import ReadBackStore
 from tiersnap.remote_storage.publish.broker_configuration import configuration_digest
 from tiersnap.remote_storage.publish.storage_manager import ask_brokers
 from tiersnap.remote_storage.stores.object_store import ObjectStore

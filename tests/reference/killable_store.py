@@ -38,6 +38,10 @@ class KillableStore:
     def uri(self) -> str:
         return self._store.uri
 
+    @property
+    def words(self) -> list[str]:
+        return self._store.words
+
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
         if name in ("put_if_absent", "put_file_if_absent", "replace", "replace_if", "delete"):

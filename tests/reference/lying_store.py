@@ -42,6 +42,10 @@ class LyingStore:
     def uri(self) -> str:
         return self.inner.uri
 
+    @property
+    def words(self) -> list[str]:
+        return self.inner.words
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 

@@ -20,6 +20,10 @@ class NoFinish:
     def uri(self) -> str:
         return self._store.uri
 
+    @property
+    def words(self) -> list[str]:
+        return self._store.words
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 

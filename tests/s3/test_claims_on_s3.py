@@ -9,12 +9,12 @@ from tests.reference.listed_claims import list_claims
 from tests.s3.test_s3_faults import is_put
 from tests.unit.test_claims_interleaved import SEGMENT, attempt
 from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError
-from tiersnap.remote_storage.own_objects.claim import ClaimedSnapshot
-from tiersnap.remote_storage.own_objects.claim_protocol import claim, finish, is_still_ours, release
+from tiersnap.remote_storage.locks.claim import ClaimedSnapshot
+from tiersnap.remote_storage.locks.claim_protocol import claim, finish, is_still_ours, release
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE
 
 pytestmark = pytest.mark.s3
-SNAPSHOT = ClaimedSnapshot(1, "COMPUTED", "MATCHES")
+SNAPSHOT = ClaimedSnapshot.of(1, "COMPUTED", "MATCHES")
 
 
 def test_attempts_keep_out_of_each_others_way(store):
@@ -22,7 +22,7 @@ def test_attempts_keep_out_of_each_others_way(store):
     with pytest.raises(ClaimedError, match="r1"):
         claim(store, SEGMENT, attempt("r2"))
     second = claim(store, SEGMENT, attempt("r1"))
-    assert second.earlier == first.attempts
+    assert second.claim.earlier == first.claim.attempts
     assert not is_still_ours(store, first)
     assert is_still_ours(store, second)
     with pytest.raises(ObjectChangedError):
@@ -39,7 +39,7 @@ def test_a_claim_is_stale_by_the_date_header_of_the_server(proxy, faulty_store):
     proxy.when(
         lambda method, _: method == "GET", "header", header=("Date", "Sun, 22 Nov 2099 01:00:00 GMT"), times=1
     )  # fmt: skip
-    assert claim(faulty_store, SEGMENT, attempt("r2")).holder.run_id == "r2"
+    assert claim(faulty_store, SEGMENT, attempt("r2")).claim.holder.run_id == "r2"
 
 
 @pytest.mark.parametrize("date", ["", "not a date"])
@@ -61,7 +61,7 @@ def test_a_claim_whose_answer_was_lost_is_had(proxy, faulty_store):
         assert rule.hits == 2
         assert is_still_ours(faulty_store, held)
     proxy.when(is_put, "drop-answer", times=1)
-    assert finish(faulty_store, held).finished == held.holder.segment_id
+    assert finish(faulty_store, held).claim.finished == held.claim.holder.segment_id
 
 
 @pytest.mark.parametrize(("size", "budget"), [(1000, 6), (2 * MIN_PART_SIZE + 1, 7)])

@@ -77,4 +77,4 @@ def test_tier_cleans_up_when_it_is_terminated(proxy, bucket, tmp_path):
     assert (found.segments, found.leftovers) == ((), ())
     claimed = list(list_claims(store, PARTITION))
     assert claimed
-    assert all(claim.holder.ended for claim in claimed), "the next run on any host need not wait"
+    assert all(held.claim.holder.ended for held in claimed), "the next run on any host need not wait"

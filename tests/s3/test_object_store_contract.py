@@ -38,13 +38,13 @@ def assert_nothing_unfinished(store: ObjectStore) -> None:
 
 
 def test_what_was_put_is_there_with_its_size_and_crc(store):
-    result = store.put_if_absent("a/b", SMALL, {"tiersnap-run-id": "r1"})
+    result = store.put_if_absent("a/b", SMALL, {"run-id": "r1"})
     assert (result.outcome, result.size, result.crc32c) == (PutOutcome.CREATED, len(SMALL), crc(SMALL))
     assert store.get("a/b") == SMALL
     found = store.head("a/b")
     assert (found.key, found.size) == ("a/b", len(SMALL))
     assert found.crc32c in {crc(SMALL), None}  # None: a server without checksums
-    assert found.metadata in ({"tiersnap-run-id": "r1"}, {})  # {}: a directory
+    assert found.metadata in ({"run-id": "r1"}, {})  # {}: a directory
     assert abs(found.modified - next(store.list("a/b")).modified) < 1000
 
 

@@ -373,13 +373,14 @@ def test_compat_sends_no_newer_checksum_and_one_delete_a_key(proxy, bucket, endp
     store.client.meta.events.register(
         "before-send.s3", lambda request, **_: seen.extend(name.lower() for name in request.headers)
     )
-    store.put_if_absent("small", b"mine", {"tiersnap-run-id": "r"})
+    store.put_if_absent("small", b"mine", {"run-id": "r"})
     assert put_large(store).crc32c == CRC
     assert store.get("large") == LARGE
     assert store.head("small").crc32c is None
     assert store.delete(["small", "large"]) == ()
     assert not [name for name in seen if name.startswith(("x-amz-checksum", "x-amz-sdk-checksum"))]
     assert "content-md5" in seen
+    assert "x-amz-meta-tiersnap-run-id" in seen, "the store names metadata"
     assert sum(request.startswith("DELETE") for request in proxy.requests) == 2
 
 

@@ -51,7 +51,7 @@ def test_a_large_segment_arrives_whole(s3_store, tmp_path):
     assert b"".join(fetch_segment(s3_store, LAYOUT, copy)) == segment.log.read()
     assert LAYOUT.fetch_index(s3_store, copy, IndexType.PRODUCER_SNAPSHOT) == segment.producer_snapshot.data
     for key in LAYOUT.object_keys(copy):
-        assert s3_store.head(key).metadata["tiersnap-snapshot-provenance"] == "COMPUTED"
+        assert s3_store.head(key).metadata["snapshot-provenance"] == "COMPUTED"
 
 
 @pytest.mark.parametrize("step", range(1, 5))  # three puts, and a listing before the last

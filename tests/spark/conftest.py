@@ -14,6 +14,7 @@ from tiersnap.jobs.demo.embedded_s3 import embedded_s3, make_bucket
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.stores.store_settings import StoreSettings
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -69,7 +70,9 @@ class Remote:
 
     @property
     def store(self) -> ObjectStore:
-        return open_store(self.uri, S3Settings(endpoint_url=self.url, path_style=True, region="us-east-1"))
+        return open_store(
+            self.uri, StoreSettings(S3Settings(endpoint_url=self.url, path_style=True, region="us-east-1"))
+        )
 
     def objects(self) -> dict[str, tuple[int, int]]:
         """Key -> (size, modified ms)."""

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.s3.segments import TOPIC_ID
 from tests.unit.test_restore_chain import copy_of
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
+from tiersnap.remote_storage.locks.claim import Attempt, Claim
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
-from tiersnap.remote_storage.own_objects.claim import Attempt, Claim
 from tiersnap.remote_storage.upload.already_there import covered_of
 
 pytestmark = pytest.mark.unit
@@ -28,7 +28,7 @@ def test_covered_of_holds_each_offset_of_the_segments(drawn, wanted):
     made = []
     for (start, end), epochs, is_unfinished in drawn:
         copy = copy_of(start, end, epochs=epochs)
-        claim = Claim(copy.claimed_as, (Attempt(new_segment_id(), "run"),)) if is_unfinished else None
+        claim = Claim.of(Attempt.of(new_segment_id(), "run")) if is_unfinished else None
         made.append(replace(copy, claim=claim))
     ordered = tuple(sorted(made, key=lambda copy: (copy.start_offset, copy.segment_id)))
     planned = [

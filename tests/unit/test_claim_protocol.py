@@ -16,15 +16,14 @@ from tests.reference.lying_store import LyingStore
 from tests.unit.test_claims_interleaved import ELSEWHERE, NEVER_STALE, PARTITION, SEGMENT, attempt, new_id
 from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError
 from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.own_objects.claim import (
+from tiersnap.remote_storage.locks.claim import (
     MAX_ATTEMPTS,
-    MAX_BYTES,
     Attempt,
     Claim,
     ClaimedSegment,
     ClaimedSnapshot,
 )
-from tiersnap.remote_storage.own_objects.claim_protocol import (
+from tiersnap.remote_storage.locks.claim_protocol import (
     STALE_AFTER_MS,
     claim,
     claimed_segments,
@@ -36,7 +35,7 @@ from tiersnap.remote_storage.own_objects.claim_protocol import (
     release,
     reopen,
 )
-from tiersnap.remote_storage.own_objects.process import Process, is_gone, this_process
+from tiersnap.remote_storage.locks.process import Process, is_gone, this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TransientError, UsageError
 
@@ -56,23 +55,26 @@ texts = st.text(max_size=40)
 segment_ids = st.builds(new_id)
 processes = st.builds(Process, texts, st.integers(0, (1 << 31) - 1), texts)
 attempts = st.builds(Attempt, segment_ids, texts, st.none() | texts, processes, st.booleans())
-snapshots = st.builds(ClaimedSnapshot, st.integers(0, (1 << 32) - 1), texts, texts)
+snapshots = st.builds(ClaimedSnapshot.of, st.integers(0, (1 << 32) - 1), texts, texts)
 claims = st.builds(
-    lambda known, done, snapshot: Claim(SEGMENT, tuple(known), known[-1].segment_id if done else None, snapshot),
+    lambda known, done, snapshot, kept: Claim(
+        attempts=tuple(known), finished=known[-1].segment_id if done else None, snapshot=snapshot, kept=tuple(kept)
+    ),
     st.lists(attempts, min_size=1, max_size=5),
     st.booleans(),
     st.none() | snapshots,
+    st.lists(segment_ids, max_size=2),
 )
 
 
 @given(claims)
 def test_a_claim_is_read_as_it_was_written(found):
-    assert Claim.decode(SEGMENT, found.encode(), name="claim") == found
+    assert Claim.decode(found.encode(), name="claim") == found
 
 
 def test_a_claim_is_the_json_that_the_documents_show():
-    mine = Attempt("tqimKeZwStOEOwRzT3L5oQ", "r1", None, Process("host", 7, "boot/1/2"))
-    held = Claim(SEGMENT, (mine,)).finished_by_holder(ClaimedSnapshot(0xAB, "COMPUTED", "MATCHES"))
+    mine = Attempt.of("tqimKeZwStOEOwRzT3L5oQ", "r1", None, Process("host", 7, "boot/1/2"))
+    held = Claim.of(mine).finished_by_holder(ClaimedSnapshot.of(0xAB, "COMPUTED", "MATCHES"))
     assert json.loads(held.encode()) == {
         "version": 1,
         "attempts": [
@@ -91,11 +93,11 @@ def test_a_claim_is_the_json_that_the_documents_show():
 
 
 def changed(**changes: object) -> bytes:
-    return json.dumps(json.loads(Claim(SEGMENT, (attempt("r"),)).encode()) | changes).encode()
+    return json.dumps(json.loads(Claim.of(attempt("r")).encode()) | changes).encode()
 
 
 def with_attempt(**changes: object) -> bytes:
-    row = json.loads(Claim(SEGMENT, (attempt("r"),)).encode())["attempts"][0]
+    row = json.loads(Claim.of(attempt("r")).encode())["attempts"][0]
     return changed(attempts=[row | changes])
 
 
@@ -104,7 +106,7 @@ def with_process(**changes: object) -> bytes:
 
 
 def test_a_claim_of_any_process_is_read() -> None:
-    assert Claim.decode(SEGMENT, with_process(), name="claim").holder.process == Process("here", 1, "")
+    assert Claim.decode(with_process(), name="claim").holder.process == Process("here", 1, "")
 
 
 NO_CLAIMS = [
@@ -116,7 +118,7 @@ NO_CLAIMS = [
     b"[" * 100_000,
     b'{"a":' * 100_000,
     b"9" * 5000,
-    b" " * (MAX_BYTES + 1),
+    b" " * (Claim.limit + 1),
     changed(version=2),
     changed(version=True),
     changed(more=1),
@@ -160,7 +162,7 @@ def test_read_claim_reads_again_when_a_byte_flipped(store):
     lying = LyingStore(store)
     held = claim(lying, SEGMENT, attempt("r1"))
     lying.flips[KEY] = 1
-    assert read_claim(lying, SEGMENT) == held
+    assert read_claim(lying, SEGMENT) == held.claim
     assert lying.reads == [KEY, KEY]
 
 
@@ -176,20 +178,20 @@ def test_read_claim_calls_it_damage_when_damaged_twice(store):
 @given(st.binary(max_size=200) | st.builds(lambda text: text.encode(), st.text(max_size=200)))
 def test_no_bytes_are_read_with_another_error(data):
     with pytest.raises(CorruptDataError):
-        Claim.decode(SEGMENT, data, name="claim")
+        Claim.decode(data, name="claim")
 
 
 @pytest.mark.parametrize("wrong", [{"segment_id": "x"}, {"run_id": "x" * 1025}, {"warehouse": "x" * 1025}])
 def test_what_no_claim_could_say_is_not_attempted(wrong):
     with pytest.raises(UsageError):
-        replace(attempt("r"), **wrong)
+        Attempt.of(**{"segment_id": new_id(), "run_id": "r"} | wrong)
 
 
 def test_of_very_many_attempts_the_newest_are_kept(store):
     known = [attempt("one task") for _ in range(MAX_ATTEMPTS + 3)]
     for mine in known:
         held = claim(store, SEGMENT, mine)
-    assert held.attempts == read_claim(store, SEGMENT).attempts == tuple(known[3:])
+    assert held.claim.attempts == read_claim(store, SEGMENT).attempts == tuple(known[3:])
 
 
 # --- who may take over
@@ -227,7 +229,7 @@ def test_a_young_claim_is_free_for_the_same_warehouse_and_for_the_same_run(store
         with pytest.raises(ClaimedError):
             claim(store, SEGMENT, two)
         return
-    held = claim(store, SEGMENT, two)
+    held = claim(store, SEGMENT, two).claim
     assert held.attempts == (one, two)
     assert held.earlier == (one,)  # whose objects may be deleted
 
@@ -239,12 +241,12 @@ def test_a_claim_is_stale_by_the_clock_of_the_store_alone(store, monkeypatch):
     with pytest.raises(ClaimedError):
         claim(store, SEGMENT, attempt("r2"), stale_after_ms=60_000)
     os.utime(store.root / KEY, (1, 1))  # the store says that it is from 1970
-    assert claim(store, SEGMENT, attempt("r2"), stale_after_ms=60_000).holder.run_id == "r2"
+    assert claim(store, SEGMENT, attempt("r2"), stale_after_ms=60_000).claim.holder.run_id == "r2"
 
 
 def test_a_claim_is_stale_once_more_time_has_passed_than_any_upload_may_take():
-    held = Claim(SEGMENT, (attempt("r1"),))
-    reasons = [may_take_over(held, attempt("r2"), age, 100, lambda _: False) for age in (99, 100, 101)]
+    held = Claim.of(attempt("r1"))
+    reasons = [may_take_over(held, attempt("r2"), age, 100) for age in (99, 100, 101)]
     assert reasons == [None, None, "it is stale"]
 
 
@@ -252,7 +254,7 @@ def test_the_age_of_a_claim_is_what_the_store_says_since_its_last_change(store):
     held = claim(store, SEGMENT, attempt("r1"))
     os.utime(store.root / KEY, (1, 1))
     found, age = read_claim_and_age(store, SEGMENT)
-    assert (found, age > STALE_AFTER_MS) == (held, True)
+    assert (found.claim, age > STALE_AFTER_MS) == (held.claim, True)
 
 
 def test_a_claim_that_was_taken_over_is_young_again(store):
@@ -269,15 +271,15 @@ def test_who_was_taken_over_cannot_come_back_with_the_same_segment_id(store):
     claim(store, SEGMENT, attempt("r"))
     with pytest.raises(ClaimedError):
         claim(store, SEGMENT, mine)
-    assert claim(store, SEGMENT, replace(mine, segment_id=new_id())).holder.run_id == "r"
+    assert claim(store, SEGMENT, structs.replace(mine, segment_id=new_id())).claim.holder.run_id == "r"
 
 
 def test_a_finished_claim_is_nobodys_to_take(store):
     held = claim(store, SEGMENT, attempt("r"))
-    done = finish(store, held, ClaimedSnapshot(1, "COMPUTED", "MATCHES"))
+    done = finish(store, held, ClaimedSnapshot.of(1, "COMPUTED", "MATCHES"))
     for other in (attempt("r"), attempt("r2")):
         assert claim(store, SEGMENT, other, stale_after_ms=-1) == done
-    assert finish(store, held, ClaimedSnapshot(1, "COMPUTED", "MATCHES")) == done
+    assert finish(store, held, ClaimedSnapshot.of(1, "COMPUTED", "MATCHES")) == done
     assert is_still_ours(store, held)
 
 
@@ -285,11 +287,11 @@ def test_a_finished_claim_whose_objects_are_gone_is_opened_again(store):
     done = finish(store, claim(store, SEGMENT, attempt("r1")))
     mine = attempt("r2")
     again = reopen(store, done, mine)
-    assert (again.holder, again.finished, again.earlier) == (mine, None, ())
-    assert again.kept == (done.holder.segment_id,)
+    assert (again.claim.holder, again.claim.finished, again.claim.earlier) == (mine, None, ())
+    assert again.claim.kept == (done.claim.holder.segment_id,)
     with pytest.raises(ObjectChangedError):
         reopen(store, done, attempt("r3"))
-    assert finish(store, again).finished == mine.segment_id
+    assert finish(store, again).claim.finished == mine.segment_id
 
 
 def test_a_segment_that_was_finished_is_deleted_only_by_the_records(store):
@@ -298,7 +300,7 @@ def test_a_segment_that_was_finished_is_deleted_only_by_the_records(store):
     done = finish(store, claim(store, SEGMENT, lost))
     held = read_claim(store, SEGMENT)
     assert [held.may_delete(each.segment_id) for each in (gave_up, lost)] == [True, False]
-    held = finish(store, reopen(store, done, mine))
+    held = finish(store, reopen(store, done, mine)).claim
     assert [held.may_delete(each.segment_id) for each in (gave_up, lost, mine)] == [True, False, False]
     assert all(held.may_delete(each.segment_id, has_no_record=True) for each in (gave_up, lost, mine))
 
@@ -311,7 +313,7 @@ def test_who_lost_its_claim_sees_it_and_cannot_finish_or_release(store):
     with pytest.raises(ObjectChangedError):
         finish(store, mine)
     assert not release(store, mine)
-    assert read_claim(store, SEGMENT) == other
+    assert read_claim(store, SEGMENT) == other.claim
     store.delete([KEY])
     assert not is_still_ours(store, other)
 
@@ -320,7 +322,7 @@ def test_what_was_released_is_free_at_once(store):
     mine = claim(store, SEGMENT, attempt("r1"))
     assert release(store, mine)
     assert not is_still_ours(store, mine)
-    assert claim(store, SEGMENT, attempt("r2"), stale_after_ms=NEVER_STALE).earlier[0].ended
+    assert claim(store, SEGMENT, attempt("r2"), stale_after_ms=NEVER_STALE).claim.earlier[0].ended
 
 
 def test_the_claims_of_a_partition_are_listed_by_offset(store):
@@ -356,8 +358,8 @@ def test_an_attempt_whose_answer_was_lost_goes_on_when_it_asks_again(store, step
         claim(flaky, SEGMENT, mine)
         finish(flaky, claim(flaky, SEGMENT, mine))
     held = claim(store, SEGMENT, mine)
-    assert held.holder == mine
-    assert finish(store, held).finished == mine.segment_id
+    assert held.claim.holder == mine
+    assert finish(store, held).claim.finished == mine.segment_id
 
 
 def test_an_attempt_that_dies_while_it_takes_over_has_done_so_or_not(store):
@@ -380,7 +382,7 @@ def test_this_process_is_not_gone():
 
 def test_a_process_that_ended_is_gone_also_before_its_parent_asks():
     code = (
-        "from tiersnap.remote_storage.own_objects.process import this_process; p = this_process(); "
+        "from tiersnap.remote_storage.locks.process import this_process; p = this_process(); "
         "print(p.pid, p.process_start)"
     )
     child = subprocess.Popen([sys.executable, "-c", code + "; input()"], stdin=-1, stdout=-1, text=True)
@@ -427,7 +429,7 @@ def test_where_the_system_does_not_say_when_a_process_began_none_is_said_to_be_g
         status_file(proc, 19 if said == "no start" else 20)
     if said == "no start":
         show_boot(proc)
-    monkeypatch.setattr("tiersnap.remote_storage.own_objects.process._PROC", proc)
+    monkeypatch.setattr("tiersnap.remote_storage.locks.process._PROC", proc)
     assert this_process().process_start == ""
     assert not is_gone(structs.replace(here, pid=2**22 + 1))
 
@@ -435,7 +437,7 @@ def test_where_the_system_does_not_say_when_a_process_began_none_is_said_to_be_g
 def test_the_start_of_a_process_is_the_last_of_the_fields_that_every_system_has(monkeypatch, tmp_path):
     status_file(tmp_path, 20)
     show_boot(tmp_path)
-    monkeypatch.setattr("tiersnap.remote_storage.own_objects.process._PROC", tmp_path)
+    monkeypatch.setattr("tiersnap.remote_storage.locks.process._PROC", tmp_path)
     assert this_process().process_start == f"some-boot/{(tmp_path / 'self/ns/pid').stat().st_ino}/19"
 
 

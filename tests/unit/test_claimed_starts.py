@@ -17,9 +17,9 @@ from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment, ClaimedSnapshot
+from tiersnap.remote_storage.locks.claim_protocol import claim, finish
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, new_segment_id
-from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment, ClaimedSnapshot
-from tiersnap.remote_storage.own_objects.claim_protocol import claim, finish
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.crc32c import crc32c
@@ -30,7 +30,7 @@ from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy
 
 pytestmark = pytest.mark.unit
 
-COMPUTED = ClaimedSnapshot(0xAB, Provenance.COMPUTED, "")
+COMPUTED = ClaimedSnapshot.of(0xAB, Provenance.COMPUTED, "")
 
 
 def row(segment_id: str, start: int = 0, *epochs: int) -> ListedCopy:
@@ -42,7 +42,7 @@ def row(segment_id: str, start: int = 0, *epochs: int) -> ListedCopy:
 def finished(store: DirectoryStore, start: int = 0, epoch: int = 0, snapshot: ClaimedSnapshot | None = COMPUTED) -> str:
     """The segment id of a copy whose claim is finished."""
     segment_id = new_segment_id()
-    held = claim(store, ClaimedSegment(PARTITION, start, epoch), Attempt(segment_id, "run-1"))
+    held = claim(store, ClaimedSegment(PARTITION, start, epoch), Attempt.of(segment_id, "run-1"))
     finish(store, held, snapshot)
     return segment_id
 
@@ -62,8 +62,8 @@ def test_the_claim_is_that_of_the_newest_leader_epoch_of_the_copy(store):
 
 def test_a_copy_that_the_claim_does_not_say_is_finished_gives_none(store):
     segment = ClaimedSegment(PARTITION, 0, 0)
-    held = claim(store, segment, Attempt(new_segment_id(), "run-1"))
-    assert find_start(store, PARTITION, [row(held.holder.segment_id)]) is None
+    held = claim(store, segment, Attempt.of(new_segment_id(), "run-1"))
+    assert find_start(store, PARTITION, [row(held.claim.holder.segment_id)]) is None
     finish(store, held, COMPUTED)
     assert find_start(store, PARTITION, [row(new_segment_id())]) is None
 
@@ -79,7 +79,7 @@ def test_a_claim_that_cannot_be_read_gives_none_and_the_next_copy_is_asked(store
 def test_a_state_starts_from_what_was_computed_whole_or_compared_strictly_and_from_nothing_else(
     store, provenance, verdict
 ):
-    ours = finished(store, snapshot=ClaimedSnapshot(1, provenance, verdict))
+    ours = finished(store, snapshot=ClaimedSnapshot.of(1, provenance, verdict))
     is_computed = provenance in ("COMPUTED", "COMPUTED_FROM_LOG_START", "COMPUTED_FROM_SNAPSHOT")
     is_compared = provenance == "BROKER" and verdict in ("MATCHES", "EXTENDS")
     assert (find_start(store, PARTITION, [row(ours)]) is not None) is (is_computed or is_compared)

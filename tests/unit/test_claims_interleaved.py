@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from tests.reference.examples import examples
 from tests.reference.interleaved import Killed, Turns
 from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_protocol import (
+from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.locks.claim_protocol import (
     claim,
     finish,
     is_still_ours,
     read_claim,
     release,
 )
-from tiersnap.remote_storage.own_objects.process import Process, this_process
+from tiersnap.remote_storage.locks.process import Process, this_process
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = pytest.mark.unit
@@ -40,7 +40,7 @@ def new_id() -> str:
 
 
 def attempt(run: str, warehouse: str | None = None, process: Process = ELSEWHERE) -> Attempt:
-    return Attempt(new_id(), run, warehouse, process)
+    return Attempt.of(new_id(), run, warehouse, process)
 
 
 def copy(store, mine: Attempt, *, stale_after_ms: int = NEVER_STALE, gives_up: bool = False) -> str:
@@ -49,9 +49,9 @@ def copy(store, mine: Attempt, *, stale_after_ms: int = NEVER_STALE, gives_up: b
         held = claim(store, SEGMENT, mine, stale_after_ms=stale_after_ms)
     except ClaimedError:
         return REFUSED
-    if held.finished is not None:
+    if held.claim.finished is not None:
         return FINISHED_BEFORE
-    store.delete([f"copies/{known.segment_id}" for known in held.earlier])
+    store.delete([f"copies/{known.segment_id}" for known in held.claim.earlier])
     if gives_up:
         release(store, held)
         return RELEASED

@@ -13,8 +13,8 @@ from tests.reference.flaky_store import FlakyStore
 from tests.unit.test_claims_interleaved import PARTITION, SEGMENT, attempt, new_id
 from tiersnap.remote_storage.errors import ClaimedError
 from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.own_objects.claim import Attempt, Claim, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_protocol import (
+from tiersnap.remote_storage.locks.claim import Attempt, Claim, ClaimedSegment, HeldClaim
+from tiersnap.remote_storage.locks.claim_protocol import (
     claim,
     claim_naming,
     claimed_segments,
@@ -25,7 +25,7 @@ from tiersnap.remote_storage.own_objects.claim_protocol import (
     release,
     reopen,
 )
-from tiersnap.remote_storage.own_objects.process import this_process
+from tiersnap.remote_storage.locks.process import this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = pytest.mark.unit
@@ -44,31 +44,30 @@ def held_claim(store: DirectoryStore, segment: ClaimedSegment = SEGMENT) -> Clai
     return found
 
 
-def taken_over(store: DirectoryStore, holder: Attempt) -> Attempt:
-    """The attempt whose claim `holder`, of the same run, took over."""
+def taken_over(store: DirectoryStore, holder: Attempt) -> tuple[Attempt, HeldClaim]:
+    """The attempt whose claim `holder`, of the same run, took over, and the claim."""
     earlier = attempt("r")
     claim(store, SEGMENT, earlier)
-    claim(store, SEGMENT, holder)
-    return earlier
+    return earlier, claim(store, SEGMENT, holder)
 
 
-def age(store: DirectoryStore, held: Claim) -> None:
+def age(store: DirectoryStore, held: HeldClaim) -> None:
     os.utime(store.root / KEY, (1, 1))
 
 
-def finish_it(store: DirectoryStore, held: Claim) -> None:
+def finish_it(store: DirectoryStore, held: HeldClaim) -> None:
     finish(store, held)
 
 
-def release_it(store: DirectoryStore, held: Claim) -> None:
+def release_it(store: DirectoryStore, held: HeldClaim) -> None:
     release(store, held)
 
 
 @pytest.mark.parametrize("end", [age, finish_it, release_it])
 def test_a_copy_of_an_earlier_attempt_is_kept_once_its_holder_is_over(store: DirectoryStore, end) -> None:
     holder = attempt("r")
-    earlier = taken_over(store, holder)
-    end(store, held_claim(store))
+    earlier, taken = taken_over(store, holder)
+    end(store, taken)
     finished = held_claim(store).finished
     keep(store, SEGMENT, earlier.segment_id)
     held = held_claim(store)
@@ -79,13 +78,13 @@ def test_a_copy_of_an_earlier_attempt_is_kept_once_its_holder_is_over(store: Dir
 
 def test_a_copy_of_an_earlier_attempt_is_kept_if_the_process_of_its_holder_is_gone(store: DirectoryStore) -> None:
     here = this_process()
-    earlier = taken_over(store, attempt("r", process=structs.replace(here, process_start=here.process_start + "0")))
+    earlier, _ = taken_over(store, attempt("r", process=structs.replace(here, process_start=here.process_start + "0")))
     keep(store, SEGMENT, earlier.segment_id)
     assert held_claim(store).kept == (earlier.segment_id,)
 
 
 def test_a_copy_is_not_kept_while_another_attempt_may_delete_it(store: DirectoryStore) -> None:
-    earlier = taken_over(store, attempt("r"))
+    earlier, _ = taken_over(store, attempt("r"))
     before = store.get(KEY)
     with pytest.raises(ClaimedError):
         keep(store, SEGMENT, earlier.segment_id)
@@ -120,7 +119,7 @@ def test_a_claim_that_was_lost_is_written_again_as_one_that_was_given_up(store: 
     store.delete([KEY])
     put_again(store, held)
     again = held_claim(store)
-    assert ([each.segment_id for each in again.attempts], again.holder.ended) == ([held.holder.segment_id], True)
+    assert ([each.segment_id for each in again.attempts], again.holder.ended) == ([held.claim.holder.segment_id], True)
 
 
 def test_a_claim_of_another_attempt_is_not_written_over(store: DirectoryStore) -> None:
@@ -128,12 +127,12 @@ def test_a_claim_of_another_attempt_is_not_written_over(store: DirectoryStore) -
     store.delete([KEY])
     other = claim(store, SEGMENT, attempt("r2"))
     put_again(store, held)
-    assert held_claim(store) == other
+    assert held_claim(store) == other.claim
 
 
 def test_claim_is_found_by_each_segment_id_that_it_names(store: DirectoryStore) -> None:
     first, mine = attempt("r"), attempt("r")
-    held = reopen(store, finish(store, claim(store, SEGMENT, first)), mine)
+    held = reopen(store, finish(store, claim(store, SEGMENT, first)), mine).claim
     assert (held.kept, held.finished) == ((first.segment_id,), None)
     for each in (first, mine):
         found = claim_naming(store, [SEGMENT], SEGMENT.base_offset, each.segment_id)
@@ -143,7 +142,7 @@ def test_claim_is_found_by_each_segment_id_that_it_names(store: DirectoryStore) 
 
 def test_claim_is_looked_for_at_its_offset_alone_and_beside_a_damaged_one(store: DirectoryStore) -> None:
     mine, damaged = attempt("r"), replace(SEGMENT, leader_epoch=SEGMENT.leader_epoch - 1)
-    held = claim(store, SEGMENT, mine)
+    held = claim(store, SEGMENT, mine).claim
     store.put_if_absent(keys.claim(PARTITION, damaged.base_offset, damaged.leader_epoch), b"{}")
     counted = FlakyStore(store, {})
     for offset in (SEGMENT.base_offset - 1, SEGMENT.base_offset + 1):

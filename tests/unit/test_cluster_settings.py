@@ -19,9 +19,9 @@ from tiersnap.remote_storage.cluster.topic_checks import (
 )
 from tiersnap.remote_storage.errors import CopyingOffError, CopyingOnError, SettingsAsideError, UnblockHeldError
 from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.locks.process import Process, this_process
+from tiersnap.remote_storage.locks.saved_configs import SavedConfigs, SavedConfigsStore, decode_saved_configs
 from tiersnap.remote_storage.metadata.topic_configs import MARK
-from tiersnap.remote_storage.own_objects.process import Process, this_process
-from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore, decode_saved_configs
 from tiersnap.remote_storage.publish.pause_copying import (
     as_options,
     aside_without_mark,
@@ -231,7 +231,7 @@ def test_what_a_run_left_is_taken_over_once_it_said_so_or_is_gone_or_was_not_hea
         if name == "said so":
             left.release()
         if name == "old":
-            monkeypatch.setattr("tiersnap.remote_storage.own_objects.saved_configs.STALE_AFTER_MS", -1)
+            monkeypatch.setattr("tiersnap.remote_storage.locks.saved_configs.STALE_AFTER_MS", -1)
         found = later.find({"a.b-c": TOPIC_ID}, CLUSTER_ID)
         assert [structs.replace(each, process=None) for each in found] == [BEGUN], name
         later.put(structs.replace(BEGUN, partitions=(1,)))

@@ -19,8 +19,8 @@ from tests.reference.model_cluster import CLUSTER_ID
 from tiersnap.jobs.cli import run
 from tiersnap.remote_storage.cluster.standing_offsets import STANDS_AFTER_MS
 from tiersnap.remote_storage.layouts.keys import KeyKind
-from tiersnap.remote_storage.own_objects.process import Process
-from tiersnap.remote_storage.own_objects.saved_configs import STALE_AFTER_MS, SavedConfigs, SavedConfigsStore
+from tiersnap.remote_storage.locks.process import Process
+from tiersnap.remote_storage.locks.saved_configs import STALE_AFTER_MS, SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.publish.pause_copying import own_values, settings_while_off
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.units import utc

@@ -21,9 +21,9 @@ from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.locks.claim_protocol import claim, finish
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition, new_segment_id
-from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_protocol import claim, finish
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
@@ -135,8 +135,8 @@ def test_a_largest_timestamp_of_the_first_millisecond_of_all_is_believed(store, 
 def test_what_another_attempt_has_finished_without_is_left_out(store, layout, folder, caplog):
     first, second = (tier(folder, store, layout=layout, bases={5})[0] for _ in range(2))
     segment = ClaimedSegment(PARTITION, 5, 0)
-    claim(store, segment, Attempt(first.id.segment_id, "run"))
-    taken = claim(store, segment, Attempt(second.id.segment_id, "run"))
+    claim(store, segment, Attempt.of(first.id.segment_id, "run"))
+    taken = claim(store, segment, Attempt.of(second.id.segment_id, "run"))
     assert published(store, layout) == [], "which of them will count is not decided"
     finish(store, taken)
     caplog.clear()
@@ -146,7 +146,7 @@ def test_what_another_attempt_has_finished_without_is_left_out(store, layout, fo
 
 def test_a_copy_whose_attempt_was_killed_before_it_said_so_waits_for_the_next_run(store, layout, folder, caplog):
     (copy,) = tier(folder, store, layout=layout, bases={5})
-    taken = claim(store, ClaimedSegment(PARTITION, 5, 0), Attempt(copy.id.segment_id, "run"))
+    taken = claim(store, ClaimedSegment(PARTITION, 5, 0), Attempt.of(copy.id.segment_id, "run"))
     assert published(store, layout) == []
     assert "its claim is not finished" in caplog.text
     finish(store, taken)
@@ -155,7 +155,7 @@ def test_a_copy_whose_attempt_was_killed_before_it_said_so_waits_for_the_next_ru
 
 def test_a_copy_of_a_broker_counts_whatever_attempts_of_ours_are_at_the_segment(store, layout, folder, caplog):
     (copy,) = tier(folder, store, layout=layout, bases={5})
-    claim(store, ClaimedSegment(PARTITION, 5, 0), Attempt(new_segment_id(), "run"))
+    claim(store, ClaimedSegment(PARTITION, 5, 0), Attempt.of(new_segment_id(), "run"))
     assert [each.id for each in published(store, layout)] == [copy.id]
 
     store.replace(keys.claim(PARTITION, 5, 0), b"{")
@@ -174,7 +174,7 @@ class Forgetful(DirectoryStore):
 
 def test_a_copy_whose_claim_goes_while_it_is_asked_for_is_as_one_that_nobody_claimed(store, layout, folder):
     (copy,) = tier(folder, store, layout=layout, bases={5})
-    claim(store, ClaimedSegment(PARTITION, 5, 0), Attempt(copy.id.segment_id, "run"))
+    claim(store, ClaimedSegment(PARTITION, 5, 0), Attempt.of(copy.id.segment_id, "run"))
     assert [each.id for each in published(Forgetful(store.root), layout)] == [copy.id]
 
 
@@ -183,9 +183,9 @@ def test_an_older_copy_without_which_another_attempt_finished_is_none_though_tha
 ):
     """Of a partition's claims those are read that are newer than the first finished one; of the others one by one."""
     older, newer = tier(folder, store, layout=layout, bases={5, 10})
-    finish(store, claim(store, ClaimedSegment(PARTITION, 10, 0), Attempt(newer.id.segment_id, "run")))
+    finish(store, claim(store, ClaimedSegment(PARTITION, 10, 0), Attempt.of(newer.id.segment_id, "run")))
     segment = ClaimedSegment(PARTITION, 5, 0)
-    claim(store, segment, Attempt(older.id.segment_id, "run"))
-    finish(store, claim(store, segment, Attempt(new_segment_id(), "run")))
+    claim(store, segment, Attempt.of(older.id.segment_id, "run"))
+    finish(store, claim(store, segment, Attempt.of(new_segment_id(), "run")))
     assert [each.id for each in published(store, layout)] == [newer.id]
     assert "tier it again" in caplog.text

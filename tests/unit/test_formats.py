@@ -17,12 +17,12 @@ from pyspark.sql.types import StructType
 from tests.reference.command import assert_said, tiersnap
 from tiersnap.jobs.delta_tables import read_table
 from tiersnap.jobs.pipeline.warehouse import check_format
+from tiersnap.remote_storage.inventory.cluster_record import put_cluster_id, read_cluster_id
+from tiersnap.remote_storage.inventory.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.locks.claim import Claim, ClaimedSnapshot
+from tiersnap.remote_storage.locks.lease import Lease, LeaseHolder
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSegment, ClaimedSnapshot
-from tiersnap.remote_storage.own_objects.cluster_record import put_cluster_id, read_cluster_id
-from tiersnap.remote_storage.own_objects.lease import Lease, LeaseHolder
-from tiersnap.remote_storage.own_objects.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.collected.listing import CollectedDecode, Listing
 from tiersnap.snapshot.collected.marker import Marker
@@ -36,7 +36,6 @@ pytestmark = pytest.mark.unit
 
 ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 PARTITION = TopicIdPartition("orders", ID, 0)
-SEGMENT = ClaimedSegment(PARTITION, 0, 0)
 PROCESS = b'"process":{"host":"broker-1","pid":17,"processStart":"99"},'
 CLAIM = (
     b'{"version":1,"attempts":[{"segmentId":"AAAAAAAAAAAAAAAAAAAAAQ","runId":"run-1",'
@@ -76,7 +75,7 @@ class ClusterObject:
 
 Read = Callable[[bytes, Path], Claim | LeaseHolder | ClusterObject | SnapshotManifest | Marker]
 STORED: dict[str, tuple[bytes, Read]] = {
-    "claim": (CLAIM, lambda data, _: Claim.decode(SEGMENT, data, name="it")),
+    "claim": (CLAIM, lambda data, _: Claim.decode(data, name="it")),
     "lease": (LEASE, lambda data, _: LeaseHolder.decode(data, name="it")),
     "cluster": (CLUSTER, lambda data, folder: ClusterObject(folder).decode(data)),
     "manifest": (MANIFEST, lambda data, _: SnapshotManifest.decode(data, name="it")),
@@ -93,7 +92,7 @@ def test_stored_object_is_written_as_it_was_read(name: str, tmp_path: Path) -> N
 def test_stored_objects_say_what_their_bytes_say(tmp_path: Path) -> None:
     claim, lease, _, manifest, marker = (read(data, tmp_path) for data, read in STORED.values())
     assert isinstance(claim, Claim)
-    assert (claim.finished, claim.snapshot) == (ID, ClaimedSnapshot(0xAB, "COMPUTED", ""))
+    assert (claim.finished, claim.snapshot) == (ID, ClaimedSnapshot.of(0xAB, "COMPUTED", ""))
     assert (claim.holder.run_id, claim.holder.warehouse) == ("run-1", "s3://bucket/tables")
     assert (claim.holder.process.pid, claim.kept) == (17, ("AAAAAAAAAAAAAAAAAAAAAg",))
     assert isinstance(lease, LeaseHolder)

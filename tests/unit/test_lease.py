@@ -13,12 +13,12 @@ import pytest
 
 from tiersnap.jobs.pipeline.one_writer import _leased
 from tiersnap.remote_storage.errors import LeaseLostError
-from tiersnap.remote_storage.own_objects.lease import Lease, LeaseHolder
-from tiersnap.remote_storage.own_objects.process import Process, this_process
+from tiersnap.remote_storage.locks.lease import Lease, LeaseHolder
+from tiersnap.remote_storage.locks.process import Process, this_process
 from tiersnap.remote_storage.stores.directory_files import UnfinishedFolder
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import PutResult
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.stores.store_settings import StoreSettings
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, RemoteStorageError, TiersnapError, TransientError
 
 pytestmark = pytest.mark.unit
@@ -34,7 +34,7 @@ def store(tmp_path: Path) -> DirectoryStore:
 
 def held_elsewhere(store: DirectoryStore, *, seconds_ago: float = 0) -> None:
     """By a run on another host, last heard of so long ago."""
-    store.replace(KEY, LeaseHolder("theirs", ELSEWHERE).encode())
+    store.replace(KEY, LeaseHolder.of("theirs", ELSEWHERE).encode())
     heard = time.time() - seconds_ago
     os.utime(Path(store.uri.removeprefix("file://")) / KEY, (heard, heard))
 
@@ -89,12 +89,12 @@ def test_a_lease_that_was_given_back_or_whose_process_is_gone_is_free_at_once(st
     Lease(store, KEY, "second").release()
     here = this_process()
     boot = here.process_start.rpartition("/")[0]
-    store.replace(KEY, LeaseHolder("killed", Process(here.host, here.pid, f"{boot}/1")).encode())
+    store.replace(KEY, LeaseHolder.of("killed", Process(here.host, here.pid, f"{boot}/1")).encode())
     Lease(store, KEY, "third").check()
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"{}", b"[]", b'{"version":2}', LeaseHolder("r", ELSEWHERE).encode().replace(b"17", b'"x"')]
+    "data", [b"", b"{}", b"[]", b'{"version":2}', LeaseHolder.of("r", ELSEWHERE).encode().replace(b"17", b'"x"')]
 )
 def test_what_is_no_lease_is_refused_and_not_overwritten(store: DirectoryStore, data: bytes) -> None:
     store.replace(KEY, data)
@@ -115,7 +115,7 @@ def test_renewals_go_on_when_the_store_refused_one(tmp_path: Path, caplog: pytes
             time.sleep(0.005)
         pytest.fail("it never was")
 
-    with _leased(str(tmp_path), "ours", S3Settings(), 0.005) as check:
+    with _leased(str(tmp_path), "ours", StoreSettings(), 0.005) as check:
         with UnfinishedFolder(tmp_path).locked():
             aside.hardlink_to(lease)
             link.replace(lease)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,11 +21,11 @@ from tests.unit.test_whole_but_not_counted import NOW, ORDERS, SEGMENTS
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.locks import claim_protocol
+from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment, HeldClaim
+from tiersnap.remote_storage.locks.claim_protocol import STALE_AFTER_MS
+from tiersnap.remote_storage.locks.process import this_process
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
-from tiersnap.remote_storage.own_objects import claim_protocol
-from tiersnap.remote_storage.own_objects.claim import Attempt, Claim, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_protocol import STALE_AFTER_MS
-from tiersnap.remote_storage.own_objects.process import this_process
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
 from tiersnap.remote_storage.retire.sweep_task import LEFT, SweepTask
@@ -107,15 +106,15 @@ def test_sweep_task_removes_a_late_object_and_says_what_it_cannot_remove(store: 
     assert store.head(key) is None
 
 
-def killed_attempt(store: DirectoryStore, tmp_path: Path) -> Claim:
+def killed_attempt(store: DirectoryStore, tmp_path: Path) -> HeldClaim:
     """An attempt of another host that was killed behind its log; nobody goes on with it."""
     segments = planned(write_log(tmp_path / "logs"))
     me = Tierer("run-1", NOW, process=ELSEWHERE, wait=0)
     with pytest.raises(Crash):
         flaky = FlakyStore(store, {1: Fault.CRASH_AFTER}, counted={"put_file_if_absent"})
         rows_of(tier_partition(aiven(flaky), PARTITION, segments[:1], me))
-    (claim,) = list_claims(store, PARTITION)
-    return claim
+    (held,) = list_claims(store, PARTITION)
+    return held
 
 
 def test_sweep_partition_ends_a_killed_attempt_before_it_deletes(store: DirectoryStore, tmp_path: Path) -> None:
@@ -174,24 +173,24 @@ def test_tier_says_what_killed_processes_left(store: DirectoryStore, source: Pat
 def test_a_claim_of_an_ended_attempt_names_it(store: DirectoryStore) -> None:
     """What the sweep relies on: who gives up stays named."""
     segment = ClaimedSegment(PARTITION, 0, 0)
-    held = claim_protocol.claim(store, segment, Attempt(new_segment_id(), "run"))
+    held = claim_protocol.claim(store, segment, Attempt.of(new_segment_id(), "run"))
     assert claim_protocol.release(store, held)
     found = claim_protocol.read_claim(store, segment)
     assert found is not None
-    assert (found.holder.segment_id, found.holder.ended) == (held.holder.segment_id, True)
+    assert (found.holder.segment_id, found.holder.ended) == (held.claim.holder.segment_id, True)
 
 
 def superseded(store: DirectoryStore, source: Path) -> tuple[str, str]:
     """A whole copy of the segment at 10 that another attempt finished without; the ids of both."""
     assert run(store, source, "run-1").errors == []
-    (claim,) = (each for each in list_claims(store, ORDERS) if each.segment.base_offset == 10)
+    (claim,) = (held.claim for held in list_claims(store, ORDERS) if held.segment.base_offset == 10)
     first = claim.holder.segment_id
-    attempt = Attempt(new_segment_id(), "run-2")
+    attempt = Attempt.of(new_segment_id(), "run-2")
     for info in [info for info in store.list() if first in info.key]:
         data = store.get(info.key).replace(first.encode(), attempt.segment_id.encode())
         store.put_if_absent(info.key.replace(first, attempt.segment_id), data)
     # As if the first attempt had been killed before it said that it had finished.
-    told = replace(claim, attempts=(claim.holder, attempt), finished=attempt.segment_id)
+    told = structs.replace(claim, attempts=(claim.holder, attempt), finished=attempt.segment_id)
     (key,) = (info.key for info in store.list("claims/") if f"/{10:020d}-" in info.key)
     store.replace(key, told.encode())
     found = list_remote_partition(aiven(store), ORDERS)

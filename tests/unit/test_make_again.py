@@ -23,6 +23,8 @@ from tiersnap.remote_storage.inventory.segment_objects import list_segments
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks import claim_protocol
+from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment, ClaimedSnapshot
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import MakeAgain, RemoteLogs
 from tiersnap.remote_storage.mend.mending import Mending, plan_mending
@@ -35,8 +37,6 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     new_segment_id,
 )
-from tiersnap.remote_storage.own_objects import claim_protocol
-from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment, ClaimedSnapshot
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore, PutResult
@@ -283,9 +283,9 @@ def test_only_the_snapshot_that_a_claim_vouches_for_is_put_back(at):
     tier = at(layout=LOCALLY)
     record = tier.records[1]
     claimed = ClaimedSegment(tier.partition, record.start_offset, record.segment_leader_epochs[-1][0])
-    attempt = Attempt(record.id.segment_id, "run")
+    attempt = Attempt.of(record.id.segment_id, "run")
     held = claim_protocol.claim(tier.store, claimed, attempt)
-    claim_protocol.finish(tier.store, held, ClaimedSnapshot(7, "COMPUTED", ""))
+    claim_protocol.finish(tier.store, held, ClaimedSnapshot.of(7, "COMPUTED", ""))
     tier.lose(1, ".snapshot")
     done = tier.mend()
     assert "its claim vouches for a snapshot with CRC 00000007" in outcomes(done)[0]
@@ -297,7 +297,7 @@ def test_no_attempt_deletes_what_came_back_after_another_one_finished(at):
     tier = at()
     record = tier.records[1]
     claimed = ClaimedSegment(tier.partition, record.start_offset, record.segment_leader_epochs[-1][0])
-    first, other = Attempt(record.id.segment_id, "run-1"), Attempt(new_segment_id(), "run-2")
+    first, other = Attempt.of(record.id.segment_id, "run-1"), Attempt.of(new_segment_id(), "run-2")
     held = claim_protocol.finish(tier.store, claim_protocol.claim(tier.store, claimed, first))
     claim_protocol.finish(tier.store, claim_protocol.reopen(tier.store, held, other))
     there = tier.layout.object_keys(record)
@@ -314,7 +314,7 @@ def test_mend_waits_for_an_attempt_that_may_delete_what_comes_back(at):
     tier = at()
     record = tier.records[1]
     claimed = ClaimedSegment(tier.partition, record.start_offset, record.segment_leader_epochs[-1][0])
-    first, other = Attempt(record.id.segment_id, "run-1"), Attempt(new_segment_id(), "run-1")
+    first, other = Attempt.of(record.id.segment_id, "run-1"), Attempt.of(new_segment_id(), "run-1")
     claim_protocol.claim(tier.store, claimed, first)
     at_work = claim_protocol.claim(tier.store, claimed, other)
     tier.lose(1, ".indexes")

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.left_over import (
@@ -22,16 +23,16 @@ from tests.reference.left_over import (
 )
 from tests.reference.planned import PARTITION, planned, write_log, write_replica_that_rolled_later
 from tests.reference.tiered import age, tier
+from tiersnap.remote_storage.inventory.cluster_record import put_cluster_id
 from tiersnap.remote_storage.inventory.partition_objects import list_all
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.claim import Attempt, Claim, ClaimedSegment
+from tiersnap.remote_storage.locks.claim_protocol import claim, finish
+from tiersnap.remote_storage.locks.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, new_segment_id
-from tiersnap.remote_storage.own_objects.claim import Attempt, Claim, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_protocol import claim, finish
-from tiersnap.remote_storage.own_objects.cluster_record import put_cluster_id
-from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
 from tiersnap.remote_storage.retire.orphans import Aged
 from tiersnap.remote_storage.retire.orphans_find import remove, unfinished
@@ -120,8 +121,8 @@ def test_a_copy_in_the_other_layout_supersedes_none_in_this_one(store, layout, t
     wrong = tier(tmp_path / "logs" / "orders-0", store, layout=other if finished_elsewhere else layout)
     for first, second in zip(right, wrong, strict=True):
         segment = ClaimedSegment(PARTITION, first.start_offset, 0)
-        claim(store, segment, Attempt(first.id.segment_id, "run-1"))
-        finish(store, claim(store, segment, Attempt(second.id.segment_id, "run-1")))
+        claim(store, segment, Attempt.of(first.id.segment_id, "run-1"))
+        finish(store, claim(store, segment, Attempt.of(second.id.segment_id, "run-1")))
     put_cluster_id(store, PARTITION, CLUSTER)
     make_old(store)
 
@@ -147,7 +148,7 @@ def test_what_may_still_be_published_is_left_and_named(store, layout, tmp_path):
 def test_a_copy_that_nobody_finished_is_left_and_tiered_before_it_is_published(store, layout, tmp_path, is_overtaken):
     ids = [each.id.segment_id for each in tier(write_log(tmp_path / "logs"), store, layout=layout)[:1]]
     for segment_id in [*ids, new_segment_id()][: 1 + is_overtaken]:
-        claim(store, ClaimedSegment(PARTITION, 0, 0), Attempt(segment_id, "run-1"))
+        claim(store, ClaimedSegment(PARTITION, 0, 0), Attempt.of(segment_id, "run-1"))
     make_old(store)
     ((action, reason),) = [(each.action, each.reason) for each in orphans(store, known()) if each.segment_id in ids]
     assert action is Fate.LEAVE
@@ -185,9 +186,9 @@ def test_a_superseded_attempt_stays_while_the_one_that_finished_has_lost_an_obje
     first, *_ = brokers_copies(store, layout, tmp_path / "logs")
     (ours,) = [each for each in finished(store, layout) if each.start_offset == 0 and each.id != first.id]
     key = keys.claim(PARTITION, 0, 0)
-    claimed = Claim.decode(ClaimedSegment(PARTITION, 0, 0), store.get(key), name=key)
-    attempts = (Attempt(first.id.segment_id, "run-0"), *claimed.attempts)
-    (store.root / key).write_bytes(replace(claimed, attempts=attempts).encode())
+    claimed = Claim.decode(store.get(key), name=key)
+    attempts = (Attempt.of(first.id.segment_id, "run-0"), *claimed.attempts)
+    (store.root / key).write_bytes(structs.replace(claimed, attempts=attempts).encode())
     make_old(store)
     told = known(*(each for each in finished(store, layout) if each.start_offset > 0))
     assert keys_of(store, first.id.segment_id) <= removable(orphans(store, told))
@@ -267,7 +268,7 @@ def test_what_a_killed_attempt_left_goes(store, layout, tmp_path):
     tier_ours(store, layout, tmp_path / "logs")
     published = finished(store, layout)
     killed = new_segment_id()
-    claim(store, ClaimedSegment(PARTITION, 15, 0), Attempt(killed, "run-2"))
+    claim(store, ClaimedSegment(PARTITION, 15, 0), Attempt.of(killed, "run-2"))
     folder = keys.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
     store.put_if_absent(f"{folder}{15:020d}-{killed}.log", b"half")
     make_old(store)
@@ -512,7 +513,7 @@ def test_unfinished_names_uploads_when_older_than_the_grace(store, upload, found
 )
 def test_an_upload_of_a_claimed_attempt_goes_unless_it_is_of_another_cluster(store, cluster_id, action):
     killed = new_segment_id()
-    claim(store, ClaimedSegment(PARTITION, 5, 0), Attempt(killed, "run-2"))
+    claim(store, ClaimedSegment(PARTITION, 5, 0), Attempt.of(killed, "run-2"))
     if cluster_id is not None:
         put_cluster_id(store, PARTITION, cluster_id)
     upload = UnfinishedUpload(SEGMENT_KEY.replace("A" * 21 + "Q", killed), "1", 0, DAY + 1)

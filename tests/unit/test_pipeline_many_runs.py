@@ -16,9 +16,9 @@ from tests.reference.logs import DAY
 from tests.reference.retention_meanwhile import delete_when_read
 from tiersnap.jobs.pipeline.before_spark import discover
 from tiersnap.jobs.pipeline.one_writer import only_run
+from tiersnap.remote_storage.inventory.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.formats import snapshot_file

@@ -17,11 +17,11 @@ from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.locks.claim_protocol import claim, finish, reopen
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
-from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_protocol import claim, finish, reopen
 from tiersnap.remote_storage.publish.broker_segments import MOST_TRIED, look_for, uploaded_by_brokers
 from tiersnap.remote_storage.publish.location_proof import (
     Evidence,
@@ -196,9 +196,9 @@ def test_look_for_leaves_out_what_a_claim_names_or_may_name(store, tiered, state
     if state == "damaged":
         store.put_if_absent(keys.claim(PARTITION, newest.start_offset, 0), b"{")
     else:
-        held = claim(store, claimed, Attempt(newest.id.segment_id, "run-1"))
+        held = claim(store, claimed, Attempt.of(newest.id.segment_id, "run-1"))
         if state == "replaced":
-            longer = Attempt(new_segment_id(), "run-2")
+            longer = Attempt.of(new_segment_id(), "run-2")
             reopen(store, finish(store, held), longer)
     assert look_for(tiered, [aiven(store)], lambda _: True).found == tiered[1]
 

@@ -16,9 +16,9 @@ from tiersnap.remote_storage.layouts import keys, rsm_manifest
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.locks.claim_protocol import claim, finish
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
-from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_protocol import claim, finish
 from tiersnap.remote_storage.retire.partition_leftovers import Swept, sweep_partition
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES
 from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -124,7 +124,7 @@ def test_two_listings_and_no_manifest_of_what_lies_far_below_the_log(store, tmp_
 
 def test_what_a_claim_names_is_ours_and_what_none_names_is_somebodys(store, layout):
     ours, theirs = new_segment_id(), new_segment_id()
-    claim(store, ClaimedSegment(PARTITION, 5, 0), Attempt(ours, "run"))
+    claim(store, ClaimedSegment(PARTITION, 5, 0), Attempt.of(ours, "run"))
     folder = keys.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
     for segment_id in (ours, theirs):
         store.put_if_absent(f"{folder}{5:020d}-{segment_id}.log", b"half")
@@ -174,8 +174,8 @@ def test_what_another_attempt_finished_without_is_superseded(store, layout, fold
     first, second = (tier(folder, store, layout=layout, bases={5})[0] for _ in range(2))
     assert look_at(store, layout).superseded == (), "two copies that no claim names: nobody's to delete"
     segment = ClaimedSegment(PARTITION, 5, 0)
-    claim(store, segment, Attempt(first.id.segment_id, "run"))
-    taken = claim(store, segment, Attempt(second.id.segment_id, "run"))
+    claim(store, segment, Attempt.of(first.id.segment_id, "run"))
+    taken = claim(store, segment, Attempt.of(second.id.segment_id, "run"))
     assert look_at(store, layout).superseded == (), "not decided yet"
     finish(store, taken)
     (left,) = look_at(store, layout).superseded
@@ -187,8 +187,8 @@ def test_the_whole_copy_of_an_earlier_attempt_stays_where_that_of_the_one_that_f
 ):
     first, second = (tier(folder, store, layout=layout, bases={5})[0] for _ in range(2))
     segment = ClaimedSegment(PARTITION, 5, 0)
-    claim(store, segment, Attempt(first.id.segment_id, "run"))
-    finish(store, claim(store, segment, Attempt(second.id.segment_id, "run")))
+    claim(store, segment, Attempt.of(first.id.segment_id, "run"))
+    finish(store, claim(store, segment, Attempt.of(second.id.segment_id, "run")))
     store.delete([layout.object_keys(second)[0]])
     found = look_at(store, layout)
     assert (found.segments, found.superseded) == ((), ()), "the segment is to be tiered again, and nothing goes before"

@@ -15,8 +15,9 @@ from botocore.stub import Stubber
 
 from tests.reference.command import assert_said, tiersnap
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.stores.probe import ProbeVerdict, clock
-from tiersnap.remote_storage.stores.probe_s3 import encryption, judge_rules, told_of_versions
+from tiersnap.remote_storage.stores.probe import clock
+from tiersnap.remote_storage.stores.probe_answer import ProbeVerdict
+from tiersnap.remote_storage.stores.probe_s3 import encryption, judge_rules
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.remote_storage.stores.s3_store import S3Store
 
@@ -150,16 +151,16 @@ def test_an_endpoint_of_another_protocol_is_refused_before_anything_is_asked():
         ("AccessDenied", "this user may not ask: s3:GetBucketVersioning: grant s3:GetBucketVersioning"),
     ],
 )
-def test_told_of_versions_names_a_bucket_that_keeps_them(answer, said):
+def test_old_versions_names_a_bucket_that_keeps_them(answer, said):
     store = S3Store("bucket", "tiers/", S3Settings(endpoint_url="http://127.0.0.1:9", region="us-east-1"))
     with Stubber(store.client) as server:
         if isinstance(answer, str):
             server.add_client_error("get_bucket_versioning", answer, http_status_code=403)
         else:
             server.add_response("get_bucket_versioning", answer, {"Bucket": "bucket"})
-        told = told_of_versions(store)
+        told = store.old_versions()
     assert said in told and bool(told) == bool(said)
 
 
-def test_told_of_versions_says_nothing_of_a_directory(tmp_path: Path):
-    assert told_of_versions(DirectoryStore(tmp_path)) == ""
+def test_old_versions_are_none_in_a_directory(tmp_path: Path):
+    assert DirectoryStore(tmp_path).old_versions() == ""

@@ -24,6 +24,9 @@ from tiersnap.remote_storage.errors import (
     UnblockHeldError,
 )
 from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.locks import saved_configs
+from tiersnap.remote_storage.locks.process import Process
+from tiersnap.remote_storage.locks.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC, SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
@@ -31,9 +34,6 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
 )
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, MARK, RETENTION_MS
-from tiersnap.remote_storage.own_objects import saved_configs
-from tiersnap.remote_storage.own_objects.process import Process
-from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.publish import pause_copying
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
 from tiersnap.remote_storage.publish.publish import Publish, Published

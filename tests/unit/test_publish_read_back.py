@@ -14,6 +14,9 @@ from tests.reference.remote_segments import PARTITION, remote_segment
 from tests.reference.tiered import aiven
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.errors import DeliveryFailedError, LostCopyError, UnblockHeldError
+from tiersnap.remote_storage.locks import saved_configs
+from tiersnap.remote_storage.locks.process import Process
+from tiersnap.remote_storage.locks.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
@@ -21,9 +24,6 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
 )
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
-from tiersnap.remote_storage.own_objects import saved_configs
-from tiersnap.remote_storage.own_objects.process import Process
-from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.publish import pause_copying, write_records
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
 from tiersnap.remote_storage.publish.publish import Publish, Published

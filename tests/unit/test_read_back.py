@@ -25,17 +25,16 @@ from tiersnap.remote_storage.errors import (
     WrongPlaceError,
 )
 from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
-from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
-from tiersnap.remote_storage.metadata.topic_configs import RETENTION_MS
-from tiersnap.remote_storage.own_objects.process import Process
-from tiersnap.remote_storage.own_objects.read_back_record import (
+from tiersnap.remote_storage.locks.process import Process
+from tiersnap.remote_storage.locks.read_back_record import (
     PROBE_TOPIC,
     STALE_AFTER_MS,
     ReadBackRecord,
     ReadBackStore,
-    decode_read_back,
 )
+from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.metadata.topic_configs import RETENTION_MS
 from tiersnap.remote_storage.publish import read_back, read_back_topic
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, LocationState
 from tiersnap.remote_storage.publish.prove_location import ProvePlace
@@ -297,14 +296,14 @@ def test_record_of_a_read_back_is_read_strictly(field, tmp_path):
     empty = ReadBackRecord.empty(CLUSTER_ID, "s3://b/", "AWS")
     whole = structs.replace(empty, brokers="0" * 64, topic=f"{PROBE_TOPIC}1795816782-0123abcd", renewals=3)
     data = whole.encode()
-    assert decode_read_back(data, name="x") == whole
+    assert ReadBackRecord.decode(data, name="x") == whole
     text = data.decode()
     value = {"topic": whole.topic, "brokers": whole.brokers, "clusterId": CLUSTER_ID}[field]
     with pytest.raises(CorruptDataError, match="x: not a record of what brokers read back"):
-        decode_read_back(text.replace(f'"{value}"', '["orders"]').encode(), name="x")
+        ReadBackRecord.decode(text.replace(f'"{value}"', '["orders"]').encode(), name="x")
     if field == "topic":
         with pytest.raises(CorruptDataError):
-            decode_read_back(text.replace(value, "orders").encode(), name="x")
+            ReadBackRecord.decode(text.replace(value, "orders").encode(), name="x")
 
 
 def test_damaged_record_proves_nothing_and_is_named_to_who_reads_back(cluster, right):

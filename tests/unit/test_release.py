@@ -76,7 +76,7 @@ def test_unblock_publishes_nothing_of_a_partition_that_others_freed(world: World
     world.meanwhile = free
     unblock(world)
     assert freed
-    ours = {segment_id for claim in list_claims(world.store, PARTITION) for segment_id in claim.segment_ids}
+    ours = {segment_id for held in list_claims(world.store, PARTITION) for segment_id in held.claim.segment_ids}
     finished = {each.id.segment_id for each in world.brokers.index().finished()}
     assert len(finished) == 2, world.story()
     assert ours.isdisjoint(finished)

@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 
 from tests.reference.stored_snapshots import put_snapshot
 from tests.s3.segments import TOPIC_ID, snapshot_bytes, trusted
-from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects.snapshot_objects import (
+from tiersnap.remote_storage.inventory.snapshot_objects import (
     SnapshotManifest,
     SnapshotRecord,
     list_manifests,
@@ -18,6 +16,8 @@ from tiersnap.remote_storage.own_objects.snapshot_objects import (
     read_snapshot,
     readable_manifests,
 )
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import PutOutcome
 from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
@@ -133,11 +133,11 @@ records = st.builds(
 
 @given(st.lists(records, max_size=5, unique_by=lambda row: row.offset), st.sampled_from([PARTITION, OLD]))
 def test_manifests_are_read_as_they_were_written(rows, partition):
-    manifest = SnapshotManifest(partition, "r1", "tool 1", tuple(sorted(rows, key=lambda row: row.offset)))
+    manifest = SnapshotManifest.of(partition, "r1", tuple(sorted(rows, key=lambda row: row.offset)))
     assert SnapshotManifest.decode(manifest.encode(), name="m") == manifest
 
 
-GOOD = SnapshotManifest(PARTITION, "r1", "t", (SnapshotRecord(1, 10, "00000000", 0, Provenance.COMPUTED, 0),)).encode()
+GOOD = SnapshotManifest.of(PARTITION, "r1", (SnapshotRecord(1, 10, "00000000", 0, Provenance.COMPUTED, 0),)).encode()
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from tiersnap.remote_storage.stores.s3_put import (
 )
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE, Checksums, S3Settings
 from tiersnap.remote_storage.stores.s3_store import S3Store
+from tiersnap.remote_storage.stores.store_settings import StoreSettings
 from tiersnap.snapshot.errors import (
     ExitCode,
     LogDirAsTargetError,
@@ -58,7 +59,7 @@ ROOT = Path(__file__).parents[2]
     ],
 )
 def test_the_path_of_an_s3_uri_is_a_folder_with_or_without_a_slash(uri, bucket, prefix):
-    store = open_store(uri, S3Settings(region="eu-north-1"))
+    store = open_store(uri, StoreSettings(S3Settings(region="eu-north-1")))
     assert store == S3Store(bucket, prefix, S3Settings(region="eu-north-1"))
     assert store.uri == f"s3://{bucket}/{prefix}"
 
@@ -238,7 +239,7 @@ def test_boto3_is_imported_for_s3_alone():
         "import sys\n"
         "import tiersnap.remote_storage.upload.uploader, tiersnap.remote_storage.layouts.aiven_layout\n"
         "import tiersnap.remote_storage.layouts.local_tiered_storage_layout\n"
-        "import tiersnap.remote_storage.own_objects.snapshot_objects\n"
+        "import tiersnap.remote_storage.inventory.snapshot_objects\n"
         "from tiersnap.remote_storage.stores.open_store import open_store\n"
         "open_store('/nowhere/x')\n"
         "print('boto3' in sys.modules, 'botocore' in sys.modules)\n"

@@ -24,11 +24,14 @@ from tiersnap.remote_storage.check.local_log import LocalLogs, local_logs
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.missing_objects import ReadByBrokers, read_by_brokers
+from tiersnap.remote_storage.inventory.cluster_record import read_cluster_id
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import list_segments
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks import claim_protocol
+from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.mend.actions import MendOutcome
 from tiersnap.remote_storage.mend.make_again import RemoteLogs
 from tiersnap.remote_storage.mend.mend_tier import MendRequest, MendTier
@@ -42,9 +45,6 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     new_segment_id,
 )
-from tiersnap.remote_storage.own_objects import claim_protocol
-from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.own_objects.cluster_record import read_cluster_id
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore, PutResult
@@ -187,7 +187,7 @@ def test_the_claim_of_a_replaced_segment_keeps_it_until_brokers_know_the_other(p
     """tiersnap uploaded it, so another attempt might take it for its own leftover."""
     record = poisoned.records[5]
     claimed = ClaimedSegment(poisoned.partition, record.start_offset, record.segment_leader_epochs[-1][0])
-    held = claim_protocol.claim(poisoned.store, claimed, Attempt(record.id.segment_id, "run-1"))
+    held = claim_protocol.claim(poisoned.store, claimed, Attempt.of(record.id.segment_id, "run-1"))
     claim_protocol.finish(poisoned.store, held)
     objects = {info.key for info in poisoned.store.list()}
     done = poisoned.mend()

@@ -19,9 +19,9 @@ from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.locks.claim_protocol import read_claim_and_age, reopen
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition, new_segment_id
-from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_protocol import read_claim, reopen
 from tiersnap.remote_storage.restore.published import as_published, refusing, taking_all
 from tiersnap.remote_storage.restore.segment_chain import plan_chain
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -141,8 +141,8 @@ def test_restore_takes_a_copy_of_ours_that_was_replaced_for_none_of_a_broker(tmp
     store = tiered_by_us(tmp_path)
     for key in [info.key for info in store.list("claims/")]:
         claimed = keys.parse(key)
-        held = read_claim(store, ClaimedSegment(claimed.partition, claimed.offset, claimed.leader_epoch))
-        reopen(store, held, Attempt(new_segment_id(), "run-2"))
+        held, _ = read_claim_and_age(store, ClaimedSegment(claimed.partition, claimed.offset, claimed.leader_epoch))
+        reopen(store, held, Attempt.of(new_segment_id(), "run-2"))
     assert_said(restore(store, new_disk(tmp_path / "disk")), 4, "not known to be published")
 
 

@@ -52,7 +52,7 @@ def given(
     proc: Path = Path("/nowhere"),
 ) -> Situation:
     names = tuple(map(str, log_dirs))
-    return gather(Given(names, server_properties, remote, layout, NO_LOCATION.s3, cluster, proc))
+    return gather(Given(names, server_properties, remote, layout, NO_LOCATION.stores, cluster, proc))
 
 
 def only(folder: Path, *processes: int) -> Path:
@@ -98,8 +98,9 @@ def test_location_of_the_command_line_has_the_layout_and_for_the_same_uri_the_se
     with started_broker(log_dir, properties(tmp_path, str(log_dir), local + LISTENER)):
         same, other = given(log_dir, remote="s3://tiers/prod/"), given(log_dir, remote="s3://tiers/test")
     assert same.remote.value is not None and other.remote.value is not None
-    assert (same.remote.value.s3.endpoint_url, same.remote.value.s3.region) == ("http://localhost:1", "eu-west-1")
-    assert other.remote.value.s3.endpoint_url is None
+    s3 = same.remote.value.stores.s3
+    assert (s3.endpoint_url, s3.region) == ("http://localhost:1", "eu-west-1")
+    assert other.remote.value.stores.s3.endpoint_url is None
     assert same.layout == other.layout == "aiven"
     same.refuse_contradiction(same.remote.value.open_store())
     with pytest.raises(WrongPlaceError, match="names s3://tiers/prod/"):

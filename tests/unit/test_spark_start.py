@@ -146,6 +146,23 @@ def test_maintain_tables_waits_for_the_run_that_holds_the_warehouse(places: list
 
 
 @before_spark
+@pytest.mark.parametrize(
+    "warehouse", ["gs://bucket/x", "abfss://container@account.dfs.core.windows.net/x", "s3a://bucket/x"]
+)
+def test_run_refuses_a_warehouse_in_which_it_can_take_no_lease(places: list[str | Path], warehouse: str) -> None:
+    for command in (["run", *places[:4]], ["decode", *places[:2]]):
+        ran = tiersnap(*command, "--warehouse", warehouse)
+        said = f"{warehouse.partition(':')[0]}://: no lease of a warehouse there"
+        assert_said(ran, ExitCode.USAGE, said, "s3://bucket/folder")
+
+
+@pytest.mark.parametrize("warehouse", [None, "hdfs://host:8020/x", "hdfs:///x", "viewfs://cluster/x"])
+def test_only_run_leaves_hdfs_to_the_scheduler(warehouse: str | None) -> None:
+    with only_run(warehouse, "first"), only_run(warehouse, "second") as check:
+        check()
+
+
+@before_spark
 @pytest.mark.parametrize("is_apply", [False, True])
 def test_run_asks_the_bucket(places: list[str | Path], is_apply: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     words = refused(places, "--remote", "s3://bucket/x")[: None if is_apply else -1]

@@ -79,7 +79,7 @@ def visible(store) -> list[int]:
 def claims_of(store) -> list[tuple[int, bool, bool]]:
     """Base offset, whether finished, and whether the holder gave up."""
     found = list_claims(store, PARTITION)
-    return [(each.segment.base_offset, each.finished is not None, each.holder.ended) for each in found]
+    return [(held.segment.base_offset, held.claim.finished is not None, held.claim.holder.ended) for held in found]
 
 
 @pytest.mark.parametrize("paced", [False, True])

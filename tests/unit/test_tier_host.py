@@ -31,11 +31,11 @@ from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks import claim_protocol
+from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.locks.claim_protocol import STALE_AFTER_MS
+from tiersnap.remote_storage.locks.process import this_process
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
-from tiersnap.remote_storage.own_objects import claim_protocol
-from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_protocol import STALE_AFTER_MS
-from tiersnap.remote_storage.own_objects.process import this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
@@ -315,7 +315,7 @@ def test_a_copy_whose_claim_another_attempt_took_that_has_no_objects_is_made_aga
 ) -> None:
     store = DirectoryStore(tmp_path / "remote")
     run(host(NoFinish(store, 1), "run-1", process=GONE), source)  # type: ignore[arg-type]
-    other = Attempt(new_segment_id(), "run-2", process=GONE)
+    other = Attempt.of(new_segment_id(), "run-2", process=GONE)
     taken = claim_protocol.claim(store, ClaimedSegment(ORDERS, 0, 0), other)
     if is_finished:
         claim_protocol.finish(store, taken)

@@ -29,6 +29,7 @@ from tests.reference.planned import (
 )
 from tests.reference.tiered import age, rows_of, tier
 from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.inventory.cluster_record import read_cluster_id
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import list_segments
@@ -37,11 +38,10 @@ from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks import claim_protocol
+from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.locks.process import this_process
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId, new_segment_id
-from tiersnap.remote_storage.own_objects import claim_protocol
-from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.own_objects.cluster_record import read_cluster_id
-from tiersnap.remote_storage.own_objects.process import this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -91,7 +91,9 @@ def assert_tiered_once(store: DirectoryStore, layout, name: str, bases=CLOSED) -
     found = present(store, layout)
     assert [copy.start_offset for copy in found.segments] == list(bases)
     assert found.leftovers == found.problems == ()
-    assert [claim.finished for claim in list_claims(store, PARTITION)] == [copy.segment_id for copy in found.segments]
+    assert [held.claim.finished for held in list_claims(store, PARTITION)] == [
+        copy.segment_id for copy in found.segments
+    ]
     kept = [info.key for info in store.list() if not info.key.startswith("claims/")]
     transactions = sum(key.endswith(".txnindex") for key in kept)
     assert len(kept) - transactions == OBJECTS[name] * len(bases)
@@ -289,7 +291,7 @@ def test_what_cannot_be_deleted_stays_named_by_the_claim_and_goes_next_time(stor
 
 def test_a_segment_that_another_process_holds_waits_for_its_copy(store, layout, name, segments):
     held = ClaimedSegment(PARTITION, 0, 0)
-    other = Attempt(new_segment_id(), "run-other", process=structs.replace(this_process(), host="elsewhere"))
+    other = Attempt.of(new_segment_id(), "run-other", process=structs.replace(this_process(), host="elsewhere"))
     claim_protocol.claim(store, held, other)
     paused = []
     (row,) = run(store, layout, segments, replace(ME, wait=10, pause=paused.append))
@@ -319,7 +321,7 @@ def test_an_attempt_whose_claim_was_taken_by_one_that_died_takes_it_back(store, 
     class TakenWhileItCopies(FlakyStore):
         def put_file_if_absent(self, key, *args, **options):
             if not taken and OF_FIRST in key:
-                taken.append(claim_protocol.claim(self.inner, held, Attempt(new_segment_id(), ME.run_id)))
+                taken.append(claim_protocol.claim(self.inner, held, Attempt.of(new_segment_id(), ME.run_id)))
             return self.inner.put_file_if_absent(key, *args, **options)
 
     paused = []
@@ -337,7 +339,7 @@ def test_an_attempt_whose_claim_was_taken_makes_nothing_visible(store, segments)
         def put_file_if_absent(self, key, *args, **options):
             if not sent:
                 held = ClaimedSegment(PARTITION, 0, 0)
-                claim_protocol.claim(self.inner, held, Attempt(new_segment_id(), ME.run_id))
+                claim_protocol.claim(self.inner, held, Attempt.of(new_segment_id(), ME.run_id))
             sent.append(key)
             return self.inner.put_file_if_absent(key, *args, **options)
 
@@ -388,8 +390,8 @@ def test_what_an_attempt_left_that_another_one_finished_without_is_deleted(tmp_p
     """As after an attempt that Spark held for dead: its copy is whole, and the claim names another one as finished."""
     first, second = (tier(tmp_path / "logs" / "orders-0", store, layout=layout, bases={0})[0] for _ in range(2))
     held = ClaimedSegment(PARTITION, 0, 0)
-    claim_protocol.claim(store, held, Attempt(first.id.segment_id, "run-0"))
-    claim_protocol.finish(store, claim_protocol.claim(store, held, Attempt(second.id.segment_id, "run-0")))
+    claim_protocol.claim(store, held, Attempt.of(first.id.segment_id, "run-0"))
+    claim_protocol.finish(store, claim_protocol.claim(store, held, Attempt.of(second.id.segment_id, "run-0")))
     assert [left.segment_id for left in present(store, layout).superseded] == [first.id.segment_id]
     (row,) = run(store, layout, segments[:1])
     assert (row["segment_id"], row["error"]) == (second.id.segment_id, None)
@@ -400,8 +402,8 @@ def test_a_complete_copy_stays_until_another_one_is_finished(tmp_path, store, la
     """The copy that the claim calls finished lost its log; that of an attempt before is all that there is."""
     first, second = (tier(tmp_path / "logs" / "orders-0", store, layout=layout, bases={0})[0] for _ in range(2))
     held = ClaimedSegment(PARTITION, 0, 0)
-    claim_protocol.claim(store, held, Attempt(first.id.segment_id, "run-0"))
-    claim_protocol.finish(store, claim_protocol.claim(store, held, Attempt(second.id.segment_id, "run-0")))
+    claim_protocol.claim(store, held, Attempt.of(first.id.segment_id, "run-0"))
+    claim_protocol.finish(store, claim_protocol.claim(store, held, Attempt.of(second.id.segment_id, "run-0")))
     store.delete([layout.log_key(second)])
     calls = 0
     while True:
@@ -495,7 +497,7 @@ def test_a_replica_that_rolled_elsewhere_was_killed_anywhere_and_all_is_finished
             run(KillableStore(store, Clock(step)), layout, longer)
         rows = run(store, layout, segments)
         assert [row["error"] for row in rows] == [None] * len(rows), step
-        finished = {claim.finished for claim in list_claims(store, PARTITION)}
+        finished = {held.claim.finished for held in list_claims(store, PARTITION)}
         counts = [copy.facts for copy in present(store, layout).segments if copy.segment_id in finished]
         assert coverage_of(counts, ((0, 0),), 15).covered == ((0, 15),), step
 

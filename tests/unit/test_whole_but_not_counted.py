@@ -15,10 +15,10 @@ from tests.reference.tiered import age, aiven
 from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
+from tiersnap.remote_storage.locks import claim_protocol
+from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.locks.process import this_process
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
-from tiersnap.remote_storage.own_objects import claim_protocol
-from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.own_objects.process import this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
@@ -61,7 +61,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     for info in list(store.list()):
         age(store, info.key, (2 if info.key == CLAIM else 1) * MINUTE)
     if request.param != "nobody":
-        taken = claim_protocol.claim(store, FIRST, Attempt(new_segment_id(), "run-2", process=GONE))
+        taken = claim_protocol.claim(store, FIRST, Attempt.of(new_segment_id(), "run-2", process=GONE))
         if request.param == "another-finished":
             claim_protocol.finish(store, taken)
     tier(DirectoryStore(tmp_path / "replica"), source, "run-0")

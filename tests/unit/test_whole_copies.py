@@ -14,8 +14,6 @@ from tiersnap.remote_storage.inventory.complete import check_layout, complete_in
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
-from tiersnap.remote_storage.own_objects.claim import Attempt, Claim, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_protocol import claim, finish
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import ExitCode
 
@@ -70,24 +68,16 @@ def test_where_no_copy_is_asked_for_the_store_is_not_asked(store, name, tiered):
     assert watched.calls == []
 
 
-def finished_claim(store: DirectoryStore, segment_id: str) -> Claim:
-    return finish(store, claim(store, ClaimedSegment(PARTITION, 0, 0), Attempt(segment_id, "run-1")))
-
-
 def test_a_finished_copy_in_the_other_layout_is_refused_and_both_layouts_are_named(store, name, tiered):
     (wrong,) = LAYOUTS.keys() - {name}
-    claimed = finished_claim(store, tiered[0])
-    check_layout(open_location(store, name), claimed)
+    check_layout(open_location(store, name), PARTITION, tiered[0])
     with pytest.raises(OtherLayoutError, match=f"in the layout {name}, and this one is {wrong}") as caught:
-        check_layout(open_location(store, wrong), claimed)
+        check_layout(open_location(store, wrong), PARTITION, tiered[0])
     assert caught.value.exit_code is ExitCode.GATE_REFUSED
     assert caught.value.hint.startswith(f"--layout {name};")
 
 
-def test_a_claim_that_is_not_finished_and_a_finished_copy_that_is_gone_refuse_nothing(store, name, tiered):
+def test_a_finished_copy_that_is_gone_refuses_nothing(store, name, tiered):
     (wrong,) = LAYOUTS.keys() - {name}
-    held = claim(store, ClaimedSegment(PARTITION, 5, 0), Attempt(tiered[1], "run-1"))
-    check_layout(open_location(store, wrong), held)
-    claimed = finished_claim(store, tiered[0])
     store.delete([info.key for info in store.list() if tiered[0] in info.key])
-    check_layout(open_location(store, wrong), claimed)
+    check_layout(open_location(store, wrong), PARTITION, tiered[0])

@@ -91,7 +91,7 @@ def audit(spark: SparkSession | Session, settings: AuditSettings) -> AuditOutcom
         TransientError: another run is at work on the warehouse that is to be written.
     """
     found = _discovered(settings)
-    with spoken("audit"), only_run(settings.to, settings.run_id, settings.s3) as check, kept() as keep:
+    with spoken("audit"), only_run(settings.to, settings.run_id, settings.stores) as check, kept() as keep:
         spark = started(spark)
         run, append = _numbered(spark, settings, check)
         return _audit(spark, settings, found, keep, run, append)

@@ -23,7 +23,7 @@ from tiersnap.remote_storage.publish.location_proof import (
     EvidenceOutcome,
     decide,
 )
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.stores.store_settings import StoreSettings
 
 pytestmark = pytest.mark.unit
 
@@ -73,7 +73,7 @@ def test_next_step_is_no_command_when_brokers_read_another_location():
     assert steps(wrong, "--bootstrap-server", "h:1", "--remote", "s3://b") == []
     assert steps(replace(MISSING, missing=Missing("s3://b/", 9)), "--remote", "s3://b") == []
     judged = judge_location(
-        gather(Given((), None, "s3://b", None, S3Settings(), None, Path("/nowhere"))), wrong.location
+        gather(Given((), None, "s3://b", None, StoreSettings(), None, Path("/nowhere"))), wrong.location
     )
     assert judged is not None
     assert list(judged.lines()) == ["CONTRADICTED: s3://b/: not where brokers read: they name s3://c/", NAME_THE_PLACE]

@@ -16,7 +16,7 @@ from tiersnap.jobs.commands.run import show
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.remote_storage.own_objects.process import this_process
+from tiersnap.remote_storage.locks.process import this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_host import HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer

@@ -1,9 +1,9 @@
-"""`cluster.json` beside a partition's snapshots: the cluster that its objects come from.
+"""`cluster.json` of a partition: the cluster that its remote segments come from.
 
     {"version":1,"clusterId":"<22 characters base64url>"}
 
-Neither keys nor manifests of the plugins say it, and a restore must know: producer ids are given out by a cluster and
-mean nothing in another. Written by a run before the partition's first segment; segments that a broker tiered have none.
+A restore must know the cluster, because a producer id is unique in one cluster only. Neither the keys nor the manifests
+of the plugins contain it. A run writes the object before the partition's first segment; a broker writes none.
 """
 
 from __future__ import annotations
@@ -12,28 +12,35 @@ import logging
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.stored_json import StoredObject
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects import stored_json
-from tiersnap.remote_storage.own_objects.stored_json import StoredObject
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.small_object import read_decoded
 from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, ObjectExistsError
 
 _log = logging.getLogger(__name__)
 
-_MOST_BYTES = 4096
+
+class ClusterRecord(StoredObject, frozen=True, kw_only=True):
+    """The content of `cluster.json`."""
+
+    what = "the name of a cluster"
+    limit = 4096
+    hint = "give the cluster by --cluster-id"
+
+    cluster_id: str
 
 
 def put_cluster_id(store: ObjectStore, partition: TopicIdPartition, cluster_id: str) -> None:
-    """Say that the partition's segments come from `cluster_id`; said already is fine.
+    """Record that the partition's segments come from `cluster_id`, unless that is recorded already.
 
     Raises:
-        ObjectExistsError: they come from another cluster: two logs would be mixed under one topic id.
-        CorruptDataError, NewerFormatError: what is said there cannot be read.
+        ObjectExistsError: another cluster is recorded, so two logs would be mixed under one topic id.
+        CorruptDataError, NewerFormatError: the record cannot be read.
     """
     key = keys.cluster(partition)
     try:
-        store.put_if_absent(key, stored_json.encode(_StoredCluster(cluster_id=cluster_id)))
+        store.put_if_absent(key, ClusterRecord(cluster_id=cluster_id).encode())
     except ObjectExistsError as error:
         if _recorded(store, partition) == cluster_id:
             return
@@ -56,17 +63,8 @@ def _recorded(store: ObjectStore, partition: TopicIdPartition) -> str | None:
 
 
 def read_cluster_id(store: ObjectStore, partition: TopicIdPartition) -> str | None:
-    """Return the id of the partition's cluster, None if nobody recorded it; raises as `stored_json.decode`."""
+    """Return the id of the partition's cluster, None without a record; raises as `ClusterRecord.decode`."""
     try:
-        return read_decoded(store, keys.cluster(partition), _decode, limit=_MOST_BYTES)
+        return read_decoded(store, keys.cluster(partition), ClusterRecord.decode, limit=ClusterRecord.limit).cluster_id
     except ObjectNotFoundError:
         return None
-
-
-def _decode(data: bytes, *, name: str) -> str:
-    hint, what = "give the cluster by --cluster-id", "the name of a cluster"
-    return stored_json.decode(data, _StoredCluster, name=name, what=what, limit=_MOST_BYTES, hint=hint).cluster_id
-
-
-class _StoredCluster(StoredObject, frozen=True, kw_only=True):
-    cluster_id: str

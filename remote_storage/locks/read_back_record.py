@@ -6,7 +6,7 @@
 
 A replica of the location holds the object, too, but under another URI or on another server, so it does not count there.
 `brokers` is a digest of the brokers' configuration; the result ends when the digest changes. During a read-back
-`brokers` is null, `topic` is the topic of the read-back, and `process` deletes it.
+`brokers` is null, `topic` is the topic of the read-back, and `process` will delete that topic.
 """
 
 from __future__ import annotations
@@ -18,22 +18,25 @@ from msgspec import Meta, structs
 
 from tiersnap.remote_storage.errors import ObjectChangedError, ReadBackHeldError
 from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.own_objects import stored_json
-from tiersnap.remote_storage.own_objects.process import Process, is_gone, this_process
-from tiersnap.remote_storage.own_objects.stored_json import Count, StoredObject, Text
+from tiersnap.remote_storage.layouts.stored_json import Count, StoredObject, Text
+from tiersnap.remote_storage.locks import lock_object
+from tiersnap.remote_storage.locks.lock_object import why_over
+from tiersnap.remote_storage.locks.process import Process, this_process
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 _log = logging.getLogger(__name__)
 
 PROBE_TOPIC = "tiersnap-read-back-"
-"""Beginning of the names of all topics for read-backs."""
+"""Prefix of the names of all read-back topics."""
 STALE_AFTER_MS = 120_000
-_LARGEST_RECORD = 4096  # bytes
-_HINT = "delete the object, then run the same command again: it is written anew"
 
 
 class ReadBackRecord(StoredObject, frozen=True, kw_only=True):
     """A finished read-back, or one under way; see the module."""
+
+    what = "a record of what brokers read back"
+    limit = 4096
+    hint = "delete the object, then run the same command again: it is written anew"
 
     cluster_id: Text
     uri: Text
@@ -48,22 +51,12 @@ class ReadBackRecord(StoredObject, frozen=True, kw_only=True):
         """Return the record of a location before any read-back."""
         return cls(cluster_id=cluster_id, uri=uri, server=server, brokers=None, topic=None, process=None, renewals=0)
 
-    def encode(self) -> bytes:
-        """Return one line of JSON."""
-        return stored_json.encode(self)
-
-
-def decode_read_back(data: bytes, *, name: str) -> ReadBackRecord:
-    """The inverse of `encode`; raises as `stored_json.decode`."""
-    what = "a record of what brokers read back"
-    return stored_json.decode(data, ReadBackRecord, name=name, what=what, limit=_LARGEST_RECORD, hint=_HINT)
-
 
 class ReadBackStore:
-    """The object of one cluster in one location; a write replaces only the object that the last `find` returned."""
+    """The object of one cluster in one location. A write replaces only the version that this object read or wrote."""
 
     def __init__(self, store: ObjectStore, cluster_id: str, server: str, *, process: Process | None = None) -> None:
-        """Take the location that is `store` on `server`, for the brokers of a cluster."""
+        """Use the location `store` on `server`, for the brokers of a cluster."""
         self._store, self._process = store, process or this_process()
         self._empty = ReadBackRecord.empty(cluster_id, store.uri, server)
         self._key = keys.read_back(cluster_id)
@@ -72,27 +65,27 @@ class ReadBackStore:
         self._written = self._empty
 
     def find(self) -> ReadBackRecord | None:
-        """Return the record; None without one, and for a record of another location, of which this one is a copy.
+        """Return the record of this location, None without one: a copy of the location also holds the object.
 
         Raises:
             CorruptDataError: the object is damaged.
         """
-        found = stored_json.read(self._store, self._key, decode_read_back, limit=_LARGEST_RECORD)
+        found = lock_object.read(self._store, self._key, ReadBackRecord)
         self._etag, self._holder = None if found is None else found.etag, None
         if found is None or self._place_of(found.content) != self._place_of(self._empty):
             return None
         process = found.content.process
-        if process is not None and process != self._process and not is_gone(process) and found.age <= STALE_AFTER_MS:
+        if process != self._process and why_over(process, found.age, STALE_AFTER_MS) is None:
             self._holder = self._held(process, found.age)
         return found.content
 
     @property
     def is_held(self) -> bool:
-        """Return whether another run was reading a record back when this object looked."""
+        """Return whether another run was reading a record back at the last `find`."""
         return self._holder is not None
 
     def check_not_held(self) -> None:
-        """Raise ReadBackHeldError if another run was reading a record back when this object looked."""
+        """Raise ReadBackHeldError if another run was reading a record back at the last `find`."""
         if self._holder is not None:
             raise self._holder
 
@@ -102,7 +95,7 @@ class ReadBackStore:
         self._write(structs.replace(self._empty, topic=topic, process=self._process))
 
     def renew(self) -> None:
-        """Record that this process is still at it. Raises ReadBackHeldError: another run has taken over."""
+        """Record that this process still reads. Raises ReadBackHeldError: another run has taken over."""
         self._write(structs.replace(self._written, renewals=self._written.renewals + 1))
 
     def keep(self, brokers: str) -> None:
@@ -111,23 +104,21 @@ class ReadBackStore:
 
     def drop(self) -> None:
         """Delete the record that this object found or wrote, unless another run has replaced it."""
-        found, etag = self._store.head(self._key), self._etag
+        failures = lock_object.delete(self._store, self._key, self._etag)
         self._etag, self._written = None, self._empty
-        if found is None or found.etag != etag:
-            return
-        for failure in self._store.delete([self._key]):
+        for failure in failures:
             _log.warning("could not delete %s%s: %s", self._store.uri, failure.key, failure.reason)
 
     def _write(self, record: ReadBackRecord) -> None:
         try:
-            self._etag = stored_json.write(self._store, self._key, record.encode(), self._etag)
+            self._etag = lock_object.write(self._store, self._key, record, self._etag)
         except ObjectChangedError as error:
             raise self._held(None, 0) from error
         self._written = record
         _log.info("recorded %s%s", self._store.uri, self._key)
 
     def _held(self, holder: Process | None, age: int) -> ReadBackHeldError:
-        where = f" on {holder.host} (pid {holder.pid})" if holder else ""
+        where = f" on {holder}" if holder else ""
         return ReadBackHeldError(
             f"{self._store.uri}{self._key}: another run of tiersnap{where} is reading a record back from this location",
             hint="wait for it, then run the same command again; if it is dead, its record counts for "

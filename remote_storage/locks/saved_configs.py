@@ -4,11 +4,12 @@
     {"version":1,"clusterId":"…","topic":"…","topicId":"…","partitions":[0, …],
      "before":{"remote.log.copy.disable":null, …},"process":{"host":"…","pid":1,"processStart":"…"}|null}
 
-null is a setting that the topic itself did not have; only what a pause ever overrides is taken for such a record
-(OVERRIDES), as whoever writes to the bucket may write one. The process is who is at it: two runs that switched one
-topic on and off would each publish while the other has switched copying on. A record belongs to nobody once its process
-is certainly gone, or after STALE_AFTER_MS. Of a topic that was deleted nothing is to be put back any more: `tiersnap
-maintain remove-orphans` then removes the object.
+null is a config that the topic itself did not have. Everybody who can write to the bucket can write such an object, so
+one that names other configs than a pause overrides (OVERRIDES) is refused.
+
+`process` holds the topic: two runs that paused one topic would each publish while the other has resumed copying. The
+hold ends with the process, or STALE_AFTER_MS after it last wrote the object. A deleted topic has no configs to put
+back, and `tiersnap maintain remove-orphans` removes its object.
 """
 
 from __future__ import annotations
@@ -23,28 +24,30 @@ from msgspec import Meta, structs
 
 from tiersnap.remote_storage.errors import ObjectChangedError, UnblockHeldError
 from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.stored_json import Count, StoredObject
+from tiersnap.remote_storage.locks import lock_object
+from tiersnap.remote_storage.locks.lock_object import why_over
+from tiersnap.remote_storage.locks.process import Process, this_process
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, OVERRIDES
-from tiersnap.remote_storage.own_objects import stored_json
-from tiersnap.remote_storage.own_objects.process import Process, is_gone, this_process
-from tiersnap.remote_storage.own_objects.stored_json import Count, StoredObject
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
-from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
+from tiersnap.snapshot.errors import TiersnapError, TransientError
 
 _log = logging.getLogger(__name__)
 
-_LARGEST_RECORD = 1 << 20  # bytes
-_OTHERS_SECONDS = 180.0  # a run is at a topic for a minute or two
+_OTHERS_SECONDS = 180.0  # a run holds a topic for a minute or two
 _POLL_SECONDS = 2.0
-_WHAT = "saved configs of a topic"
-_LOOK = f"see with kafka-configs --describe whether {COPY_DISABLE} is set, then delete the object"
 T = TypeVar("T")
 STALE_AFTER_MS = 600_000
-"""Longer than any topic is switched off, and than any round of switching and watching."""
+"""Longer than any pause of a topic, and than any round of pausing and watching."""
 
 
 class SavedConfigs(StoredObject, frozen=True, kw_only=True):
     """The saved configs of a topic whose partitions are being freed; see the module."""
+
+    what = "saved configs of a topic"
+    limit = 1 << 20
+    hint = f"see with kafka-configs --describe whether {COPY_DISABLE} is set, then delete the object"
 
     cluster_id: str
     topic: str
@@ -67,13 +70,9 @@ class SavedConfigs(StoredObject, frozen=True, kw_only=True):
             process=None,
         )
 
-    def encode(self) -> bytes:
-        """Return one line of JSON."""
-        return stored_json.encode(self)
-
 
 class SavedConfigsStore:
-    """The records in one place of remote storage; what is written replaces what this object has found, and no other."""
+    """The saved configs in one store. A write replaces only the version that this object read or wrote."""
 
     def __init__(self, store: ObjectStore, *, process: Process | None = None) -> None:
         self._store, self._process = store, process or this_process()
@@ -85,8 +84,8 @@ class SavedConfigsStore:
         """Return the saved configs of a cluster's topics, given with their ids; one request per topic.
 
         Raises:
-            UnblockHeldError: another run is at one of them.
-            CorruptDataError: what is there is no record of that topic, or of another cluster.
+            UnblockHeldError: another run holds one of them.
+            CorruptDataError: an object is not the record of that topic, or is of another cluster.
         """
         found = in_parallel(lambda topic: self._find(topic, topic_ids[topic], cluster_id), sorted(topic_ids))
         return [saved for saved in found if saved is not None]
@@ -101,29 +100,28 @@ class SavedConfigsStore:
         def decode(data: bytes, *, name: str) -> SavedConfigs:
             saved = decode_saved_configs(data, topic, topic_id, name=name)
             if saved.cluster_id != cluster_id:
-                raise _no_record(name, f"tells of cluster {saved.cluster_id[:80]}, this is {cluster_id}")
+                raise SavedConfigs.corrupt(name, f"tells of cluster {saved.cluster_id[:80]}, this is {cluster_id}")
             return saved
 
-        found = stored_json.read(self._store, key, decode, limit=_LARGEST_RECORD)
+        found = lock_object.read(self._store, key, SavedConfigs, decode)
         if found is None:
             return None
-        saved, holder = found.content, found.content.process
-        is_another = holder is not None and holder != self._process and not is_gone(holder)
-        if is_another and found.age <= STALE_AFTER_MS:
+        saved = found.content
+        if saved.process != self._process and why_over(saved.process, found.age, STALE_AFTER_MS) is None:
             raise self._held(saved, found.age)
         self._etags[key], self._noted[key] = found.etag, saved
         return saved
 
     def put(self, saved: SavedConfigs) -> None:
-        """Record a topic as this process's, durably; again says that it is still at it.
+        """Hold a topic and save its configs, durably; a repeated call renews the hold.
 
         Raises:
-            UnblockHeldError: another run has recorded it since.
+            UnblockHeldError: another run has taken the topic since.
         """
         key = keys.unblock(saved.topic, saved.topic_id)
-        data = structs.replace(saved, process=self._process).encode()
+        held = structs.replace(saved, process=self._process)
         try:
-            etag = stored_json.write(self._store, key, data, self._etags.get(key))
+            etag = lock_object.write(self._store, key, held, self._etags.get(key))
         except ObjectChangedError as error:
             for known in (self._etags, self._mine, self._noted):
                 known.pop(key, None)
@@ -132,29 +130,28 @@ class SavedConfigsStore:
         _log.info("recorded %s%s before its settings are changed", self._store.uri, key)
 
     def drop(self, saved: SavedConfigs) -> None:
-        """Forget a topic, unless another run has recorded it by now. Raises TransientError: it could not be deleted."""
+        """Delete a topic's object, unless another run has taken the topic. Raises TransientError: the delete failed."""
         key = keys.unblock(saved.topic, saved.topic_id)
         for known in (self._mine, self._noted):
             known.pop(key, None)
-        found, etag = self._store.head(key), self._etags.pop(key, None)
-        if found is None or found.etag != etag:
-            return
-        for failure in self._store.delete([key]):
+        failures = lock_object.delete(self._store, key, self._etags.get(key))
+        self._etags.pop(key, None)
+        for failure in failures:
             raise TransientError(
                 f"{self._store.uri}{key} could not be deleted: {failure.reason}",
                 hint="allow s3:DeleteObject below the prefix, then run the same command again",
             )
 
     def release(self) -> None:
-        """Release the records that this process wrote and did not delete; if that fails, their age says it."""
+        """Release the topics that this process holds. If that fails, the hold becomes stale."""
         for key, saved in self._mine.items():
             with suppress(TiersnapError):
-                self._store.replace_if(key, saved.encode(), self._etags[key])
+                lock_object.write(self._store, key, saved, self._etags[key])
         self._mine.clear()
 
     def _held(self, saved: SavedConfigs, age: int) -> UnblockHeldError:
-        key, process = keys.unblock(saved.topic, saved.topic_id), saved.process
-        who = f"another run of tiersnap{f' on {process.host} (pid {process.pid})' if process else ''}"
+        key = keys.unblock(saved.topic, saved.topic_id)
+        who = f"another run of tiersnap{f' on {saved.process}' if saved.process else ''}"
         return UnblockHeldError(
             f"{self._store.uri}{key}: {who} is at {saved.topic}",
             hint="wait for it, then run the same command again; if it is dead, its record counts for "
@@ -163,7 +160,7 @@ class SavedConfigsStore:
 
 
 def when_nobody_is_at_it(act: Callable[[], T], talk: Callable[[str], None]) -> T:
-    """Return what `act` returns, once it does not raise UnblockHeldError; raise that after three minutes."""
+    """Call `act` until it does not raise UnblockHeldError, at most three minutes, and return its result."""
     deadline, told = time.monotonic() + _OTHERS_SECONDS, False
     while True:
         try:
@@ -179,15 +176,11 @@ def when_nobody_is_at_it(act: Callable[[], T], talk: Callable[[str], None]) -> T
 
 
 def decode_saved_configs(data: bytes, topic: str, topic_id: str, *, name: str) -> SavedConfigs:
-    """The saved configs of that topic, and of no other; raises as `stored_json.decode`. `name` stands in messages."""
-    found = stored_json.decode(data, SavedConfigs, name=name, what=_WHAT, limit=_LARGEST_RECORD, hint=_LOOK)
+    """Return the saved configs of this topic; raises as `StoredObject.decode`, also for those of another topic."""
+    found = SavedConfigs.decode(data, name=name)
     if (found.topic, found.topic_id) != (topic, topic_id):
-        raise _no_record(name, f"tells of {found.topic[:80]}")
+        raise SavedConfigs.corrupt(name, f"tells of {found.topic[:80]}")
     others = sorted(found.before.keys() - OVERRIDES.keys())
     if others:
-        raise _no_record(name, f"{others[0][:80]} is no setting that it overrides")
+        raise SavedConfigs.corrupt(name, f"{others[0][:80]} is no setting that it overrides")
     return found
-
-
-def _no_record(name: str, why: str) -> CorruptDataError:
-    return stored_json.corrupt(name, _WHAT, why, _LOOK)

@@ -1,8 +1,8 @@
-"""Producer snapshots as objects, and what a run says of them.
+"""Producer snapshots as objects, and the manifest of them that a run writes.
 
-A snapshot object is the bytes of a `.snapshot` file. What is not in those bytes is said twice: as the object's user
-metadata (`tiersnap-…`, where the store keeps any) and in the run's manifest of the partition, which is written when
-all its snapshots are there. One line of JSON:
+A snapshot object holds the bytes of a `.snapshot` file. Two places hold the facts that those bytes lack: the object's
+user metadata (`tiersnap-…`, if the store keeps any), and the run's manifest of the partition, which is written after
+all its snapshots. The manifest is one line of JSON:
 
     version            1
     tool               "tiersnap 0.1.0"
@@ -13,9 +13,9 @@ all its snapshots are there. One line of JSON:
         size, crc32c     bytes, and CRC-32C of all of them as 8 hex digits
         entries          producers
         provenance       BROKER, COMPUTED, or COMPUTED_FROM_ and where (Provenance)
-        foldStartOffset  first offset that was folded into it; null for BROKER, where nobody knows
+        foldStartOffset  first offset that was folded into it; null for BROKER, which does not record it
 
-Nothing in it depends on the clock, so that the same run again writes the same bytes.
+It does not depend on the clock, so the same run writes the same bytes again.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import Self
 
 from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
+from tiersnap.remote_storage.layouts.stored_json import Count, Crc, Offset, Stored, StoredObject
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects import stored_json
-from tiersnap.remote_storage.own_objects.stored_json import Count, Crc, Offset, Stored, StoredObject
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.small_object import read_decoded
 from tiersnap.snapshot import __version__
@@ -40,8 +39,6 @@ from tiersnap.snapshot.gate.trusted import Provenance
 
 _log = logging.getLogger(__name__)
 
-_LARGEST_MANIFEST = 64 << 20  # bytes; a snapshot is about 130 of them
-_ANEW = "move it away; tiersnap run --source LOGDIR --remote URI --warehouse OTHER --apply writes another"
 TOOL = f"tiersnap {__version__}"
 
 
@@ -56,48 +53,37 @@ class SnapshotRecord(Stored, frozen=True):
     fold_start_offset: Offset | None
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotManifest:
+class SnapshotManifest(StoredObject, frozen=True, kw_only=True):
     """The snapshots of one partition that one run wrote or found."""
 
-    partition: TopicIdPartition
-    run_id: str
-    tool: str
-    snapshots: tuple[SnapshotRecord, ...]
+    what = "a snapshot manifest"
+    limit = 64 << 20  # a snapshot is about 130 bytes of it
+    hint = "move it away; tiersnap run --source LOGDIR --remote URI --warehouse OTHER --apply writes another"
 
-    def encode(self) -> bytes:
-        """One line of JSON."""
-        at = self.partition
-        return stored_json.encode(
-            _StoredManifest(
-                tool=self.tool,
-                run_id=self.run_id,
-                topic=at.topic,
-                topic_id=at.topic_id,
-                partition=at.partition,
-                snapshots=tuple(sorted(self.snapshots, key=lambda row: row.offset)),
-            )
-        )
-
-    @classmethod
-    def decode(cls, data: bytes, *, name: str) -> SnapshotManifest:
-        """The inverse of `encode`; raises as `stored_json.decode`."""
-        what = "a snapshot manifest"
-        found = stored_json.decode(data, _StoredManifest, name=name, what=what, limit=_LARGEST_MANIFEST, hint=_ANEW)
-        try:
-            partition = TopicIdPartition(found.topic, found.topic_id, found.partition)
-        except InvalidKeyError as error:
-            raise stored_json.corrupt(name, what, error, _ANEW) from error
-        return cls(partition, found.run_id, found.tool, found.snapshots)
-
-
-class _StoredManifest(StoredObject, frozen=True, kw_only=True):
     tool: str
     run_id: str
     topic: str
     topic_id: str | None
     partition: Count
     snapshots: tuple[SnapshotRecord, ...]
+
+    def __post_init__(self) -> None:
+        try:
+            TopicIdPartition(self.topic, self.topic_id, self.partition)
+        except InvalidKeyError as error:
+            raise ValueError(str(error)) from error
+
+    @classmethod
+    def of(cls, partition: TopicIdPartition, run_id: str, snapshots: Iterable[SnapshotRecord]) -> Self:
+        """Return the manifest of this version of tiersnap."""
+        return cls(
+            tool=TOOL,
+            run_id=run_id,
+            topic=partition.topic,
+            topic_id=partition.topic_id,
+            partition=partition.partition,
+            snapshots=tuple(sorted(snapshots, key=lambda row: row.offset)),
+        )
 
 
 def list_manifests(store: ObjectStore, partition: TopicIdPartition) -> Iterator[SnapshotManifest]:
@@ -122,7 +108,7 @@ def manifest_objects(store: ObjectStore, partition: TopicIdPartition) -> Iterato
 def readable_manifests(
     store: ObjectStore, listed: Iterable[ObjectInfo]
 ) -> Iterator[tuple[ObjectInfo, SnapshotManifest]]:
-    """Yield the snapshot manifests that can be read, with their objects; a warning names a damaged one."""
+    """Yield the readable snapshot manifests with their objects, and warn of each damaged one."""
     for found in listed:
         try:
             yield found, _read_manifest(store, found)
@@ -133,11 +119,11 @@ def readable_manifests(
 
 
 def _read_manifest(store: ObjectStore, found: ObjectInfo) -> SnapshotManifest:
-    return read_decoded(store, found.key, SnapshotManifest.decode, limit=_LARGEST_MANIFEST)
+    return read_decoded(store, found.key, SnapshotManifest.decode, limit=SnapshotManifest.limit)
 
 
 def list_snapshots(store: ObjectStore, partition: TopicIdPartition) -> Iterator[int]:
-    """Exclusive end offsets of the snapshot objects of a partition, ascending."""
+    """Yield the exclusive end offsets of a partition's snapshot objects, ascending."""
     for found in store.list(keys.partition_snapshots(partition)):
         parsed = keys.recognise(found.key)
         if parsed is not None and parsed.kind is KeyKind.SNAPSHOT and parsed.offset is not None:
@@ -145,7 +131,7 @@ def list_snapshots(store: ObjectStore, partition: TopicIdPartition) -> Iterator[
 
 
 def read_snapshot(store: ObjectStore, partition: TopicIdPartition, offset: int) -> bytes | None:
-    """Bytes of the snapshot at an exclusive end offset, None if there is none.
+    """Return the bytes of the snapshot at an exclusive end offset, None without such an object.
 
     Raises:
         CorruptSnapshotError: a broker could not read them.

@@ -1,0 +1,1 @@
+"""Locks in remote storage: claims of segments, the lease of a warehouse, saved configs and read-backs."""

@@ -1,0 +1,138 @@
+"""The lease of a warehouse in an object store, which its holder renews.
+
+    {"version":1,"runId":"…","process":{"host":"…","pid":1,"processStart":"…"},"renewals":0,"ended":false}
+
+A run takes over a lease that was given back, was not renewed for STALE_AFTER_MS by the store's clock, or whose process
+has certainly ended. The earlier holder learns it when it renews the lease or checks it before a commit, and stops.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Self
+
+from msgspec import structs
+
+from tiersnap.remote_storage.errors import LeaseLostError, ObjectChangedError
+from tiersnap.remote_storage.layouts.stored_json import Count, StoredObject
+from tiersnap.remote_storage.locks import lock_object
+from tiersnap.remote_storage.locks.lock_object import why_over
+from tiersnap.remote_storage.locks.process import Process, this_process
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import TiersnapError, TransientError
+
+_log = logging.getLogger(__name__)
+
+RENEWED_EACH_S = 30.0
+STALE_AFTER_MS = 600_000
+_RACES = 8
+
+
+class LeaseHolder(StoredObject, frozen=True, kw_only=True):
+    """The holder of a lease. Each renewal is another object, with its own time."""
+
+    what = "a lease"
+    limit = 4096
+    hint = "if no run is at work on this warehouse, delete the object and run the same command again"
+
+    run_id: str
+    process: Process
+    renewals: Count
+    ended: bool  # whether the holder gave the lease back
+
+    @classmethod
+    def of(cls, run_id: str, process: Process | None = None) -> Self:
+        """Return a new holder: a run in a process, by default in this one."""
+        return cls(run_id=run_id, process=process or this_process(), renewals=0, ended=False)
+
+
+def held_by_another(name: str, held: LeaseHolder, heard_at: int, otherwise: str) -> TransientError:
+    """Return the error for a run that has to wait.
+
+    Args:
+        name: URI of the lease, or path of the lock file.
+        heard_at: ms, when the holder last wrote it.
+        otherwise: the end of the hint, for a holder that is not at work any more.
+    """
+    heard = datetime.fromtimestamp(heard_at / 1000, UTC).isoformat(timespec="seconds")
+    return TransientError(
+        f"{name}: run {held.run_id} on {held.process} is at work on this warehouse, last heard of at {heard}",
+        hint=f"wait for it, then run this again; {otherwise}",
+    )
+
+
+class Lease:
+    """A lease that this process holds; `key` is that of the object."""
+
+    def __init__(self, store: ObjectStore, key: str, run_id: str, *, stale_after_ms: int = STALE_AFTER_MS) -> None:
+        """Take it.
+
+        Raises:
+            TransientError: another run holds it; the message names the run, its host and its last renewal.
+            CorruptDataError: the object is not a lease.
+        """
+        self._store, self.key = store, key
+        self._holder = LeaseHolder.of(run_id)
+        self._turn = threading.Lock()  # one thread renews, another checks
+        self._etag = self._take(stale_after_ms)
+
+    def _take(self, stale_after_ms: int) -> str:
+        for _ in range(_RACES):
+            with suppress(ObjectChangedError):
+                return self._write(self._holder, None)
+            found = lock_object.read(self._store, self.key, LeaseHolder)
+            if found is None:
+                continue
+            held = found.content
+            if why_over(held.process, found.age, stale_after_ms, is_ended=held.ended) is None:
+                raise held_by_another(
+                    self._store.uri + self.key,
+                    held,
+                    found.written_at,
+                    f"if it is dead, its lease is over in {max(stale_after_ms - found.age, 0) // 1000} s",
+                )
+            with suppress(ObjectChangedError):
+                etag = self._write(self._holder, found.etag)
+                _log.info("took the lease %s%s over from run %s", self._store.uri, self.key, held.run_id)
+                return etag
+        raise TransientError(
+            f"{self._store.uri}{self.key}: other runs took this lease {_RACES} times while it was asked for",
+            hint="let runs on one warehouse not overlap",
+        )
+
+    def renew(self) -> None:
+        """Record that the run is alive. Raises LeaseLostError: another run has taken over."""
+        with self._turn:
+            renewed = structs.replace(self._holder, renewals=self._holder.renewals + 1)
+            try:
+                self._etag = self._write(renewed, self._etag)
+            except ObjectChangedError as error:
+                raise self._lost() from error
+            self._holder = renewed
+
+    def check(self) -> None:
+        """Raise LeaseLostError if another run has taken over. Call it before each commit."""
+        with self._turn:
+            is_current = lock_object.is_current(self._store, self.key, self._etag)
+        if not is_current:
+            raise self._lost()
+
+    def release(self) -> None:
+        """Give it back, unless another run has taken over. If that fails, the lease becomes stale: the work is done."""
+        try:
+            self._write(structs.replace(self._holder, ended=True), self._etag)
+        except TiersnapError as error:
+            _log.info("the lease is not given back: %s", error.message)
+
+    def _write(self, holder: LeaseHolder, etag: str | None) -> str:
+        return lock_object.write(self._store, self.key, holder, etag)
+
+    def _lost(self) -> LeaseLostError:
+        _log.warning("the lease %s%s is another run's by now", self._store.uri, self.key)
+        return LeaseLostError(
+            f"{self._store.uri}{self.key}: another run has taken over this warehouse",
+            hint="run this again when the other is done",
+        )

@@ -1,0 +1,93 @@
+"""The object of a lock: a conditional write, a conditional deletion, and one rule when its holder is over.
+
+A write replaces the version that was read and no other, so one of several writers wins and the others know it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError
+from tiersnap.remote_storage.layouts.stored_json import StoredObject
+from tiersnap.remote_storage.locks.process import Process, is_gone
+from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
+from tiersnap.remote_storage.stores.small_object import Decode, read_twice_if_damaged
+from tiersnap.snapshot.errors import ObjectExistsError
+
+_log = logging.getLogger(__name__)
+C = TypeVar("C", bound=StoredObject)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredContent(Generic[C]):
+    """The content of an object as it was read; times are in ms, by the store's clock."""
+
+    content: C
+    etag: str  # for `write`
+    age: int  # since it was written
+    written_at: int
+
+
+def read(store: ObjectStore, key: str, kind: type[C], decode: Decode[C] | None = None) -> StoredContent[C] | None:
+    """Return an object, None if it does not exist. A damaged object is read a second time.
+
+    Args:
+        decode: in place of `kind.decode`, for a kind whose content depends on its key.
+
+    Raises:
+        NewerFormatError, CorruptDataError: as `StoredObject.decode`.
+    """
+
+    def once() -> StoredContent[C]:
+        found = store.read(key, limit=kind.limit)
+        content = (decode or kind.decode)(found.data, name=store.uri + key)
+        return StoredContent(content, found.info.etag, found.age, found.info.modified)
+
+    try:
+        return read_twice_if_damaged(once)
+    except ObjectNotFoundError:
+        return None
+
+
+def write(store: ObjectStore, key: str, content: StoredObject, etag: str | None) -> str:
+    """Replace the version with this ETag, or create the object if the ETag is None; return the new ETag.
+
+    Raises:
+        ObjectChangedError: another version exists, or none.
+    """
+    data = content.encode()
+    try:
+        put = store.put_if_absent(key, data) if etag is None else store.replace_if(key, data, etag)
+    except ObjectExistsError as error:
+        raise ObjectChangedError(error.message, hint=error.hint) from error
+    _log.debug("wrote %s%s", store.uri, key)
+    return put.etag
+
+
+def is_current(store: ObjectStore, key: str, etag: str | None) -> bool:
+    """Return whether the object is still the version with this ETag."""
+    found = store.head(key)
+    return found is not None and found.etag == etag
+
+
+def delete(store: ObjectStore, key: str, etag: str | None) -> tuple[DeleteFailure, ...]:
+    """Delete the object if it is still the version with this ETag; return what could not be deleted."""
+    return store.delete([key]) if is_current(store, key, etag) else ()
+
+
+def why_over(process: Process | None, age: int, stale_after_ms: int, *, is_ended: bool = False) -> str | None:
+    """Return why the holder of a lock counts no more; None if it may be at work.
+
+    Args:
+        process: of the holder; None if it gave the lock back.
+        age: ms since the holder last wrote the object, by the store's clock.
+        stale_after_ms: age that no working holder reaches.
+        is_ended: whether the object records that the holder gave up.
+    """
+    if is_ended or process is None:
+        return "its holder gave up"
+    if age > stale_after_ms:
+        return "it is stale"
+    return "its holder's process is gone" if is_gone(process) else None

@@ -1,0 +1,64 @@
+"""The process that holds a lock, and whether it has ended.
+
+A process is identified by its host, its pid and its start: boot id, pid namespace and clock ticks since the boot, from
+Linux' /proc. `is_gone` returns True only if this process can see the other one's end: on the same boot of the same
+host, in the same pid namespace. It cannot see it for two hosts with one name, for two containers of one host, and after
+a reboot. The age of the lock decides then.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+from tiersnap.remote_storage.layouts.stored_json import Count, Stored, Text
+
+_PROC = Path("/proc")
+
+
+class Process(Stored, frozen=True):
+    """One process in an object of remote storage; `process_start` is empty if the system does not tell it."""
+
+    host: Text
+    pid: Count
+    process_start: Text
+
+    def __str__(self) -> str:
+        return f"{self.host} (pid {self.pid})"
+
+
+def this_process() -> Process:
+    """Return the process that runs this code."""
+    return Process(socket.gethostname(), os.getpid(), _start(os.getpid()) or "")
+
+
+def is_gone(process: Process) -> bool:
+    """Return whether `process` has certainly ended; False if this process cannot see it."""
+    place = _place()
+    if process.host != socket.gethostname() or place is None or not process.process_start.startswith(place):
+        return False
+    return _start(process.pid) != process.process_start
+
+
+def _place() -> str | None:
+    """Return boot and pid namespace, None if the system does not tell them."""
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}/{(_PROC / 'self/ns/pid').stat().st_ino}/"
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _start(pid: int) -> str | None:
+    """Return the start of the process with this pid on this host, None if there is none or the system does not tell."""
+    place = _place()
+    try:
+        status = (_PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return None
+    # The name may contain spaces and brackets; the start is the 20th field after it.
+    fields = status.rpartition(b")")[2].split()
+    if place is None or len(fields) < 20 or fields[0] in (b"Z", b"X"):  # ended, but its parent has not waited for it
+        return None
+    return f"{place}{int(fields[19])}"

@@ -1,1 +1,0 @@
-"""Our own JSON in remote storage: claims, leases, saved configs; one conditional write."""
