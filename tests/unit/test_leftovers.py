@@ -34,6 +34,7 @@ from tiersnap.remote_storage.stores.directory_files import UNFINISHED
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.probe import PROBES
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
@@ -181,6 +182,12 @@ def test_a_claim_of_an_ended_attempt_names_it(store: DirectoryStore) -> None:
     assert (found.holder.segment_id, found.holder.ended) == (held.holder.segment_id, True)
 
 
+class StoreOfRegion(DirectoryStore):
+    """A store that is reached by an option."""
+
+    settings = S3Settings(region="eu-1")
+
+
 def superseded(store: DirectoryStore, source: Path) -> tuple[str, str]:
     """A whole copy of the segment at 10 that another attempt finished without; the ids of both."""
     assert run(store, source, "run-1").errors == []
@@ -219,8 +226,10 @@ def test_tier_keeps_and_names_a_superseded_copy_beside_a_damaged_one(
     path = next((store.root / key) for key in keys_of(store, second) if key.endswith(suffix))
     path.write_bytes(bytes(path.stat().st_size))
     before = keys_of(store, first)
+    store = StoreOfRegion(store.root)
     done = run(store, source, "run-3")
     assert keys_of(store, first) == before and len(before) == 3
+    assert done.errors[0].hint == f"tiersnap verify --remote {store.uri} --region eu-1 --depth full"
     assert [each.exit_code for each in done.errors] == [ExitCode.DATA_CORRUPT]
     assert f"{first} at 10 is superseded and stays" in done.errors[0].message
     left = {"topic": ORDERS.topic, "topic_id": ORDERS.topic_id, "partition": 0, "local_start": 0}
