@@ -119,4 +119,6 @@ def _is_held(claim: Claim, segment_id: str) -> bool:
 
 def delete_visible_first(store: ObjectStore, keys: tuple[str, ...]) -> tuple[DeleteFailure, ...]:
     """Delete what makes a segment visible, and then the rest of it; return what could not be deleted."""
-    return store.delete(keys[:1]) or store.delete(keys[1:])
+    if not (failures := store.delete(keys[:1])):
+        return store.delete(keys[1:])
+    return (*failures, *(DeleteFailure(key, f"stays with {keys[0]}") for key in keys[1:]))

@@ -10,6 +10,7 @@ import pytest
 
 from tests.protocol.memory_store import MemoryStore
 from tests.protocol.situations import SITUATIONS, Place, Word, found
+from tests.reference.exit_code_reasons import LEGEND, cells
 from tests.reference.model_cluster import CLUSTER_ID
 from tests.reference.situations import CannotBeLaidOutError
 from tiersnap.remote_storage.stores.object_store import PutResult
@@ -65,9 +66,9 @@ COMMANDS: dict[str, Words] = {
 def row(name: str, folder: Path) -> str:
     """A line of the table."""
     with found(name, folder) as place:
-        codes = [place.run(*words(place)) for words in COMMANDS.values()]
+        codes = [int(place.run(*words(place))) for words in COMMANDS.values()]
     said = (SITUATIONS[name].__doc__ or "").splitlines()[0]
-    return f"| {name} | {' | '.join(str(int(code)) for code in codes)} | {said} |\n"
+    return f"| {name} | {' | '.join(cells(name, tuple(COMMANDS), codes))} | {said} |\n"
 
 
 def table() -> str:
@@ -81,7 +82,7 @@ def table() -> str:
 
 def lines_of_page() -> list[str]:
     """Lines of the table as the page has it, the names of the columns first."""
-    return PAGE.read_text().partition(HEAD)[2].splitlines(keepends=True)
+    return PAGE.read_text().partition(HEAD)[2].partition(LEGEND)[0].splitlines(keepends=True)
 
 
 @pytest.mark.parametrize("name", SITUATIONS)

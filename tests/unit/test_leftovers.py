@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_sto
 from tiersnap.remote_storage.retire.sweep_task import LEFT, SweepTask
 from tiersnap.remote_storage.stores.directory_files import UNFINISHED
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
 from tiersnap.remote_storage.stores.probe import PROBES
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
@@ -215,6 +216,26 @@ def test_tier_removes_a_superseded_copy_once_the_one_that_remains_was_read(store
     done = run(store, source, "run-3")
     assert (done.errors, done.leftovers_removed) == ([], 3)
     assert (keys_of(store, first), len(keys_of(store, second))) == (set(), 3)
+
+
+class StoreWithHold(DirectoryStore):
+    """A store that deletes no manifest, as with Object Lock."""
+
+    def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
+        wanted = list(keys)
+        held = tuple(DeleteFailure(key, "held") for key in wanted if key.endswith(".rsm-manifest"))
+        return held + DirectoryStore.delete(self, [key for key in wanted if not key.endswith(".rsm-manifest")])
+
+
+def test_tier_counts_no_object_as_removed_that_stays_behind_one_that_cannot_be(
+    store: DirectoryStore, source: Path
+) -> None:
+    """Two of three objects were counted as removed, and all three were there."""
+    first, _ = superseded(store, source)
+    before = keys_of(store, first)
+    done = run(StoreWithHold(store.root), source, "run-3")
+    assert (keys_of(store, first), done.leftovers_removed) == (before, 0)
+    assert any("held" in each.message for each in done.errors), done.errors
 
 
 @pytest.mark.parametrize("suffix", [".log", ".indexes"])
