@@ -33,9 +33,8 @@ REASONS = {
     "u": "stops at the location, or at a segment that it refuses, and does not judge what brokers lost",
     "v": "reads other objects",
     "w": "looks at no local log directory that is to be written",
-    "x": "plans the upload, and asks about the topic when it publishes",
-    "y": "does not ask whether a copy ends: `doctor` and `unblock` do",
-    "z": "uploads also for a cluster that has no tiered storage yet, and says so",
+    "x": "does not ask whether a copy ends: `doctor` and `unblock` do",
+    "y": "uploads also for a cluster that has no tiered storage yet, and says so",
 }
 _READERS = "dump, producers, transactions list, find-hanging, simulate, simulate --risk"
 _DECODES = "decode, decode -a, audit"
@@ -116,7 +115,7 @@ _OF_CLUSTER = {"q": f"doctor, verify --depth full, {_INSTALL}"}
 _HUNG = {
     "q": f"doctor, verify --depth full, {_INSTALL}",
     "c": _UNBLOCK,
-    "y": f"{_TIER}, {_PUBLISH}, {_MEND}, {_ORPHANS}",
+    "x": f"{_TIER}, {_PUBLISH}, {_MEND}, {_ORPHANS}",
 }
 _TARGET = {"w": f"doctor, doctor -b, verify --depth full, {_TIER}, {_PUBLISH}, {_UNBLOCK}, {_MEND}, {_ORPHANS}"}
 _OTHER_OBJECTS = {"r": _UNBLOCK, "v": f"{_ORPHANS}, {_INSTALL}", "s": "doctor"}
@@ -155,11 +154,10 @@ WHY_REMOTE: Mapping[str, Mapping[str, str]] = {
         "q": f"doctor, doctor -b, {_MEND}, {_ORPHANS}, {_INSTALL}",
         "r": _UNBLOCK,
         "t": f"verify --depth full, {_PUBLISH}, {_RESTORE}",
-        "x": "tier",
     },
     "topic made anew": {"q": f"doctor, doctor -b, verify --depth full, {_MEND}, {_ORPHANS}, {_INSTALL}", "r": _UNBLOCK},
     "unmanaged": {"q": f"doctor, doctor -b, verify --depth full, {_MEND}, {_INSTALL}", "r": _UNBLOCK},
-    "no metadata topic": {**_OF_CLUSTER, "z": _TIER},
+    "no metadata topic": {**_OF_CLUSTER, "y": _TIER},
     "cluster away": _OF_CLUSTER,
     "cluster refuses": _OF_CLUSTER,
     "target has it": {**_TARGET, "v": _INSTALL},

@@ -13,6 +13,7 @@ from tests.protocol.situations import SITUATIONS, Place, Word, found
 from tests.reference.exit_code_reasons import LEGEND, cells
 from tests.reference.model_cluster import CLUSTER_ID
 from tests.reference.situations import CannotBeLaidOutError
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.stores.object_store import PutResult
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.units import utc
@@ -98,6 +99,14 @@ def test_the_page_has_these_commands_and_places() -> None:
     names, _, *rows = lines_of_page()
     assert names == f"| situation | {' | '.join(COMMANDS)} | what it is |\n"
     assert [line.split(" | ")[0].removeprefix("| ") for line in rows] == list(SITUATIONS)
+
+
+def test_tier_uploads_nothing_of_a_topic_that_the_cluster_does_not_have(tmp_path: Path) -> None:
+    """Its plan ended with 0, and --apply uploaded three segments before it asked: leftovers that nobody reads."""
+    with found("topic deleted", tmp_path) as place:
+        snapshots = place.keys(KeyKind.SNAPSHOT)
+        assert place.type(*COMMANDS["tier -a"](place)) == ExitCode.GATE_REFUSED
+        assert (place.keys(KeyKind.LOG), place.keys(KeyKind.SNAPSHOT)) == ([], snapshots)
 
 
 def _careless(store: MemoryStore, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
