@@ -38,13 +38,15 @@ pytestmark = pytest.mark.unit
 LOCATION = ("--endpoint-url", "http://minio:9000", "--region", "eu-1", "--path-style", "--checksums", "compat")
 LAYOUT = ("--layout", "local-tiered-storage")
 SERVER = ("--bootstrap-server", "model:9092")
-# The location does not answer: no command is printed with it.
-SILENT = ("store away", "store refuses", "no such place")
+# The location does not answer, or brokers do not read it: no command is printed with it.
+SILENT = ("store away", "store refuses", "empty", "no such place")
 WITHOUT_LAYOUT = ("install", "maintain")
 COMMANDS = ("doctor", "scan", "verify", "verify --depth full", "repair", "simulate", "tier")
 # A command ends where its line, its note or the sentence around it goes on.
+NAMES = "|".join(sorted({name.split()[0] for name in commands_of(click.Context(cli), cli)}))
 COMMAND = re.compile(
-    r"\btiersnap [a-z].*?(?= {3}|,? or |, and |; |: | shows| names| makes| states| on its host| > FILE|$)", re.MULTILINE
+    rf"\btiersnap (?:{NAMES}) .*?(?= {{3}}|,? or |, and |; |: | shows| names| makes| states| on its host| > FILE|$)",
+    re.MULTILINE,
 )
 VALUES = {"FILE": "ids.txt", "TOPIC-PARTITION=OFFSET": "orders-0=7"}
 PLACE = Place(
@@ -60,8 +62,8 @@ PLACE = Place(
 
 
 def printed(text: str) -> Iterator[list[str]]:
-    """The words behind `tiersnap` of each command in a text."""
-    for command in COMMAND.findall(text):
+    """The words behind `tiersnap` of each command with options in a text; without any it may be prose."""
+    for command in (each for each in COMMAND.findall(text) if " --" in each):
         yield [VALUES.get(word, re.sub("=OFFSET$", "=7", word)) for word in shlex.split(command)[1:]]
 
 
