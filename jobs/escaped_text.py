@@ -17,6 +17,9 @@ _HIDDEN = "***"
 _IN_URI = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?:[^/@\s:]*:(?!\d{1,5}/)[^@\s]*|(?<=http://)[^/@\s]+|(?<=https://)[^/@\s]+)@"
 )
+# Any value may be one: key, sig and code are names of secrets, too.
+_IN_QUERY = re.compile(r"(?P<before>[A-Za-z][A-Za-z0-9+.-]*://[^\s?#'\"]*\?)(?P<query>[^\s#'\"]+)")
+_VALUE = re.compile(r"(?P<name>(?:^|&)(?:[^&=]*=)?)[^&]+")
 _IN_SETTING = re.compile(
     r"(?i)(?P<name>[\w.-]*(?:secret|password|passwd|token|credential|(?:access|api)[._-]?key|signature|jaas)[\w.-]*\s*[=:]\s*)"
     r"(?P<value>[^\s,;&'\"]+)"
@@ -24,7 +27,8 @@ _IN_SETTING = re.compile(
 
 
 def masked(text: str) -> str:
-    """The text without passwords of URIs and values of settings that are named like secrets."""
+    """The text without passwords and queries of URIs and values of settings that are named like secrets."""
+    text = _IN_QUERY.sub(lambda found: found["before"] + _VALUE.sub(rf"\g<name>{_HIDDEN}", found["query"]), text)
     return _IN_SETTING.sub(rf"\g<name>{_HIDDEN}", _IN_URI.sub(rf"\g<scheme>{_HIDDEN}@", text))
 
 

@@ -68,7 +68,7 @@ def given_options(ctx: click.Context, *, of_file: Container[str] = ()) -> dict[s
         names = [name for name in (*param.opts, *param.secondary_opts) if name.startswith("--")]
         option = names[0].removeprefix("--") if names else ""
         value = ctx.params.get(str(param.name))
-        if not isinstance(param, click.Option) or not option or value is None:
+        if not isinstance(param, click.Option) or not option or not _is_written(param, value):
             continue
         source = ctx.get_parameter_source(str(param.name))
         if source in _NOT_GIVEN and not (source is ParameterSource.DEFAULT_MAP and option in of_file):
@@ -79,6 +79,11 @@ def given_options(ctx: click.Context, *, of_file: Container[str] = ()) -> dict[s
             values = value if isinstance(value, tuple) else (value,)
             found[option] = tuple(word for each in values for word in (names[0], text_of(param, each)))
     return found
+
+
+def _is_written(option: click.Option, value: object) -> bool:
+    """Return whether a value has words: None has, if the option's type writes it, as `none` of a duration."""
+    return value is not None or hasattr(option.type, "text")
 
 
 def text_of(option: click.Option, value: object) -> str:

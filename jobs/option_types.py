@@ -120,6 +120,10 @@ def _client(text: str) -> ClientEra:
     return era_of(text, CLIENT_ERAS)
 
 
+def _first_release(era: BrokerEra | ClientEra) -> str:
+    return ".".join(map(str, era.first))
+
+
 def _release(text: str) -> str:
     _broker(text)
     return text
@@ -165,8 +169,8 @@ PARTITION = Parsed("topic-partition", _partition, lambda value: "-".join(map(str
 # A partition and its log start offset.
 LOG_START = Parsed("log-start", _log_start, lambda value: f"{value[0][0]}-{value[0][1]}={value[1]}")
 # A release such as 3.9 or 3.9.1: as the era of its brokers, as that of its Java clients, as it is typed.
-BROKER_RELEASE = Parsed("release", _broker)
-CLIENT_RELEASE = Parsed("release", _client)
+BROKER_RELEASE = Parsed("release", _broker, _first_release)
+CLIENT_RELEASE = Parsed("release", _client, _first_release)
 RELEASE = Parsed("release", _release)
 HTTP_URL = Parsed("url", _http_url)
 SERVERS = Parsed("servers", _servers)

@@ -169,6 +169,9 @@ def verified_lines(found: Sequence[VerifiedPartition], place: Place) -> list[str
     ]
 
 
+_UNREAD = (RemoteVerdict.NOT_CHECKABLE, RemoteVerdict.GONE)
+
+
 @dataclass
 class CheckTally:
     """The counts of a check."""
@@ -176,26 +179,31 @@ class CheckTally:
     verdicts: Counter[RemoteVerdict] = field(default_factory=Counter)
     bytes: int = 0
     skipped: int = 0
+    ranges: int = 0  # rows of offsets that no segment holds
 
     def watch(self, checks: Iterable[RemoteCheck]) -> Iterator[RemoteCheck]:
         """Count and hand on."""
         for each in checks:
             self.verdicts[each.verdict] += 1
             self.bytes += each.bytes
+            self.ranges += not each.segment_id
             yield each
 
     def sentence(self, depth: CheckDepth) -> str:
         """For people."""
-        there = self.verdicts.total() - self.verdicts[RemoteVerdict.GONE]
+        there = self.verdicts.total() - self.verdicts[RemoteVerdict.GONE] - self.ranges
         unread = self.verdicts[RemoteVerdict.NOT_CHECKABLE]
-        sound = there - unread - sum(count for verdict, count in self.verdicts.items() if not verdict.is_sound)
+        sound = sum(count for verdict, count in self.verdicts.items() if verdict.is_sound and verdict not in _UNREAD)
         told = ", ".join(f"{self.verdicts[each]} {each}" for each in RemoteVerdict if self.verdicts[each])
         of = count_of(there, "remote segment is sound", "remote segments are sound")
         skipped = f"; {count_of(self.skipped, 'segment was', 'segments were')} skipped" if self.skipped else ""
         of_unread = count_of(unread, "encrypted segment was", "encrypted segments were")
         encrypted = f"; {of_unread} not read" if unread else ""
         counts = f": {told}" if told else ""
-        return f"{sound} of {of} at depth {depth}, {human_bytes(self.bytes)}{counts}{encrypted}{skipped}"
+        said = f"{sound} of {of}" if there else "no remote segment was verified"
+        ranges = count_of(self.ranges, "range of offsets is", "ranges of offsets are")
+        counts += f"; {ranges} in no segment" if self.ranges else ""
+        return f"{said} at depth {depth}, {human_bytes(self.bytes)}{counts}{encrypted}{skipped}"
 
 
 @dataclass(frozen=True)
@@ -277,7 +285,8 @@ def verify_on_spark(
     found = check_remote(session, located(tier.warehouse or ""), plan, task, recheck=tier.recheck, stores=view.stores)
     # Segments are copied and deleted since they were counted for the plan.
     skipped = max(plan.partitions.total() - found.segments, 0)
-    tally = CheckTally(found.verdicts, found.bytes, skipped)
+    ranges = found.verdicts.total() - found.verdicts[RemoteVerdict.GONE] - found.segments
+    tally = CheckTally(found.verdicts, found.bytes, skipped, ranges)
     return iter(found.rows), tally
 
 

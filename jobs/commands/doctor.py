@@ -28,7 +28,7 @@ from tiersnap.jobs.doctor_cluster import (
     steps_of_cluster,
     told_copies,
 )
-from tiersnap.jobs.doctor_copies import CopyFindings, check_copies, steps_once
+from tiersnap.jobs.doctor_copies import CopyFindings, check_copies, lines_of_steps, steps_once
 from tiersnap.jobs.doctor_location import JudgedLocation, judge_location
 from tiersnap.jobs.doctor_log_dir import ExaminedLogDir
 from tiersnap.jobs.escaped_text import shown
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
 _MOST_FINDINGS = 3
+_WIDEST = 200  # columns of a sentence in a pipe; a command is never folded
 _FAR_MS = 365 * 86_400_000
 
 
@@ -164,7 +165,10 @@ def doctor(
     advice = _advice(host, place, of_cluster)
     errors = (*unanswered, *host.errors)
     if output.format is Format.TABLE:
-        width, sections = terminal_width(), _sections(host, answers, compared, copies, location, copying, advice)
+        width, sections = (
+            terminal_width() or _WIDEST,
+            _sections(host, answers, compared, copies, location, copying, advice),
+        )
         sections = {"facts": list(situation.lines()), **sections}
         if view.remote is not None:
             sections["verified"] = verified_lines(verified, place)
@@ -208,7 +212,7 @@ def _look(
 
 @dataclass(frozen=True, slots=True)
 class _Advice:
-    """The next steps, and the commands that show that they are done, a line each."""
+    """The next steps, and the commands that show that they are done, as lines."""
 
     next: list[str]
     check: list[str]
@@ -219,7 +223,7 @@ def _advice(host: Host, place: Place, of_cluster: Iterable[Step]) -> _Advice:
 
     has_host = bool(host.log_dirs)
     steps = steps_once([*of_cluster, *(next_steps(host, place) if has_host else ())])
-    return _Advice([each.line for each in steps], [each.line for each in checks(host, place)] if has_host else [])
+    return _Advice(lines_of_steps(steps), lines_of_steps(checks(host, place)) if has_host else [])
 
 
 def _result(

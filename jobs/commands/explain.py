@@ -66,7 +66,7 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
         output.talk(f"{error.error}: error {error.code}, {error.exception}")
     output.rows(ExplainedRow, explained.rows, columns=_COLUMNS)
     if not explained.is_answered:
-        whose = "no release" if broker is None else f"Kafka {broker}"
-        output.talk(f"not modelled as an answer of {whose}")
+        modelled = "no release is modelled to answer so"
+        output.talk(modelled if broker is None else f"not modelled as an answer of Kafka {broker}")
     if explained.word is not None:
         output.talk(f"next: {explained.word.command}")

@@ -131,6 +131,8 @@ def remove_orphans(
     goes only after the segments that hold its offsets were read whole. Objects that are too young are counted, with the
     time from which they may go.
 
+    Both layouts are looked at, whichever the brokers read, so there is no --layout.
+
     A broker's failed attempt, known by COPY_SEGMENT_STARTED alone, goes likewise: only if the same broker began another
     attempt since, and only if segments that the cluster knows hold its offsets and were read whole.
     """

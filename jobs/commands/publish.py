@@ -120,6 +120,7 @@ def publish(
     metadata_topic, location = prover.metadata_topic, prover.location(situation.layout)
     finished = finished_segments(location, lambda name: matches_topic(name, topic))
     if not finished:
+        prover.verdict(location).refuse_contradiction()
         layout = location.layout.name
         raise SourceNotFoundError(
             f"{view.remote}: no finished remote segment of the layout {layout}, or none that --topic selects",

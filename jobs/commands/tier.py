@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -225,7 +226,15 @@ def tier(
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.places import places_of
-    from tiersnap.snapshot.log.selection import Selection, count, findings_of, open_log_dirs, refuse_twice, selected_of
+    from tiersnap.snapshot.log.selection import (
+        Selection,
+        count,
+        findings_of,
+        open_log_dirs,
+        refuse_twice,
+        selected_folders,
+        selected_of,
+    )
 
     checks = read_checks(checks_file, is_shown=report is not None)
     situation, unanswered = request.situation.answering(needs_remote=True)
@@ -239,6 +248,8 @@ def tier(
     swept = host.prepare_store(request.topic)
     host = host.told(told_by.about(opened, request.topic, output), told_by.left_for)
     host = replace(host, asks_forgotten=report is not None or sinks.is_any)
+    if teller is not None:
+        host = replace(host, refusal_of=teller.refusals(_topics(selected_folders(opened, selection))))
     host = host.uploading_again(upload_again, selected_of(opened, selection))
     progress = Progress(output, "tiering", count(opened, selection))
     tiered = tuple(host.partitions(told_by.located(progress.watch(selected_of(opened, selection)))))
@@ -272,6 +283,14 @@ def tier(
     for topic in unknown_topics(host.topic_ids, {each.partition.topic for each in done.partitions}, request.topic):
         output.warn(f"--topic-ids: no partition of the topic {topic} in {info.source}")
     return code
+
+
+def _topics(folders: Iterable[Iterable[str]]) -> set[str]:
+    """Return the topics of partitions' folders."""
+    from tiersnap.snapshot.log.log_dir import split_folder_name
+
+    names = (split_folder_name(name) for each in folders for name in each)
+    return {name[0] for name in names if name is not None}
 
 
 def _publish(teller: TellBrokers, done: HostOutcome) -> Published:

@@ -138,7 +138,9 @@ def unblock(
     if not rows and done.lost_epochs:
         return exit_code_of(done.problems())
     if not rows:
-        output.talk(f"none of {count_of(done.candidates, 'tiered partition')} is stuck")
+        looked_at = count_of(done.candidates, "tiered partition")
+        idle = "brokers copy no partition of LOGDIR now: none can be stuck"
+        output.talk(f"none of {looked_at} is stuck" if done.candidates else idle)
         return exit_code_of(done.problems())
     tell_mended(output, mended)
     output.warn(*sorted({row.hint for row in rows if row.hint}))

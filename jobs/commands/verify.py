@@ -161,7 +161,9 @@ def verify(
     several = len(opened) > 1
     _show(output, rows(), checks, several=several, summary=summary, findings=job.findings, errors=errors)
     tell_failures(output, errors)
-    if job.compared or not job.not_compared:
+    if not job.counts.total():
+        output.talk("no snapshot was compared with the log")
+    elif job.compared:
         agree = count_of(job.compared, "snapshot agrees", "snapshots agree")
         output.talk(f"{job.right} of {agree} with the log")
     if tally.verdicts:

@@ -36,6 +36,9 @@ SECONDS = 30.0
 _FIRST_SECONDS = 10.0  # for the first answer: nobody may be at that address
 # No request of this project may bring a topic into being; a wrong host is told by the error, not by log lines.
 _DEFAULTS: dict[str, object] = {"allow.auto.create.topics": False, "log_level": 0}
+# Otherwise librdkafka waits for the leader of a partition without a pause between connections, 5,000 a second to a
+# broker that is down; its reconnect.backoff.ms counts for brokers alone that it always connects to.
+_ADMIN: dict[str, object] = {"enable.sparse.connections": False}
 _CONSUMER: dict[str, object] = {
     "group.id": "tiersnap",  # demanded, never used: nothing is subscribed to, nothing committed
     "enable.auto.commit": False,
@@ -267,6 +270,11 @@ class Cluster:
         self, partitions: list[tuple[str, int]], spec: OffsetSpec, *, is_stable: bool = False
     ) -> dict[tuple[str, int], int]:
         found = self._list_offsets(partitions, spec, is_stable=is_stable)
+        for (topic, number), info in found.items():
+            if info.offset < 0:  # librdkafka tells -1001, and no error, of a leader that did not answer in time
+                raise BrokerUnavailableError(
+                    f"{self.bootstrap_server}: offsets of {topic}-{number}: no leader answers", hint=_GONE
+                )
         return {partition: int(info.offset) for partition, info in found.items()}
 
     def _list_offsets(
@@ -297,7 +305,7 @@ class Cluster:
         # Held for good: futures of a client that is gone fail.
         if self._admin is None:
             # Its stubs know no callbacks.
-            self._admin = self._new(lambda config: AdminClient(config), {"error_cb": self._on_trouble})  # type: ignore[arg-type]
+            self._admin = self._new(lambda config: AdminClient({**_ADMIN, **config}), {"error_cb": self._on_trouble})  # type: ignore[dict-item]
             _log.debug("a client of %s", self.bootstrap_server)
         return self._admin
 

@@ -61,6 +61,8 @@ class Missing:
     @property
     def sentence(self) -> str:
         """Return what this means, and where it is worst."""
+        if not self.known:
+            return "brokers have tiered nothing yet"
         if not self.segments:
             return f"all {count_of(self.known, 'segment')} that brokers know are at {self.uri}"
         worst = self.segments[0].metadata.id.topic_id_partition

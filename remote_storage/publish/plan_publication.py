@@ -38,7 +38,7 @@ def plan_publication(
     wrong: Collection[str] = (),
     compared: Collection[str] = (),
     doubts: Doubts | None = None,
-    remote: str = "URI",
+    remote: Sequence[str] = ("URI",),
 ) -> list[PublishPlan]:
     """Plan every partition that is wanted, of its finished segments; what may not be published is refused, not raised.
 
@@ -49,8 +49,8 @@ def plan_publication(
 
     A broker's attempt without COPY_SEGMENT_FINISHED is finished only if its id is among `compared`: every object was
     read and compared with the log. `doubts` reads the segments that brokers would be told of, and says which are wrong:
-    see `check.read_first`. Without it whoever plans has read them, or has just uploaded them. `remote` is the URI of
-    the location, for the command that uploads such a segment again.
+    see `check.read_first`. Without it whoever plans has read them, or has just uploaded them. `remote` are the
+    words of the location (RemoteLocation.words), for the command that uploads such a segment again.
     """
     topics = cluster.topics({partition.topic for partition in wanted})
     settings: dict[str, Mapping[str, TopicConfig]] = {}
@@ -95,12 +95,12 @@ def plan_publication(
     return plans
 
 
-def _refuse_doubted(plan: PublishPlan, doubts: Doubts, remote: str) -> None:
+def _refuse_doubted(plan: PublishPlan, doubts: Doubts, remote: Sequence[str]) -> None:
     told = {each.metadata.id.segment_id: each.metadata for each in plan.segments if each.action in TO_BE_TOLD}
     for segment_id, why in doubts(plan.partition, told.keys()).items():
         wrong = told[segment_id]
         raise CorruptDataError(
             f"{wrong.id}: offsets {wrong.start_offset} to {wrong.end_offset} are not published: {why}",
             hint="on the leader's host, then publish again: "
-            f"tiersnap tier LOGDIR --remote {shlex.quote(remote)} --upload-again {segment_id} --apply",
+            f"tiersnap tier LOGDIR --remote {shlex.join(remote)} --upload-again {segment_id} --apply",
         )

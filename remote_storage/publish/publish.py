@@ -267,7 +267,7 @@ class Publish:
                 stuck=wanted if is_paused_later else (),
                 complete_segments=whole,
                 doubts=self._find_doubts,
-                remote=self.location.store.uri,
+                remote=self.location.words,
             )
         return [self._of_leader(plan) for plan in plans]
 

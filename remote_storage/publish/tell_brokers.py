@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,8 +11,8 @@ from tiersnap.remote_storage.check.local_log import LocalLog, LocalLogs, logs_of
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copied_topics import configs_of
 from tiersnap.remote_storage.cluster.leader_epochs import can_speak
-from tiersnap.remote_storage.cluster.topic_checks import is_marked
-from tiersnap.remote_storage.errors import UnprovenLogError
+from tiersnap.remote_storage.cluster.topic_checks import check_identity, is_marked
+from tiersnap.remote_storage.errors import UnknownTopicError, UnprovenLogError
 from tiersnap.remote_storage.inventory.finished import finished_of
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -45,6 +45,27 @@ class TellBrokers:
             TransientError: brokers or the store do not answer.
         """
         self.place.verdict(self.location).refuse_contradiction()
+
+    def refusals(self, topics: Iterable[str]) -> Callable[[TopicIdPartition], TiersnapError | None]:
+        """Return what tells why the cluster cannot take segments of a partition: it has no such topic.
+
+        Args:
+            topics: names of all topics that are asked of.
+
+        Raises:
+            BrokerUnavailableError, ClusterRefusedError: the cluster does not answer.
+        """
+        known = self.place.cluster.topics(topics)
+
+        def refusal_of(partition: TopicIdPartition) -> TiersnapError | None:
+            try:
+                if partition.topic_id is not None:
+                    check_identity(partition, known.get(partition.topic))
+            except UnknownTopicError as refusal:
+                return refusal
+            return None
+
+        return refusal_of
 
     def run(
         self,

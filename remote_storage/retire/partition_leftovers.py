@@ -90,12 +90,13 @@ def _doubt(store: ObjectStore, found: RemoteInventory, superseded: RemoteSegment
     finished = None if superseded.claim is None else superseded.claim.finished
     remaining = next(each for each in found.segments if each.segment_id == finished)
     expiry = BrokerExpiry(store.now(), DEFAULT_PRODUCER_EXPIRATION_MS)
-    if not (why := read_remaining(RemoteLocation(store, remaining.layout), remaining, expiry).doubt):
+    location = RemoteLocation(store, remaining.layout)
+    if not (why := read_remaining(location, remaining, expiry).doubt):
         return None
     return CorruptDataError(
         f"{found.partition}: {superseded.segment_id} at {superseded.start_offset} is superseded and stays: "
         f"{remaining.segment_id}, which was finished in its place, is not proven right: {why}",
-        hint=f"tiersnap verify --remote {shlex.quote(store.uri)} --depth full",
+        hint=f"tiersnap verify --remote {shlex.join(location.words)} --depth full",
         segment_id=superseded.segment_id,
     )
 
@@ -119,4 +120,6 @@ def _is_held(claim: Claim, segment_id: str) -> bool:
 
 def delete_visible_first(store: ObjectStore, keys: tuple[str, ...]) -> tuple[DeleteFailure, ...]:
     """Delete the object that makes a segment visible, then its other objects; return the failures."""
-    return store.delete(keys[:1]) or store.delete(keys[1:])
+    if not (failures := store.delete(keys[:1])):
+        return store.delete(keys[1:])
+    return (*failures, *(DeleteFailure(key, f"stays with {keys[0]}") for key in keys[1:]))

@@ -349,6 +349,8 @@ def _translated(path: Path, error: OSError) -> TiersnapError:
     hint = "check the owner and the mode of the directory"
     if error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and path.is_symlink()):
         hint = "a symlink inside a store is not followed: put the files there themselves"
+    elif error.errno == errno.EROFS:
+        hint = "its file system is mounted read-only: mount -o remount,rw"
     elif error.errno in {errno.EPERM, errno.ENOTSUP, errno.EMLINK} and path.parent.is_dir():
         hint = "the file system may lack hard links, which are how nothing is overwritten; use another"
     return RemoteStorageError(f"{path}: {error.strerror}", hint=hint, path=str(path))

@@ -46,6 +46,7 @@ class ReleaseTopics:
     segments: Sequence[RemoteLogSegmentMetadata]  # finished copies of their partitions
     broker_id: int | None  # named in records; None for each partition's leader
     talk: Callable[[str], None]  # told what is done, and what takes a while
+    remote: Sequence[str] = ("URI",)  # words of the location, for commands
     attempts: ComparedAttempts = NOTHING_READ  # earlier attempts that were read
 
     def ask_settings(self) -> None:
@@ -78,7 +79,14 @@ class ReleaseTopics:
             return {each: doubted[each] for each in ids if each in doubted}
 
         plans = plan_publication(
-            self.cluster, cache, self.lineage, wanted, stuck=stuck, compared=attempts.right, doubts=doubts
+            self.cluster,
+            cache,
+            self.lineage,
+            wanted,
+            stuck=stuck,
+            compared=attempts.right,
+            doubts=doubts,
+            remote=self.remote,
         )
         return {(plan.partition.topic, plan.partition.partition): plan for plan in plans}
 

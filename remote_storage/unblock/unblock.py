@@ -210,6 +210,7 @@ class Unblock:
             finished,
             self.broker_id,
             self.talk,
+            host.location.words,
             attempts,
         )
         release.ask_settings()

@@ -55,7 +55,7 @@ class HostOutcome:
     @property
     def encryption(self) -> Counter[str]:
         """Partitions with something to tier, by what manifests show (listed.Encryption)."""
-        wanted = (each for each in self.partitions if each.encryption is not None and _is_to_tier(each))
+        wanted = (each for each in self.partitions if each.encryption is not None and each.is_to_tier)
         return Counter(str(each.encryption) for each in wanted)
 
     @property
@@ -115,16 +115,14 @@ class HostOutcome:
 
     def may_write(self, options: ReplayOptions) -> bool:
         """Return whether the same with `apply` may write or delete an object."""
-        has_leftovers = any(each.leftover_count for each in self.partitions)
-        return bool(may_be_tiered(self.verdicts, options) or has_leftovers or self.errors)
+        taken = [each for each in self.partitions if each.refusal is None]
+        verdicts = sum((each.verdicts for each in taken), Counter[Verdict]())
+        refusals = [each.refusal for each in self.partitions]
+        has_failed = any(all(error is not each for each in refusals) for error in self.errors)
+        return bool(may_be_tiered(verdicts, options) or any(each.leftover_count for each in taken) or has_failed)
 
     def problems(self, options: ReplayOptions, *, apply: bool) -> Iterator[Problem]:
         """Yield what was met; of a plan only what the same with `apply` does not clear."""
         yield from self.findings
         yield from self.errors
         yield from problems_of(self.verdicts, cleared=() if apply else cleared_by_apply(options))
-
-
-def _is_to_tier(partition: HostPartition) -> bool:
-    wanted = (Verdict.READY, Verdict.ENCRYPTED_REMOTE, Verdict.MISSING_SNAPSHOT)
-    return bool(partition.events) or any(partition.verdicts[each] for each in wanted)

@@ -6,8 +6,8 @@ what was recorded then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError, SnapshotChangedError, SnapshotVanishedError
@@ -52,11 +52,11 @@ class SourceFile:
         """The file, to be read in pieces.
 
         Raises:
-            TransientError: it cannot be read; also of any other OSError inside the `with`.
+            TransientError: it cannot be read; also from each method of the file.
             UnfinishedError: it may not be read.
         """
         with self._reading(), self.filesystem.open(self.path) as file:
-            yield file
+            yield _NamedSource(file, self._reading)
 
     def read(self) -> bytes:
         """All of it; for indexes. Raises TransientError: it cannot be read, or does not have `size` bytes."""
@@ -81,6 +81,22 @@ class SourceFile:
         return TransientError(
             f"segment changed: {self.path}: {how}", hint="scan again, then run the same command", path=self.path
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _NamedSource:
+    """A ByteSource whose errors name the file: a store would take them for errors of the object that it writes."""
+
+    file: ByteSource
+    reading: Callable[[], AbstractContextManager[None]]
+
+    def read(self, nbytes: int, /) -> bytes:
+        with self.reading():
+            return self.file.read(nbytes)
+
+    def seek(self, position: int, /) -> int:
+        with self.reading():
+            return self.file.seek(position)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
 from tiersnap.remote_storage.stores.probe import check_conditions
@@ -41,6 +42,12 @@ from tiersnap.snapshot.replay.remote_records import Records
 from tiersnap.snapshot.replay.replay_listing import ListingReplay, Replayed, told_at
 from tiersnap.snapshot.replay.segment_runs import LocalDecodes
 
+RefusalOf = Callable[[TopicIdPartition], TiersnapError | None]
+
+
+def _refuse_none(_: TopicIdPartition) -> None:
+    """Return no refusal, as without a cluster."""
+
 
 @dataclass
 class HostPartition:
@@ -60,11 +67,18 @@ class HostPartition:
     leftovers_removed: int = 0  # those of them that were removed
     encryption: Encryption | None = None  # what lies in remote storage; None where nobody looked
     forgotten: Forgotten | None = None  # by the replica; None if nothing, or if nobody looked
+    refusal: TiersnapError | None = None  # why the cluster cannot take its segments: nothing is uploaded
 
     @property
     def readiness(self) -> list[Readiness]:
         """Return the readiness of each segment, as it is now."""
         return [each.readiness for each in self.segments]
+
+    @property
+    def is_to_tier(self) -> bool:
+        """Return whether segments of it were uploaded, or may be."""
+        wanted = (Verdict.READY, Verdict.ENCRYPTED_REMOTE, Verdict.MISSING_SNAPSHOT)
+        return bool(self.events) or any(self.verdicts[each] for each in wanted)
 
     @property
     def awaits_records(self) -> bool:
@@ -104,6 +118,7 @@ class HostTier:
     wrong: frozenset[str] = frozenset()
     of_brokers: frozenset[str] | None = None  # the only ids of brokers' segments that count; None for all
     asks_forgotten: bool = False  # look which producers a replica has forgotten
+    refusal_of: RefusalOf = _refuse_none  # of a partition that the cluster does not have
     apply: bool = False  # write to remote storage; without it the verdicts say what would be
     _kept: KeptSnapshots = field(default_factory=KeptSnapshots)
     _doubt: PlaceDoubt = field(default_factory=PlaceDoubt)
@@ -166,8 +181,12 @@ class HostTier:
             listing = lister.with_remote(PartitionListing(log_dir.filesystem, partition, cluster_ids[named.uri]))
             if listing.is_remote_known:
                 self._doubt.take(partition, listing.remote)
-            mine = task if listing.remote_error is None else replace(task, sink=None)
+            refusal = self.refusal_of(name_of(partition))
+            mine = task if listing.remote_error is None and refusal is None else replace(task, sink=None)
             done = self._tier(named.uri, listing, mine, observe.known(name_of(partition)))
+            if refusal is not None and done.is_to_tier:
+                done.refusal = refusal
+                done.errors.append(refusal)
             if self.asks_forgotten and listing.is_remote_known:
                 done.forgotten = told_forgotten(observe, log_dir.filesystem, partition, self._expiry)
             yield done

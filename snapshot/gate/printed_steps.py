@@ -40,8 +40,13 @@ class Step:
 
     @property
     def line(self) -> str:
-        """Return the step as a line of its own; the note is set off, so that the command can be copied."""
+        """Return the step within a sentence; the note is set off."""
         return "   ".join(part for part in (f"{self.words} {self.command}".strip(), self.note) if part)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Return the step as lines: the command has one to itself, so that it can be pasted; the note is indented."""
+        return tuple(part for part in (self.words, self.command, self.note and f"  {self.note}") if part)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from tiersnap.snapshot.gate.exit_code import OtherProblem
 from tiersnap.snapshot.gate.next_step import Hole, NextStep
 from tiersnap.snapshot.gate.printed_steps import Place, Step
 from tiersnap.snapshot.gate.verdict import Verdict
-from tiersnap.snapshot.host.summary import Host
+from tiersnap.snapshot.host.summary import Examined, Host
 from tiersnap.snapshot.log.disk import BLOCK, deleted_bytes, ways_to_free
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
@@ -42,6 +42,9 @@ def checks(host: Host, place: Place) -> Iterator[Step]:
 
 def _steps(host: Host, place: Place) -> Iterator[NextStep]:
     is_running = any(each.holder is not None for each in host.log_dirs)
+    is_full = any(_lacks_room(each) for each in host.log_dirs)
+    if is_full and is_running and host.missing:
+        yield _unblock(host)  # writes nothing here, and local retention frees the disk
     yield from _room(host)
     if host.lost_below_log_start:
         yield NextStep(
@@ -62,7 +65,7 @@ def _steps(host: Host, place: Place) -> Iterator[NextStep]:
             yield NextStep("stop the broker before it leads such a partition: it reads snapshots only when it starts")
         yield from steps.steps_of(OtherProblem.REPLICA_WITHOUT_PRODUCERS)
         yield NextStep("start the broker")
-    yield from _verdicts(host, place)
+    yield from _verdicts(host)
     if host.in_remote[Verdict.UPLOADED]:
         yield replace(steps.PUBLISH, note="tells brokers what is UPLOADED")
     if host.in_remote[Verdict.IN_REMOTE]:
@@ -84,9 +87,7 @@ def _missing(host: Host, *, is_running: bool) -> Iterator[NextStep]:
     """Yield the ways to the missing snapshots: `unblock` beside a running broker, and `repair` with a stop."""
     reads = f"reads {_takes(sum(each.listed.bytes for each in host.log_dirs), _READ_RATE)}"
     if is_running:
-        uploads = _takes(sum(each.listed.blocked_bytes for each in host.log_dirs), _UPLOAD_RATE)
-        note = f"no stop; frees stuck partitions; uploads {uploads}; without --apply: its plan"
-        yield replace(steps.UNBLOCK, note=note)
+        yield _unblock(host)
     plan, apply = steps.REPAIR, steps.REPAIR_APPLY
     if host.continued:
         plan, apply = steps.REPAIR_REMOTE, steps.REPAIR_REMOTE_APPLY
@@ -98,13 +99,22 @@ def _missing(host: Host, *, is_running: bool) -> Iterator[NextStep]:
     yield _START_ALL
 
 
-def _verdicts(host: Host, place: Place) -> Iterator[NextStep]:
-    """Yield a line for each other verdict that blocks."""
+def _unblock(host: Host) -> NextStep:
+    """Return the step that frees stuck partitions beside a running broker."""
+    uploads = _takes(sum(each.listed.blocked_bytes for each in host.log_dirs), _UPLOAD_RATE)
+    note = f"no stop; needs no room here; frees stuck partitions; uploads {uploads}; without --apply: its plan"
+    return replace(steps.UNBLOCK, note=note)
+
+
+def _verdicts(host: Host) -> Iterator[NextStep]:
+    """Yield the steps of each other verdict that blocks."""
     if host.blocked[Verdict.TOPIC_ID_UNKNOWN] and any(each.meta and each.meta.is_kraft for each in host.log_dirs):
         yield NextStep("start no broker before partition.metadata has the topic's id: it would set the partition aside")
     for verdict in host.blocked:
         if verdict is not Verdict.MISSING_SNAPSHOT:
-            yield NextStep(f"{verdict}: {place.clears(verdict)}")
+            first, *others = steps.steps_of(verdict)
+            yield replace(first, words=f"{verdict}: {first.words}".rstrip())
+            yield from others
 
 
 def _locating(host: Host) -> NextStep:
@@ -120,12 +130,22 @@ def _locating(host: Host) -> NextStep:
 def _room(host: Host) -> Iterator[NextStep]:
     """Yield what must be freed before anything else is done; a broker that finds no room stops."""
     for each in host.log_dirs:
-        needed = each.missing * BLOCK  # a file takes one at least
-        if each.disk.is_full or needed > each.disk.writable:
+        if _lacks_room(each):
+            needed = _needed(each)
             names = f" for {count_of(each.missing, 'snapshot')}" if each.missing else ""
             first = f"free at least {human_bytes(needed)}{names} first" if needed else "free some first"
             yield NextStep(f"{each.uri}: full, {first}, and what the topics write until the rest is done")
             yield from map(NextStep, ways_to_free(each.disk, deleted_bytes(Path(each.path))))
+
+
+def _needed(log_dir: Examined) -> int:
+    """Return the bytes of the missing snapshots on disk, at least: a file takes a block."""
+    return log_dir.missing * BLOCK
+
+
+def _lacks_room(log_dir: Examined) -> bool:
+    """Return whether its disk is full, or lacks room for the missing snapshots."""
+    return log_dir.disk.is_full or _needed(log_dir) > log_dir.disk.writable
 
 
 def _takes(count: int, rate: int) -> str:

@@ -100,9 +100,9 @@ def _plain(text: str) -> str:
 
 
 _RETENTION = (
-    "while a broker runs: lower retention.ms of the largest topic for a while (kafka-configs --alter), and it deletes "
-    "within 5 minutes (log.retention.check.interval.ms). Delete no .log, .index or .snapshot by hand: docs/runbook.md, "
-    "A full disk"
+    "last, since it deletes records: while a broker runs, lower retention.ms of the largest topic for a while "
+    "(kafka-configs --alter); it deletes within 5 minutes (log.retention.check.interval.ms). Delete no .log, .index or "
+    ".snapshot by hand: docs/runbook.md, A full disk"
 )
 
 
@@ -119,7 +119,7 @@ def says_room(what: str, needed: int, disk: MountedDisk) -> str:
 
 
 def ways_to_free(disk: MountedDisk, deleted: int) -> Iterator[str]:
-    """Say what frees a disk, the fastest first.
+    """Say what frees a disk, the fastest first, and last what deletes records.
 
     Args:
         deleted: bytes of what a broker has deleted already; see `deleted_bytes`.

@@ -27,7 +27,12 @@ def words_of(line: str) -> list[str] | None:
 
 
 def parse(words: Iterable[str]) -> dict[str, object]:
-    """Values of the options of the command that is called.
+    """Values of the options of the command that is called; errors as of `context_of`."""
+    return dict(context_of(words).params)
+
+
+def context_of(words: Iterable[str]) -> click.Context:
+    """The command that is called, with its options.
 
     Raises:
         click.ClickException: the command does not take the words.
@@ -42,7 +47,7 @@ def parse(words: Iterable[str]) -> dict[str, object]:
                 raise click.UsageError(f"no such command: {left[0]}")
             command = found
             context = command.make_context(left[0], left[1:], parent=context)
-        return dict(context.params)
+        return context
 
 
 def commands_in(markdown: str) -> Iterator[str]:

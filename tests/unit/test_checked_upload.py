@@ -17,6 +17,7 @@ from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.upload.snapshot_source import SourceFile
 from tiersnap.remote_storage.upload.uploader import copy_segment
 from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.log.file_system import LOCAL
@@ -172,3 +173,11 @@ def test_a_run_does_not_tier_with_a_snapshot_object_that_was_overwritten_since_i
     assert outcome.segments_uploaded == 0
     assert "the one that was computed or compared had CRC" in outcome.errors[0]
     assert not any(key.endswith(".log") for key in runner.objects())
+
+
+def test_a_source_that_cannot_be_read_is_named_and_not_the_object(store):
+    """The kernel answers EIO to whoever reads the first page of its own memory; the error named the remote file."""
+    source_file = SourceFile(LOCAL, "/proc/self/mem", 10)
+    with pytest.raises(TransientError, match=r"^/proc/self/mem: .*Input/output error"), source_file.open() as file:
+        store.put_file_if_absent("key", file, 10)
+    assert list(store.unfinished_uploads()) == []

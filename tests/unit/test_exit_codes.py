@@ -17,6 +17,7 @@ import pytest
 from deltalake import write_deltalake
 
 from tests.reference.command import Ran, tiersnap
+from tests.reference.exit_code_reasons import LEGEND, REASONS, WHY, WHY_REMOTE, cells, legend, worst
 from tests.reference.fleet_joins import Row, Tables, partition_change
 from tests.reference.local_facts import local_facts
 from tests.reference.privileges import run_obeying_modes
@@ -202,14 +203,13 @@ def codes_of(name: str, at: Path) -> list[int | None]:
 def row(name: str, codes: list[int | None]) -> str:
     """A line of the table."""
     said = (SITUATIONS[name].__doc__ or "").splitlines()[0]
-    shown = ("-" if code is None else str(code) for code in codes)
-    return f"| {name} | {' | '.join(shown)} | {said} |\n"
+    return f"| {name} | {' | '.join(cells(name, COLUMNS, codes))} | {said} |\n"
 
 
 def told_code(name: str, column: str) -> int:
     """What the page says."""
     (line,) = (line for line in PAGE.read_text().splitlines() if line.startswith(f"| {name} |"))
-    return int(line.split(" | ")[1 + COLUMNS.index(column)])
+    return int(line.split(" | ")[1 + COLUMNS.index(column)].split()[0])
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
@@ -228,12 +228,31 @@ def test_the_page_has_these_commands_and_situations() -> None:
     assert [line.split(" | ")[0].removeprefix("| ") for line in lines[2:]] == list(SITUATIONS)
 
 
+@pytest.mark.parametrize("name", [*WHY, *WHY_REMOTE])
+def test_each_reason_on_the_page_is_of_a_code_that_differs(name: str) -> None:
+    """A command that learns to ask loses its letter; one that differs without a letter is a KeyError of `cells`."""
+    columns = COLUMNS if name in WHY else tuple(remote.COMMANDS)
+    (line,) = (line for line in PAGE.read_text().splitlines() if line.startswith(f"| {name} |"))
+    shown = line.split(" | ")[1:-1]
+    codes = [None if cell == "-" else int(cell.split()[0]) for cell in shown]
+    differing = {column for column, code in zip(columns, codes, strict=True) if code not in (None, worst(codes))}
+    named = [each for names in {**WHY, **WHY_REMOTE}[name].values() for each in names.split(", ")]
+    assert sorted(named) == sorted(differing)
+
+
+def test_the_page_explains_each_letter_and_no_other() -> None:
+    tables, _, _ = PAGE.read_text().partition(LEGEND)
+    assert PAGE.read_text() == tables + legend()
+    letters = set(re.findall(r"\| \d ([a-z])(?= \|)", re.sub(r" \| ", " | | ", tables)))
+    assert letters == REASONS.keys()
+
+
 def _page() -> str:
     lines = [f"| situation | {' | '.join(COLUMNS)} | what it is |\n", "| --- " * (len(COLUMNS) + 2) + "|\n"]
     for name in SITUATIONS:
         with tempfile.TemporaryDirectory() as folder:
             lines.append(row(name, codes_of(name, Path(folder))))
-    return HEAD + "".join(lines) + remote.table()
+    return HEAD + "".join(lines) + remote.table() + legend()
 
 
 if __name__ == "__main__":

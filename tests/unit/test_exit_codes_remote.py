@@ -10,8 +10,10 @@ import pytest
 
 from tests.protocol.memory_store import MemoryStore
 from tests.protocol.situations import SITUATIONS, Place, Word, found
+from tests.reference.exit_code_reasons import LEGEND, cells
 from tests.reference.model_cluster import CLUSTER_ID
 from tests.reference.situations import CannotBeLaidOutError
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.stores.object_store import PutResult
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.units import utc
@@ -65,9 +67,9 @@ COMMANDS: dict[str, Words] = {
 def row(name: str, folder: Path) -> str:
     """A line of the table."""
     with found(name, folder) as place:
-        codes = [place.run(*words(place)) for words in COMMANDS.values()]
+        codes = [int(place.run(*words(place))) for words in COMMANDS.values()]
     said = (SITUATIONS[name].__doc__ or "").splitlines()[0]
-    return f"| {name} | {' | '.join(str(int(code)) for code in codes)} | {said} |\n"
+    return f"| {name} | {' | '.join(cells(name, tuple(COMMANDS), codes))} | {said} |\n"
 
 
 def table() -> str:
@@ -81,7 +83,7 @@ def table() -> str:
 
 def lines_of_page() -> list[str]:
     """Lines of the table as the page has it, the names of the columns first."""
-    return PAGE.read_text().partition(HEAD)[2].splitlines(keepends=True)
+    return PAGE.read_text().partition(HEAD)[2].partition(LEGEND)[0].splitlines(keepends=True)
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
@@ -97,6 +99,14 @@ def test_the_page_has_these_commands_and_places() -> None:
     names, _, *rows = lines_of_page()
     assert names == f"| situation | {' | '.join(COMMANDS)} | what it is |\n"
     assert [line.split(" | ")[0].removeprefix("| ") for line in rows] == list(SITUATIONS)
+
+
+def test_tier_uploads_nothing_of_a_topic_that_the_cluster_does_not_have(tmp_path: Path) -> None:
+    """Its plan ended with 0, and --apply uploaded three segments before it asked: leftovers that nobody reads."""
+    with found("topic deleted", tmp_path) as place:
+        snapshots = place.keys(KeyKind.SNAPSHOT)
+        assert place.type(*COMMANDS["tier -a"](place)) == ExitCode.GATE_REFUSED
+        assert (place.keys(KeyKind.LOG), place.keys(KeyKind.SNAPSHOT)) == ([], snapshots)
 
 
 def _careless(store: MemoryStore, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:

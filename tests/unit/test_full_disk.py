@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.small_disk import SmallDisk
+from tests.reference.broker_lock import broker
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import file_of, write_small_log
 from tiersnap.jobs.pipeline.one_writer import LEASE_KEY, only_run
@@ -115,6 +116,18 @@ def test_doctor_and_repair_say_the_same_of_free_space(disk: SmallDisk) -> None:
     assert repair > 1
     disk.empty()
     assert "free at least" not in tiersnap("doctor", disk.folder, output="table").out, "the check of docs/runbook.md"
+
+
+def test_doctor_frees_a_full_disk_by_unblock_before_it_deletes_records(disk: SmallDisk) -> None:
+    """`unblock` writes nothing in the log directory; a lower retention deletes records."""
+    (disk.folder / ".lock").touch()
+    with broker(disk.folder):
+        steps = json.loads(tiersnap("doctor", disk.folder).out)["result"]["next"]
+    (unblock,) = (number for number, step in enumerate(steps) if step.startswith("tiersnap unblock "))
+    (retention,) = (number for number, step in enumerate(steps) if "retention.ms" in step)
+    assert unblock < retention
+    assert "needs no room here" in steps[unblock + 1]
+    assert "deletes records" in steps[retention]
 
 
 @pytest.mark.parametrize("is_root", [True, False])

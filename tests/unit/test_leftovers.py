@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,8 +32,9 @@ from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_sto
 from tiersnap.remote_storage.retire.sweep_task import LEFT, SweepTask
 from tiersnap.remote_storage.stores.directory_files import UNFINISHED
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
 from tiersnap.remote_storage.stores.probe import PROBES
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
@@ -180,6 +182,12 @@ def test_a_claim_of_an_ended_attempt_names_it(store: DirectoryStore) -> None:
     assert (found.holder.segment_id, found.holder.ended) == (held.claim.holder.segment_id, True)
 
 
+class StoreOfRegion(DirectoryStore):
+    """A store that is reached by an option."""
+
+    settings = S3Settings(region="eu-1")
+
+
 def superseded(store: DirectoryStore, source: Path) -> tuple[str, str]:
     """A whole copy of the segment at 10 that another attempt finished without; the ids of both."""
     assert run(store, source, "run-1").errors == []
@@ -209,6 +217,26 @@ def test_tier_removes_a_superseded_copy_once_the_one_that_remains_was_read(store
     assert (keys_of(store, first), len(keys_of(store, second))) == (set(), 3)
 
 
+class StoreWithHold(DirectoryStore):
+    """A store that deletes no manifest, as with Object Lock."""
+
+    def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
+        wanted = list(keys)
+        held = tuple(DeleteFailure(key, "held") for key in wanted if key.endswith(".rsm-manifest"))
+        return held + DirectoryStore.delete(self, [key for key in wanted if not key.endswith(".rsm-manifest")])
+
+
+def test_tier_counts_no_object_as_removed_that_stays_behind_one_that_cannot_be(
+    store: DirectoryStore, source: Path
+) -> None:
+    """Two of three objects were counted as removed, and all three were there."""
+    first, _ = superseded(store, source)
+    before = keys_of(store, first)
+    done = run(StoreWithHold(store.root), source, "run-3")
+    assert (keys_of(store, first), done.leftovers_removed) == (before, 0)
+    assert any("held" in each.message for each in done.errors), done.errors
+
+
 @pytest.mark.parametrize("suffix", [".log", ".indexes"])
 def test_tier_keeps_and_names_a_superseded_copy_beside_a_damaged_one(
     store: DirectoryStore, source: Path, suffix: str
@@ -218,8 +246,10 @@ def test_tier_keeps_and_names_a_superseded_copy_beside_a_damaged_one(
     path = next((store.root / key) for key in keys_of(store, second) if key.endswith(suffix))
     path.write_bytes(bytes(path.stat().st_size))
     before = keys_of(store, first)
+    store = StoreOfRegion(store.root)
     done = run(store, source, "run-3")
     assert keys_of(store, first) == before and len(before) == 3
+    assert done.errors[0].hint == f"tiersnap verify --remote {store.uri} --region eu-1 --depth full"
     assert [each.exit_code for each in done.errors] == [ExitCode.DATA_CORRUPT]
     assert f"{first} at 10 is superseded and stays" in done.errors[0].message
     left = {"topic": ORDERS.topic, "topic_id": ORDERS.topic_id, "partition": 0, "local_start": 0}

@@ -407,6 +407,19 @@ def test_no_symlink_in_a_store_is_followed(store, tmp_path):
     assert list(store.unfinished_uploads()) == []
 
 
+def test_a_read_only_mount_is_said_to_be_one(store, monkeypatch):
+    """The hint was to check the owner and the mode."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        with pytest.raises(RemoteStorageError, match="Read-only file system") as raised:
+            store.put_if_absent("a/key", b"mine")
+    assert "mounted read-only" in raised.value.hint
+
+
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
 @pytest.mark.parametrize("call", ["open", "fsync", "link", "rename"])
 def test_a_full_disk_is_said_to_be_one_wherever_it_is_met(store, monkeypatch, call, code):

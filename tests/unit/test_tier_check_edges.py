@@ -62,7 +62,7 @@ def test_verify_says_nothing_of_segments_that_retention_takes_meanwhile(
 ) -> None:
     delete_after_the_listing(at, monkeypatch, 0, 108)
     ran = checked(at, depth=depth)
-    assert_said(ran, 6, "5 of 6 remote segments are sound")
+    assert_said(ran, 6, "5 of 5 remote segments are sound", "1 range of offsets is in no segment")
     assert verdicts(ran) == []
     assert ran.row(verdict="UNVERIFIED")["next_base_offset"] == 222, "nobody tells the log start"
 
@@ -80,7 +80,7 @@ def test_verify_says_nothing_of_a_topic_that_is_deleted_meanwhile(
     at: PoisonedTier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     delete_after_the_listing(at, monkeypatch, 0, 108, 222, 338, 453, 574, 685)
-    assert_said(checked(at), 0, "0 of 0 remote segments are sound")
+    assert_said(checked(at), 0, "no remote segment was verified at depth")
 
 
 def unfinished(at: PoisonedTier, base: int) -> None:
@@ -218,7 +218,7 @@ def test_verify_tells_that_a_segment_is_gone_that_was_not_sound(at: PoisonedTier
     manifest.with_name(manifest.name.replace(old, new)).write_bytes(content.replace(old.encode(), new.encode()))
     assert verified(at, told, *NOW, "--resume", str(told)).unsound == 0
     assert [(each.segment_id, each.verdict) for each in read_lines(told)][-1] == (old, "GONE")
-    assert_said(checked(at, "--resume", told), 0, "0 of 0 remote segments are sound", "7 segments were skipped")
+    assert_said(checked(at, "--resume", told), 0, "no remote segment was verified", "7 segments were skipped")
 
 
 def test_verify_names_a_next_command_that_can_be_typed_for_a_topic_named_full(tmp_path: Path) -> None:

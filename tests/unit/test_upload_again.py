@@ -12,13 +12,17 @@ import pytest
 
 from tests.protocol import commands
 from tests.protocol.damages import flip
+from tests.protocol.faults import FaultStore
 from tests.protocol.installed import installed
 from tests.protocol.logs import END, PARTITION
 from tests.protocol.world import World
 from tests.reference.model_cluster import ENDLESS, STORAGE_MANAGER
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
 
 pytestmark = pytest.mark.unit
+
+ENDPOINT = "http://minio:9000"
 
 
 @contextmanager
@@ -50,7 +54,11 @@ STEM = f"{PARTITION.topic}-{PARTITION.topic_id}/0/"
 
 @pytest.mark.parametrize("suffix", [".log", ".indexes"])
 @pytest.mark.parametrize("offset", [0, 5, 10])
-def test_tier_uploads_a_segment_again_that_publish_refused(tmp_path: Path, offset: int, suffix: str) -> None:
+def test_tier_uploads_a_segment_again_that_publish_refused(
+    tmp_path: Path, offset: int, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = S3Settings(endpoint_url=ENDPOINT, path_style=True)
+    monkeypatch.setattr(FaultStore, "settings", settings, raising=False)
     with tiered(tmp_path) as world:
         upload_again(world, offset, suffix)
 
@@ -60,7 +68,8 @@ def upload_again(world: World, offset: int, suffix: str) -> None:
     flip(world.store, key)
     damaged = objects(world, offset)
     assert publish(world) is ExitCode.DATA_CORRUPT
-    (segment_id,) = set(re.findall(r"tiersnap tier LOGDIR --remote \S+ --upload-again (\S+) --apply", world.story()))
+    named = rf"tiersnap tier LOGDIR --remote \S+ --endpoint-url {ENDPOINT} --path-style --upload-again (\S+) --apply"
+    (segment_id,) = set(re.findall(named, world.story()))
     assert segment_id in key
 
     tier(world)

@@ -22,8 +22,9 @@ class BrokerWord:
     command: str  # the next one
 
     def has_name(self, word: str) -> bool:
-        """Return whether a word is its name in any case, with or without a Java package."""
-        return word.rpartition(".")[2].lower() in {self.name.lower(), self.other.lower() or self.name.lower()}
+        """Return whether a word is its exception, with or without a Java package, or a line of a log with its name."""
+        last = word.rpartition(".")[2].lower()
+        return self.name.lower() in word.lower() or (bool(self.other) and last == self.other.lower())
 
     def row(self) -> ExplainedRow:
         """Return the explanation."""
@@ -41,9 +42,16 @@ throws a NullPointerException, tries again, and tiers nothing more of the partit
 a follower asks for an offset that the leader has in remote storage alone | \
 the follower restores leader epochs and the producer snapshot from remote storage, and replicates what follows | \
 tiersnap verify
+ segmentLeaderEpochs | - | - | \
+leader-epoch-checkpoint names no leader epoch of the segment that comes next, as after a power loss | \
+fails before it writes a record, with "segmentLeaderEpochs can not be null or empty"; tries again, and tiers nothing \
+more of the partition | tiersnap doctor
  RemoteStorageException | - | - | \
-the storage manager cannot write or read remote storage, or an object is missing | \
+the storage manager cannot write or read remote storage | \
 fails the attempt and tries again; a consumer gets an error, and the copy of a segment begins anew | tiersnap doctor
+ RemoteResourceNotFoundException | - | Fetch | \
+an object of a segment that brokers know is missing | \
+gives the consumer an error for each offset of the segment | tiersnap doctor
 """)
 )
 

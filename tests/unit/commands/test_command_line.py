@@ -198,7 +198,10 @@ def test_a_summary_is_in_words(capsys: pytest.CaptureFixture[str]) -> None:
         ("s3://bucket/topic@1:2", "s3://bucket/topic@1:2"),
         (f"spark.hadoop.fs.s3a.secret.key={SECRET}", "spark.hadoop.fs.s3a.secret.key=***"),
         (f"sasl.password = {SECRET}, x", "sasl.password = ***, x"),
-        (f"http://h:1/lineage?api_key={SECRET}&x=1", "http://h:1/lineage?api_key=***&x=1"),
+        (f"http://h:1/lineage?api_key={SECRET}&x={SECRET}", "http://h:1/lineage?api_key=***&x=***"),
+        (f"http://h:1/?{SECRET} and more", "http://h:1/?*** and more"),
+        (f"--openlineage 'https://h/a?sig={SECRET}' --x ?", "--openlineage 'https://h/a?sig=***' --x ?"),
+        ("is it http://h:1/? Else: ask", "is it http://h:1/? Else: ask"),
         ("the token of 3 characters", "the token of 3 characters"),
     ],
 )
@@ -227,8 +230,12 @@ def test_a_password_in_a_uri_is_refused_wherever_it_is_from(
 
 def test_config_shows_no_secret_and_durations_as_they_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIERSNAP_REMOTE", f"s3://AKIA:{SECRET}@bucket/x")
-    ran = tiersnap("config", "install", "repair")
-    assert SECRET not in ran.out + ran.err
+    monkeypatch.setenv("TIERSNAP_OPENLINEAGE", f"https://lineage.example/?code={SECRET}")
+    monkeypatch.setenv("TIERSNAP_PUSHGATEWAY", f"https://push.example/?key={SECRET}")
+    for output in ("table", "json", "jsonl"):
+        assert SECRET not in (ran := tiersnap("config", output=output)).out + ran.err
+    ran = tiersnap("config", "install", "repair", "run")
+    assert ran.row(command="run", setting="openlineage")["value"] == "https://lineage.example/?code=***"
     assert ran.row(command="install", setting="remote")["value"] == "s3://***@bucket/x"
     assert ran.row(command="repair", setting="expiration")["value"] == "7d"
     assert ran.row(command="repair", setting="producer-expiration")["value"] == "1d"

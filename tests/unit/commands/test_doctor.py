@@ -64,7 +64,7 @@ def test_what_blocks_is_said_with_the_commands_in_their_order(log_dir: Path) -> 
     assert_said(ran, 4)
     assert "1 segment: MISSING_SNAPSHOT" in ran.out
     steps = [
-        f"tiersnap repair {log_dir}   no stop",
+        f"tiersnap repair {log_dir}\n",
         "stop the broker",
         f"tiersnap repair {log_dir} --apply",
         "start the",
@@ -75,7 +75,7 @@ def test_what_blocks_is_said_with_the_commands_in_their_order(log_dir: Path) -> 
     assert tiersnap("repair", log_dir, "--apply").exit_code == 0
     after = tiersnap("doctor", log_dir, output="table")
     assert_said(after, 0)
-    checks = [line.partition("   ")[0] for line in document(log_dir)["check"]]
+    checks = [line for line in document(log_dir)["check"] if line.startswith("tiersnap ")]
     assert checks == [f"tiersnap doctor {log_dir}", f"tiersnap scan {log_dir}"]
     assert {tiersnap(*shlex.split(line)[1:]).exit_code for line in checks} == {0}
 
@@ -164,7 +164,8 @@ def test_a_folder_that_keeps_the_broker_from_starting_is_named(log_dir: Path, na
     (log_dir / name).mkdir()
     ran = tiersnap("doctor", log_dir, output="table")
     assert ran.exit_code == 5
-    assert f"{name}: no broker starts while a folder of this name is here" in ran.out
+    assert f"{name}: no broker starts while a folder of this name is here" in " ".join(ran.out.split())
+    assert max(map(len, (line for line in ran.out.splitlines() if "tiersnap " not in line))) <= 200
     assert ("run that restore again" in ran.out) == name.startswith("tiersnap")
 
 
@@ -242,16 +243,16 @@ def test_doctor_fills_unblock_with_the_settings_of_the_running_broker(
     with started_broker(log_dir, properties):
         found = document(log_dir)
     command = f"{log_dir} {words}"
-    assert found["next"][0].startswith(f"tiersnap unblock {command}   no stop; ")  # type: ignore[index]
+    assert found["next"][0] == f"tiersnap unblock {command}"  # type: ignore[index]
 
 
 def test_doctor_names_the_look_that_needs_the_cluster_if_a_broker_runs(log_dir: Path, tmp_path: Path) -> None:
     properties = tmp_path / "server.properties"
     properties.write_text(AIVEN)
     with started_broker(log_dir, properties):
-        *_, last = document(log_dir)["next"]  # type: ignore[misc]
-    words = f"tiersnap doctor {log_dir} --remote s3://bucket/tiers --bootstrap-server localhost:9092   no stop;"
-    assert last.startswith(words)
+        *_, last, note = document(log_dir)["next"]  # type: ignore[misc]
+    assert last == f"tiersnap doctor {log_dir} --remote s3://bucket/tiers --bootstrap-server localhost:9092"
+    assert note.startswith("  no stop;")
 
 
 def test_doctor_says_when_the_disk_is_full_while_a_broker_writes(log_dir: Path) -> None:

@@ -100,5 +100,7 @@ def test_doctor_says_commands_for_all_disks(disks: list[Path]) -> None:
     for disk, topic in zip(disks, ("orders", "payments"), strict=True):
         (disk / f"{topic}-0" / "partition.metadata").unlink()
     steps = json.loads(tiersnap("doctor", *disks).out)["result"]["next"]
-    (step,) = [each for each in steps if each.startswith("TOPIC_ID_UNKNOWN")]
-    assert f"tiersnap tier {shlex.join(map(str, disks))} --remote s3://bucket/prefix --topic-ids FILE" in step
+    (number,) = [number for number, each in enumerate(steps) if each.startswith("TOPIC_ID_UNKNOWN")]
+    assert (
+        steps[number + 1] == f"tiersnap tier {shlex.join(map(str, disks))} --remote s3://bucket/prefix --topic-ids FILE"
+    )

@@ -1,7 +1,4 @@
-"""Each next step that a command prints can be typed, and carries the options by which its remote location is reached.
-
-Left out are hints of errors: they name commands in words.
-"""
+"""Each command that a command prints can be typed, and carries the options by which its remote location is reached."""
 
 from __future__ import annotations
 
@@ -14,16 +11,19 @@ from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 
+import click
 import pytest
 
 from tests.protocol.situations import SITUATIONS as REMOTE_SITUATIONS
 from tests.protocol.situations import Place as RemotePlace
 from tests.protocol.situations import Word, found
 from tests.reference.command import tiersnap
-from tests.reference.command_lines import parse
+from tests.reference.command_lines import context_of, parse
 from tests.reference.situations import NOW, SITUATIONS, CannotBeLaidOutError
 from tests.unit.test_exit_codes_remote import COMMANDS as REMOTE_COMMANDS
-from tiersnap.jobs.cli import run
+from tiersnap.jobs.cli import cli, run
+from tiersnap.jobs.next_command import given_options
+from tiersnap.jobs.settings import commands_of, long_options
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.exit_code import OtherProblem
 from tiersnap.snapshot.gate.kafka_tools import abort_transaction, set_topic_config
@@ -43,8 +43,10 @@ SILENT = ("store away", "store refuses", "empty", "no such place")
 WITHOUT_LAYOUT = ("install", "maintain")
 COMMANDS = ("doctor", "scan", "verify", "verify --depth full", "repair", "simulate", "tier")
 # A command ends where its line, its note or the sentence around it goes on.
+NAMES = "|".join(sorted({name.split()[0] for name in commands_of(click.Context(cli), cli)}))
 COMMAND = re.compile(
-    r"\btiersnap [a-z].*?(?= {3}|,? or |, and |; |: | shows| names| makes| states| on its host| > FILE|$)", re.MULTILINE
+    rf"\btiersnap (?:{NAMES}) .*?(?= {{3}}|,? or |, and |; |: | shows| names| makes| states| on its host| > FILE|$)",
+    re.MULTILINE,
 )
 VALUES = {"FILE": "ids.txt", "TOPIC-PARTITION=OFFSET": "orders-0=7"}
 PLACE = Place(
@@ -60,16 +62,14 @@ PLACE = Place(
 
 
 def printed(text: str) -> Iterator[list[str]]:
-    """The words behind `tiersnap` of each command in a text, without those in hints, which are indented."""
-    for command in COMMAND.findall(re.sub("^  .*$", "", text, flags=re.MULTILINE)):
+    """The words behind `tiersnap` of each command with options in a text; without any it may be prose."""
+    for command in (each for each in COMMAND.findall(text) if " --" in each):
         yield [VALUES.get(word, re.sub("=OFFSET$", "=7", word)) for word in shlex.split(command)[1:]]
 
 
 def texts(value: object) -> Iterator[str]:
-    """The strings of a document, without errors and hints."""
-    values = value if isinstance(value, list) else ()
-    if isinstance(value, dict):
-        values = [each for name, each in value.items() if name not in ("errors", "hint", "error")]
+    """The strings of a document."""
+    values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     for each in values:
         yield from texts(each)
     if isinstance(value, str):
@@ -139,3 +139,49 @@ def test_commands_over_remote_storage_print_commands_that_reach_the_location(nam
                 for text in said(place, [*words_of(place), *LOCATION]):
                     count += assert_typed(text, place.remote, LOCATION)
     assert count or name in SILENT
+
+
+WORDS_OF_TYPE = {
+    "file": ["/a b/file"],
+    "directory": ["/tmp"],
+    "text": ["a b"],
+    "servers": ["a:1,b:2"],
+    "duration": ["none", "36h", "90s", "1500ms"],
+    "time": ["2026-11-21T12:45:00.123Z", "boundary"],
+    "log-start": ["orders-0=7"],
+    "url": ["http://a/b"],
+    "regex": ["a|b-.*"],
+    "topic-partition": ["or-ders-0"],
+    "sample": ["7", "5%"],
+    "integer range": ["3"],
+    "integer": ["3"],
+    "size": ["5MiB"],
+    "release": ["3.9", "0.11", "4.1.1"],
+}
+
+
+def test_an_option_is_printed_again_as_words_of_the_same_value() -> None:
+    """`--expiration none` was lost, and a release was printed as an object."""
+    count, others = 0, []
+    for name, command in commands_of(click.Context(cli), cli).items():
+        for option, each in long_options(command).items():
+            if each.is_flag or not each.expose_value:
+                continue
+            required = [f"--{other}=x" for other, of in long_options(command).items() if of.required and of is not each]
+            for word in getattr(each.type, "choices", None) or WORDS_OF_TYPE[each.type.name]:
+                with contextlib.suppress(click.ClickException):
+                    given = context_of([*name.split(), *required, f"--{option}", word])
+                    count += 1
+                    words = [*name.split(), *required, *given_options(given).get(option, ())]
+                    if not _takes(words, str(each.name), given.params[str(each.name)]):
+                        others.append((*words, word))
+    assert not others
+    assert count > 200
+
+
+def _takes(words: list[str], name: str, value: object) -> bool:
+    """Return whether the words give a parameter the value."""
+    try:
+        return context_of(words).params[name] == value
+    except click.ClickException:
+        return False

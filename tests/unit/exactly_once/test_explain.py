@@ -341,7 +341,11 @@ def test_a_release_that_is_not_known_is_said_to_be_answered_as_the_newest_one(op
     [("producerStateSnapshotFile", "tiersnap doctor"),
      ("OFFSET_MOVED_TO_TIERED_STORAGE", "tiersnap verify"),
      ("org.apache.kafka.common.errors.OffsetMovedToTieredStorageException", "tiersnap verify"),
-     ("RemoteStorageException", "tiersnap doctor")],
+     ("RemoteStorageException", "tiersnap doctor"),
+     ("java.lang.NullPointerException", "tiersnap doctor"),
+     ('Cannot invoke "java.io.File.toPath()" because "producerStateSnapshotFile" is null', "tiersnap doctor"),
+     ("segmentLeaderEpochs can not be null or empty", "tiersnap doctor"),
+     ("org.apache.kafka.server.log.remote.storage.RemoteResourceNotFoundException", "tiersnap doctor")],
 )  # fmt: skip
 def test_explain_knows_the_words_of_a_stuck_broker(word, command):
     ran = tiersnap("explain", word)
