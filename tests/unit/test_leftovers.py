@@ -185,7 +185,7 @@ def test_a_claim_of_an_ended_attempt_names_it(store: DirectoryStore) -> None:
 class StoreOfRegion(DirectoryStore):
     """A store that is reached by an option."""
 
-    settings = S3Settings(region="eu-1")
+    words = S3Settings(region="eu-1").words
 
 
 def superseded(store: DirectoryStore, source: Path) -> tuple[str, str]:
