@@ -30,11 +30,13 @@ from tiersnap.snapshot.units import count_of, human_bytes
 if TYPE_CHECKING:
     from tiersnap.jobs.situation.situation import Situation
     from tiersnap.remote_storage.check.check_plan import CheckPlan
-    from tiersnap.remote_storage.check.local_log import LocalLogs
+    from tiersnap.remote_storage.check.local_log import LocalLog, LocalLogs
+    from tiersnap.remote_storage.check.log_head import ToldStart
     from tiersnap.remote_storage.cluster.client import Cluster
     from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
     from tiersnap.snapshot.formats.checkpoints import TopicPartition
     from tiersnap.snapshot.gate.commands import Place
+    from tiersnap.snapshot.log.leader_epochs import Interval
     from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
 
@@ -231,19 +233,29 @@ class TierVerification:
             local = None if self.local_logs is None else self.local_logs.of(partition)
             compare = None if local is None else local.compare
             told = known.get((partition.topic, partition.topic_id, partition.partition), {})
-            remote_only = None if local is None else local.remote_only
-            check = PartitionCheck(plan.location, partition, plan.request, told, compare, remote_only=remote_only)
-            if local is None or not local.knows_start:
-                check.log_start_of = self._log_start_of
+            check = PartitionCheck(plan.location, partition, plan.request, told, compare)
+            check.log_start_of = partial(self._log_start_of, local)
+            check.local_from = None if local is None else local.partition.first_base_offset
             yield from check.checks()
             tally.skipped += check.skipped
 
-    def _log_start_of(self, partition: TopicIdPartition) -> int | None:
-        if self.cluster is None:
-            return None
-        from tiersnap.remote_storage.cluster.log_starts import log_start_of
+    def _log_start_of(
+        self, local: LocalLog | None, partition: TopicIdPartition, covered: Sequence[Interval]
+    ) -> ToldStart | None:
+        """Return the log start that the cluster tells; without its answer, that of the local log.
 
-        return log_start_of(self.cluster, partition)
+        A deleted topic of which only claims are left has lost nothing: its log starts behind all of them.
+        """
+        from tiersnap.remote_storage.check.log_head import ToldStart
+        from tiersnap.remote_storage.cluster.log_starts import is_deleted, log_start_of
+        from tiersnap.snapshot.log.leader_epochs import ENDLESS
+
+        start = None if self.cluster is None else log_start_of(self.cluster, partition)
+        if self.cluster is not None and start is None and not covered:
+            start = ENDLESS if is_deleted(self.cluster, self.view.location().store, partition) else None
+        if start is not None:
+            return ToldStart(start, is_current=True)
+        return None if local is None else local.log_start(covered)
 
 
 def _planned(

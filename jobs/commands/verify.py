@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -134,6 +135,7 @@ def verify(
             output,
             _RemoteSide(log_dirs, log_starts, selection, check_crc, counted, view, tier, spark, situation),
         )
+    from tiersnap.remote_storage.cluster.log_starts import located
     from tiersnap.snapshot.host.verify import Verification
     from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
@@ -146,7 +148,8 @@ def verify(
     progress = Progress(output, "verifying", count(opened, selection))
 
     def rows() -> Iterator[VerifiedSnapshot]:
-        for named, partition, found in job.snapshots(progress.watch(selected_of(opened, selection))):
+        partitions = located(situation.cluster.value, progress.watch(selected_of(opened, selection)))
+        for named, partition, found in job.snapshots(partitions):
             yield VerifiedSnapshot(named.uri, partition.name, found)
 
     errors, tally = list(unanswered), CheckTally()
@@ -235,9 +238,10 @@ class _RemoteSide:
         """
         if self.tier.warehouse is not None:
             return verify_on_spark(output, self.view, self.selection, self.tier, self.asked, self.spark)
-        logs = None
+        logs, cluster = None, self.situation.cluster.value
         if self.log_dirs:
             from tiersnap.remote_storage.check.local_log import local_logs
+            from tiersnap.remote_storage.cluster.log_starts import located
 
             logs = local_logs(
                 self.log_dirs,
@@ -246,8 +250,8 @@ class _RemoteSide:
                 check_crc=self.check_crc,
                 findings=self.findings,
                 log_starts=self.log_starts,
+                located=partial(located, cluster),
             )
-        cluster = self.situation.cluster.value
         job = TierVerification(self.view, self.selection, self.tier, self.asked, logs, cluster)
         return job.run(output, tally or CheckTally())
 

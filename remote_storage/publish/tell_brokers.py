@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
-from tiersnap.remote_storage.check.local_log import LocalLog, LocalLogs, logs_of_replicas
+from tiersnap.remote_storage.check.local_log import LocalLogs, logs_of_replicas
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copied_topics import configs_of
 from tiersnap.remote_storage.cluster.leader_epochs import can_speak
@@ -21,8 +20,6 @@ from tiersnap.remote_storage.publish.prove_location import ProvePlace
 from tiersnap.remote_storage.publish.publish import Publish, Published
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
-from tiersnap.snapshot.log.file_system import LOCAL
-from tiersnap.snapshot.log.lock import is_in_use
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
@@ -98,18 +95,13 @@ class TellBrokers:
     def _check_leader(self, logs: LocalLogs, partition: TopicIdPartition, end_offset: int) -> None:
         """See that a partition's log is the leader's; raises as LeaderLog.check_has."""
         local = logs.of(partition)
-        if local is None or _is_running(local):
+        if local is None or local.is_running:
             return
         try:
             LeaderLog(self.place.cluster, partition.topic, partition.partition).check_has(local, end_offset)
         except UnprovenLogError:
             if not self.place.is_unproven_allowed:
                 raise
-
-
-def _is_running(local: LocalLog) -> bool:
-    """Return whether a broker runs with the log directory of a local log; one of its cluster, as was asked before."""
-    return local.filesystem is LOCAL and is_in_use(Path(local.partition.path).parent)
 
 
 def paused_topics(cluster: Cluster, topics: Iterable[str]) -> list[str]:
