@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tiersnap.jobs import options as opt
-from tiersnap.jobs.next_command import again, command_place
+from tiersnap.jobs.next_command import again
 from tiersnap.jobs.option_types import DURATION, LocalPath, Parsed, once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
@@ -307,14 +307,26 @@ def _known(file: Path | None) -> Known:
     return known
 
 
-def tell_tier(output: Output, tally: CheckTally, depth: CheckDepth, *, has_local_log: bool) -> None:
-    """Report how much is sound, and the next step."""
-    output.talk(tally.sentence(depth))
-    if tally.verdicts[RemoteVerdict.SUSPECT] and not has_local_log:
-        output.talk(f"next for SUSPECT: {command_place().clears(RemoteVerdict.SUSPECT)}")
+def tell_tier(output: Output, tally: CheckTally, depth: CheckDepth, place: Place) -> None:
+    """Report how much is sound, and the next steps."""
+    output.talk(tally.sentence(depth), *_next_steps(tally, place))
     if (left := tally.verdicts[RemoteVerdict.NOT_COMPARED]) and depth is not CheckDepth.FULL:
         are = count_of(left, "snapshot is", "snapshots are")
         output.talk(f"{are} compared with no log; next: {again('--depth', 'full', without={'depth'})}")
+
+
+def _next_steps(tally: CheckTally, place: Place) -> Iterator[str]:
+    """Yield a line for each step; a snapshot that contradicts the log in LOGDIR needs no other comparison."""
+    from tiersnap.snapshot.gate.next_step import Hole
+    from tiersnap.snapshot.gate.steps import MEND
+
+    wrong: dict[str, list[RemoteVerdict]] = {}
+    for verdict in (RemoteVerdict.CORRUPT, RemoteVerdict.MISSING, RemoteVerdict.SUSPECT):
+        if tally.verdicts[verdict]:
+            is_proven = verdict is RemoteVerdict.SUSPECT and place.knows(Hole.LOG_DIRS)
+            step = place.text(MEND) if is_proven else place.clears(verdict)
+            wrong.setdefault(step, []).append(verdict)
+    yield from (f"next for {', '.join(verdicts)}: {step}" for step, verdicts in wrong.items())
 
 
 def is_of_tier(tier: TierRequest, situation: Situation, log_dirs: tuple[str, ...], against: Path | None) -> bool:

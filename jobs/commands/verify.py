@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
+from tiersnap.jobs.next_command import situation_place
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.progress import Progress
@@ -268,7 +269,7 @@ class _RemoteSide:
 
     def tell(self, output: Output, tally: CheckTally) -> None:
         """Report the counts, and the next step."""
-        tell_tier(output, tally, self.asked.depth, has_local_log=bool(self.log_dirs))
+        tell_tier(output, tally, self.asked.depth, situation_place(self.log_dirs, self.situation))
 
 
 def _summary(tally: CheckTally | None, not_compared: int = 0) -> VerifySummary:

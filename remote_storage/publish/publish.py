@@ -45,7 +45,7 @@ from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
 from tiersnap.remote_storage.publish.paused_topics import PausedTopics, restore_left
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
-from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishPlan, by_partition
+from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishCounts, PublishPlan, by_partition
 from tiersnap.remote_storage.publish.write_records import publish_plans
 from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.snapshot.errors import TiersnapError, TransientError
@@ -81,6 +81,11 @@ class Published:
         """Yield what was met."""
         yield from self.errors
         yield from (OtherProblem.STUCK_COPY_AHEAD for _ in self.stuck_ahead)
+
+    @property
+    def plan(self) -> PublishCounts:
+        """Return the counts of what is published, or would be."""
+        return PublishCounts.of(self.plans)
 
     @property
     def told(self) -> list[RemoteLogSegmentId]:
