@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.jobs.situation.situation import Situation
+    from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
     from tiersnap.remote_storage.publish.prove_location import ProvePlace
     from tiersnap.remote_storage.publish.publish import Published
     from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
@@ -110,10 +112,25 @@ publishing_options = opt.as_one(
 )
 
 
-def tell_published(output: Output, done: Published, place: Place, *, apply: bool) -> None:
-    """Say what was published, why the rest was not, and what comes next."""
+def to_publish(done: Published, uploads: Mapping[TopicIdPartition, int]) -> dict[str, int]:
+    """Return how many segments --apply publishes, by topic; nothing of a run that has published.
+
+    Args:
+        uploads: number of segments that it uploads first, by partition.
+    """
+    if done.records or done.doubts:
+        return {}
+    refused = {plan.partition for plan in done.plans if not plan.is_open and plan.refusal is not None}
+    planned: Counter[str] = Counter(each.topic_id_partition.topic for each in done.told)
+    for partition, count in uploads.items():
+        planned[partition.topic] += 0 if partition in refused else count
+    return +planned
+
+
+def tell_published(output: Output, done: Published, place: Place, planned: Mapping[str, int]) -> None:
+    """Say what was published, or is `planned`, why the rest was not, and what comes next."""
     tell_place(output, done.proof)
-    output.talk(*_lines(done, place, apply=apply))
+    output.talk(*_lines(done, place, planned))
 
 
 def next_steps_of(done: Published, place: Place) -> Iterator[str]:
@@ -130,11 +147,11 @@ def next_steps_of(done: Published, place: Place) -> Iterator[str]:
         yield f"{partition}: copying goes on behind what was published, and fails there; next: {unblock}"
 
 
-def _lines(done: Published, place: Place, *, apply: bool) -> Iterator[str]:
-    count, topics = len(done.told), {plan.partition.topic for plan in done.plans if plan.is_open}
-    if count and apply:
-        yield f"published {count_of(count, 'segment')}: brokers read them, and local retention deletes their files"
-    elif count:
-        paused = f"copying of {count_of(len(topics), 'topic')} is paused for about three seconds each"
-        yield f"--apply also publishes {count_of(count, 'uploaded segment')}; {paused}"
+def _lines(done: Published, place: Place, planned: Mapping[str, int]) -> Iterator[str]:
+    if done.records:
+        count = count_of(len(done.told), "segment")
+        yield f"published {count}: brokers read them, and local retention deletes their files"
+    elif uploaded := sum(planned.values()):
+        paused = f"copying of {count_of(len(planned), 'topic')} is paused for about three seconds each"
+        yield f"--apply also publishes {count_of(uploaded, 'uploaded segment')}; {paused}"
     yield from next_steps_of(done, place)

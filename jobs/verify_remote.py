@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tiersnap.jobs import options as opt
-from tiersnap.jobs.next_command import again, command_place
+from tiersnap.jobs.next_command import again
 from tiersnap.jobs.option_types import DURATION, LocalPath, Parsed, once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
@@ -31,11 +31,13 @@ from tiersnap.snapshot.units import count_of, human_bytes
 if TYPE_CHECKING:
     from tiersnap.jobs.situation.situation import Situation
     from tiersnap.remote_storage.check.check_plan import CheckPlan
-    from tiersnap.remote_storage.check.local_log import LocalLogs
+    from tiersnap.remote_storage.check.local_log import LocalLog, LocalLogs
+    from tiersnap.remote_storage.check.log_head import ToldStart
     from tiersnap.remote_storage.cluster.client import Cluster
     from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
     from tiersnap.snapshot.formats.checkpoints import TopicPartition
     from tiersnap.snapshot.gate.printed_steps import Place
+    from tiersnap.snapshot.log.leader_epochs import Interval
     from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
 
@@ -240,19 +242,29 @@ class TierVerification:
             local = None if self.local_logs is None else self.local_logs.of(partition)
             compare = None if local is None else local.compare
             told = known.get((partition.topic, partition.topic_id, partition.partition), {})
-            remote_only = None if local is None else local.remote_only
-            check = PartitionCheck(plan.location, partition, plan.request, told, compare, remote_only=remote_only)
-            if local is None or not local.knows_start:
-                check.log_start_of = self._log_start_of
+            check = PartitionCheck(plan.location, partition, plan.request, told, compare)
+            check.log_start_of = partial(self._log_start_of, local)
+            check.local_from = None if local is None else local.partition.first_base_offset
             yield from check.checks()
             tally.skipped += check.skipped
 
-    def _log_start_of(self, partition: TopicIdPartition) -> int | None:
-        if self.cluster is None:
-            return None
-        from tiersnap.remote_storage.cluster.log_starts import log_start_of
+    def _log_start_of(
+        self, local: LocalLog | None, partition: TopicIdPartition, covered: Sequence[Interval]
+    ) -> ToldStart | None:
+        """Return the log start that the cluster tells; without its answer, that of the local log.
 
-        return log_start_of(self.cluster, partition)
+        A deleted topic of which only claims are left has lost nothing: its log starts behind all of them.
+        """
+        from tiersnap.remote_storage.check.log_head import ToldStart
+        from tiersnap.remote_storage.cluster.log_starts import is_deleted, log_start_of
+        from tiersnap.snapshot.log.leader_epochs import ENDLESS
+
+        start = None if self.cluster is None else log_start_of(self.cluster, partition)
+        if self.cluster is not None and start is None and not covered:
+            start = ENDLESS if is_deleted(self.cluster, self.view.location().store, partition) else None
+        if start is not None:
+            return ToldStart(start, is_current=True)
+        return None if local is None else local.log_start(covered)
 
 
 def _planned(
@@ -305,14 +317,26 @@ def _known(file: Path | None) -> Known:
     return known
 
 
-def tell_tier(output: Output, tally: CheckTally, depth: CheckDepth, *, has_local_log: bool) -> None:
-    """Report how much is sound, and the next step."""
-    output.talk(tally.sentence(depth))
-    if tally.verdicts[RemoteVerdict.SUSPECT] and not has_local_log:
-        output.talk(f"next for SUSPECT: {command_place().clears(RemoteVerdict.SUSPECT)}")
+def tell_tier(output: Output, tally: CheckTally, depth: CheckDepth, place: Place) -> None:
+    """Report how much is sound, and the next steps."""
+    output.talk(tally.sentence(depth), *_next_steps(tally, place))
     if (left := tally.verdicts[RemoteVerdict.NOT_COMPARED]) and depth is not CheckDepth.FULL:
         are = count_of(left, "snapshot is", "snapshots are")
         output.talk(f"{are} compared with no log; next: {again('--depth', 'full', without={'depth'})}")
+
+
+def _next_steps(tally: CheckTally, place: Place) -> Iterator[str]:
+    """Yield a line for each step; a snapshot that contradicts the log in LOGDIR needs no other comparison."""
+    from tiersnap.snapshot.gate.next_step import Hole
+    from tiersnap.snapshot.gate.steps import MEND
+
+    wrong: dict[str, list[RemoteVerdict]] = {}
+    for verdict in (RemoteVerdict.CORRUPT, RemoteVerdict.MISSING, RemoteVerdict.SUSPECT):
+        if tally.verdicts[verdict]:
+            is_proven = verdict is RemoteVerdict.SUSPECT and place.knows(Hole.LOG_DIRS)
+            step = place.text(MEND) if is_proven else place.clears(verdict)
+            wrong.setdefault(step, []).append(verdict)
+    yield from (f"next for {', '.join(verdicts)}: {step}" for step, verdicts in wrong.items())
 
 
 def is_of_tier(tier: TierRequest, situation: Situation, log_dirs: tuple[str, ...], against: Path | None) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -32,6 +33,7 @@ from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.gate.remote_check import CheckDepth
+from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
@@ -203,9 +205,25 @@ def _told(output: Output, mended: Mended, *, apply: bool) -> int:
     summary = MendSummary(missing.known, len(missing.segments), mended.wrong, count, len(unknown), *told)
     output.rows(MendedSegment, map(MendedSegment.of, done), summary=summary, errors=errors)
     tell_place(output, proof)
-    output.talk(missing.sentence)
     tell_failures(output, errors)
-    if done and not apply:
+    if not apply:
         tell_unknown_encryption(output, len(unknown))
-        output.talk(f"nothing was put back; next: {again('--apply')}")
+    output.talk(*_says(mended, apply=apply))
     return exit_code_of(errors)
+
+
+def _says(mended: Mended, *, apply: bool) -> Iterator[str]:
+    """Yield what is missing, or what was mended, and the next step."""
+    done, missing = mended.done, mended.missing
+    ended = Counter(each.outcome for each in done)
+    if not apply or not done:
+        yield missing.sentence
+        if count := ended[MendOutcome.PLANNED]:
+            size = sum(each.metadata.segment_size for each in done if each.outcome is MendOutcome.PLANNED)
+            yield f"plan: {count_of(count, 'segment')} to mend, {human_bytes(size)}"
+            yield f"nothing was put back; next: {again('--apply')}"
+        return
+    of = count_of(len(done), "segment was", "segments were")
+    yield f"{ended[MendOutcome.MENDED]} of {of} mended at {missing.uri}"
+    if ended[MendOutcome.DELETED]:
+        yield f"brokers deleted {count_of(ended[MendOutcome.DELETED], 'segment')} meanwhile"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -18,6 +18,7 @@ from tiersnap.jobs.sentences import PlaceSentence, tell_place
 from tiersnap.jobs.situation.situation import Situation
 from tiersnap.jobs.situation_options import situation_options
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
+from tiersnap.remote_storage.publish.publish_plan import PublishCounts
 from tiersnap.snapshot.errors import SourceNotFoundError
 
 if TYPE_CHECKING:
@@ -49,11 +50,12 @@ class PublishedPartition:
 class PublishSummary:
     """All partitions; the place is absent where there is nothing to publish."""
 
-    NOT_TOLD: ClassVar = ("place", "place_evidence")
+    NOT_TOLD: ClassVar = ("place", "place_evidence", "plan")
     segments: int
     records_published: int
     place: PlaceSentence | UnsetType = UNSET
     place_evidence: EvidenceKind | UnsetType = UNSET
+    plan: Annotated[PublishCounts | UnsetType, Meta(description="of a plan; absent with --apply")] = UNSET
 
 
 @command(PublishedPartition, summary=PublishSummary)
@@ -135,7 +137,7 @@ def publish(
     output.rows(
         PublishedPartition,
         [_row(plan, metadata_topic) for plan in done.plans],
-        summary=PublishSummary(len(finished), done.records, *told),
+        summary=replace(PublishSummary(len(finished), done.records, *told), plan=UNSET if apply else done.plan),
         errors=done.errors,
     )
     tell_place(output, done.proof)
@@ -182,5 +184,6 @@ def _says(done: Published, place: Place, *, apply: bool) -> Iterator[str]:
     if not any(plan.is_open for plan in done.plans):
         yield "nothing else to publish" if done.errors else "nothing to publish"
     elif not apply:
+        yield done.plan.sentence
         yield f"nothing was published; next: {again('--apply')}"
     yield from next_steps_of(done, place)

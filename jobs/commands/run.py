@@ -15,7 +15,7 @@ from tiersnap.jobs.escaped_text import masked
 from tiersnap.jobs.next_command import kept_options
 from tiersnap.jobs.option_types import HTTP_URL, TIME, LocalPath, once
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.publish_options import PublishRequest, publishing_options, tell_published
+from tiersnap.jobs.publish_options import PublishRequest, publishing_options, tell_published, to_publish
 from tiersnap.jobs.sentences import (
     NOTHING_TO_TIER,
     ByName,
@@ -309,7 +309,7 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
     output.rows(VerdictCount, rows, summary=summary, findings=outcome.findings, errors=outcome.errors)
     place = judged_place(settings.sources, settings.remote, settings.warehouse, settings.options)
     _tell_troubles(output, outcome, place)
-    tell_published(output, outcome.published, place, apply=settings.apply)
+    tell_published(output, outcome.published, place, {} if settings.apply else to_publish(outcome.published, {}))
     tell_mended(output, done.snapshots_mended)
     tell_left_to_brokers(output, verdicts)
     if settings.replay.scan == "window":

@@ -17,7 +17,7 @@ from tiersnap.jobs.next_command import again, host_place
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.publish_options import PublishRequest, publishing_options, tell_published
+from tiersnap.jobs.publish_options import PublishRequest, publishing_options, tell_published, to_publish
 from tiersnap.jobs.sentences import (
     NOTHING_TO_TIER,
     ByName,
@@ -37,10 +37,14 @@ from tiersnap.jobs.situation.situation import Situation
 from tiersnap.jobs.situation_options import OF_CLUSTER, situation_options
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.jobs.verify_remote import read_checks, remote_checks_option
+from tiersnap.remote_storage.upload.tier_plan import TierPlan
 from tiersnap.remote_storage.upload.upload_options import UploadOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+    from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
     from tiersnap.remote_storage.publish.publish import Published
     from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
     from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -137,10 +141,11 @@ def host_options(cluster_help: str = OF_CLUSTER) -> opt.Option:
 class TieredPartition:
     """A partition of `tier`."""
 
-    COLUMNS: ClassVar = ("partition", "segments", "uploaded", "verdicts", "findings")
+    COLUMNS: ClassVar = ("partition", "segments", "planned", "uploaded", "verdicts", "findings")
     log_dir: str
     partition: str
     segments: int
+    planned: Annotated[int, Meta(description="segments that --apply would upload; 0 with --apply")]
     uploaded: int
     verdicts: ByName
     findings: int
@@ -148,8 +153,9 @@ class TieredPartition:
 
 @dataclass(frozen=True, slots=True)
 class TierSummary:
-    """The outcome of `tier`; `bytes_uploaded` are of segment files."""
+    """The outcome of `tier`; `bytes_uploaded` are of segments with their indexes and snapshots."""
 
+    NOT_TOLD: ClassVar = ("plan",)
     run_id: str
     snapshots_written: int
     snapshots_mended: Mended
@@ -165,6 +171,8 @@ class TierSummary:
         ),
     ] = UNSET
     report: str | UnsetType = UNSET
+    plan: Annotated[TierPlan | UnsetType, Meta(description="what --apply would write; absent with --apply")] = UNSET
+    publish: Annotated[int | UnsetType, Meta(description="segments that --apply would publish; absent with it")] = UNSET
 
 
 @command(TieredPartition, summary=TierSummary)
@@ -259,7 +267,7 @@ def tier(
     info = host_run(request.tierer.run_id, places, now=host.tierer.now, remote=remote, applied=host.apply)
     counts = replace(done.counts, segments_published=len(published.told) if host.apply else 0)
     info = replace(info, source=", ".join(log_dirs), **vars(counts))
-    problems = *done.problems(host.options, apply=host.apply), *published.problems(), *unanswered
+    problems = *done.problems(), *published.problems(), *unanswered
     code, errors = exit_code_of(problems), [*done.errors, *published.errors, *unanswered]
     if report is not None or sinks.is_any:
         from tiersnap.snapshot.report.model import with_remote_checks
@@ -269,16 +277,17 @@ def tier(
         made = with_remote_checks(made, checks)
         write_report_and_metrics(made, code, report, sinks, errors=len(errors))
     leftovers = leftovers_by_kind(done.leftovers_removed, swept)
-    several, summary = len(opened) > 1, _summary(done, info, leftovers, report)
+    planned = {} if teller is None else to_publish(published, _uploads(done))
+    several, summary = len(opened) > 1, _summary(done, info, leftovers, report, planned)
     rows = map(_row, done.partitions)
     output.rows(TieredPartition, rows, several=several, summary=summary, findings=done.findings, errors=errors)
     tell_failures(output, errors)
     place = host_place([each.uri for each in opened], request.situation)
-    tell_published(output, published, place, apply=host.apply)
+    tell_published(output, published, place, planned)
     tell_mended(output, info.snapshots_mended)
     tell_leftovers(output, done.leftovers_removed, swept)
     tell_left_to_brokers(output, done.verdicts)
-    may_write = done.may_write(host.options)
+    may_write = done.may_write or bool(planned)
     _tell_next(output, done, info, place, may_write=may_write, is_fine=not code)
     for topic in unknown_topics(host.topic_ids, {each.partition.topic for each in done.partitions}, request.topic):
         output.warn(f"--topic-ids: no partition of the topic {topic} in {info.source}")
@@ -299,11 +308,19 @@ def _publish(teller: TellBrokers, done: HostOutcome) -> Published:
     waiting = (name_of(each.partition) for each in done.partitions if each.awaits_records)
     # Copies of other attempts that were finished without a byte were not read.
     uploaded = {event.segment_id for event in done.copied if event.segment_id and event.object_bytes}
-    published = teller.run(waiting, {each.partition.topic for each in done.partitions}, uploaded)
+    topics = {each.partition.topic for each in done.partitions}
+    published = teller.run(waiting, topics, uploaded, uploads=_uploads(done).keys())
     ends = {plan.partition: plan.next_offset for plan in published.plans if plan.refusal is None and teller.place.apply}
     for each in done.partitions:
         each.note_published(ends.get(name_of(each.partition), 0))
     return published
+
+
+def _uploads(done: HostOutcome) -> dict[TopicIdPartition, int]:
+    """Return how many segments a plan would upload, by partition."""
+    from tiersnap.remote_storage.inventory.remote_log import name_of
+
+    return {name_of(each.partition): count for each in done.partitions if (count := each.plan.segments)}
 
 
 def _row(each: HostPartition) -> TieredPartition:
@@ -311,13 +328,16 @@ def _row(each: HostPartition) -> TieredPartition:
         log_dir=each.log_dir,
         partition=each.partition.name,
         segments=len(each.segments),
+        planned=each.plan.segments,
         uploaded=sum(event.is_finished for event in each.events),
         verdicts={str(verdict): count for verdict, count in each.verdicts.most_common()},
         findings=len(each.findings),
     )
 
 
-def _summary(done: HostOutcome, info: RunInfo, leftovers: dict[str, int], report: Path | None) -> TierSummary:
+def _summary(
+    done: HostOutcome, info: RunInfo, leftovers: dict[str, int], report: Path | None, planned: Mapping[str, int]
+) -> TierSummary:
     return TierSummary(
         run_id=info.run_id,
         snapshots_written=info.snapshots_written,
@@ -328,6 +348,8 @@ def _summary(done: HostOutcome, info: RunInfo, leftovers: dict[str, int], report
         leftovers_removed=leftovers,
         encryption=dict(done.encryption) or UNSET,
         report=UNSET if report is None else str(report / "index.html"),
+        plan=UNSET if info.applied else done.plan,
+        publish=UNSET if info.applied else sum(planned.values()),
     )
 
 
@@ -347,11 +369,12 @@ def _tell_next(
         output.warn(line)  # a cron line that is quiet mails it
     if not info.applied:
         tell_unknown_encryption(output, done.encryption[Encryption.UNKNOWN])
+        output.talk(*([done.plan.sentence] if done.plan else []))
         what = f"nothing was written to remote storage; next: {again('--apply')}"
         output.talk(what if may_write else NOTHING_TO_TIER)
     elif done.copies_finished:
         tell_finished_copies(output, done.copies_finished)
-    elif not info.segments_uploaded and not info.snapshots_written:
+    elif not info.segments_uploaded and not info.snapshots_written and not info.segments_published:
         is_done = is_fine and not done.verdicts[Verdict.UPLOADED]
         output.talk("nothing to do: no object was written" if is_done else "no object was written")
     tell_in_remote(output, done.verdicts, step_of)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
@@ -19,6 +19,7 @@ from tiersnap.jobs.publish_options import ProofRequest, proof_options
 from tiersnap.jobs.sentences import PlaceSentence, tell_failures, tell_mended, tell_place, tell_unknown_encryption
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
 from tiersnap.remote_storage.unblock.unblock_outcome import End
+from tiersnap.remote_storage.upload.tier_plan import TierPlan
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
@@ -52,12 +53,13 @@ class FreedPartition:
 class UnblockSummary:
     """Absent where nothing was stuck."""
 
-    NOT_TOLD: ClassVar = ("place", "place_evidence")
+    NOT_TOLD: ClassVar = ("place", "place_evidence", "plan")
     run_id: str | UnsetType = UNSET
     segments_uploaded: int | UnsetType = UNSET
     snapshots_mended: int | UnsetType = UNSET
     place: PlaceSentence | UnsetType = UNSET
     place_evidence: EvidenceKind | UnsetType = UNSET
+    plan: Annotated[TierPlan | UnsetType, Meta(description="what --apply would upload; absent with --apply")] = UNSET
 
 
 @command(FreedPartition, summary=UnblockSummary)
@@ -129,6 +131,8 @@ def unblock(
     ]
     told = () if done.proof is None else (done.proof.sentence, done.proof.evidence)
     summary = UnblockSummary(request.tierer.run_id, len(done.tiered.copied), mended, *told) if rows else None
+    if summary is not None and not request.apply:
+        summary = replace(summary, plan=done.tiered.plan)
     findings = done.tiered.findings if rows else ()
     output.rows(FreedPartition, rows, summary=summary, findings=findings, errors=errors)
     tell_place(output, done.proof)
@@ -146,5 +150,6 @@ def unblock(
     output.warn(*sorted({row.hint for row in rows if row.hint}))
     if not request.apply:
         tell_unknown_encryption(output, done.tiered.encryption[Encryption.UNKNOWN])
+        output.talk(*([done.tiered.plan.sentence] if done.tiered.plan else []))
         output.talk(f"nothing was tiered, published or set; next: {again('--apply')}")
     return exit_code_of(done.problems())

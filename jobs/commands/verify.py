@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -13,6 +14,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
+from tiersnap.jobs.next_command import situation_place
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.progress import Progress
@@ -135,6 +137,7 @@ def verify(
             output,
             _RemoteSide(log_dirs, log_starts, selection, check_crc, counted, view, tier, spark, situation),
         )
+    from tiersnap.remote_storage.cluster.log_starts import located
     from tiersnap.snapshot.host.verify import Verification
     from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
@@ -147,7 +150,8 @@ def verify(
     progress = Progress(output, "verifying", count(opened, selection))
 
     def rows() -> Iterator[VerifiedSnapshot]:
-        for named, partition, found in job.snapshots(progress.watch(selected_of(opened, selection))):
+        partitions = located(situation.cluster.value, progress.watch(selected_of(opened, selection)))
+        for named, partition, found in job.snapshots(partitions):
             yield VerifiedSnapshot(named.uri, partition.name, found)
 
     errors, tally = list(unanswered), CheckTally()
@@ -238,9 +242,10 @@ class _RemoteSide:
         """
         if self.tier.warehouse is not None:
             return verify_on_spark(output, self.view, self.selection, self.tier, self.asked, self.spark)
-        logs = None
+        logs, cluster = None, self.situation.cluster.value
         if self.log_dirs:
             from tiersnap.remote_storage.check.local_log import local_logs
+            from tiersnap.remote_storage.cluster.log_starts import located
 
             logs = local_logs(
                 self.log_dirs,
@@ -249,8 +254,8 @@ class _RemoteSide:
                 check_crc=self.check_crc,
                 findings=self.findings,
                 log_starts=self.log_starts,
+                located=partial(located, cluster),
             )
-        cluster = self.situation.cluster.value
         job = TierVerification(self.view, self.selection, self.tier, self.asked, logs, cluster)
         return job.run(output, tally or CheckTally())
 
@@ -267,7 +272,7 @@ class _RemoteSide:
 
     def tell(self, output: Output, tally: CheckTally) -> None:
         """Report the counts, and the next step."""
-        tell_tier(output, tally, self.asked.depth, has_local_log=bool(self.log_dirs))
+        tell_tier(output, tally, self.asked.depth, situation_place(self.log_dirs, self.situation))
 
 
 def _summary(tally: CheckTally | None, not_compared: int = 0) -> VerifySummary:

@@ -1,4 +1,7 @@
-"""Plan a check: count partitions and their segments in one listing of the store; nothing else is read."""
+"""Plan a check: count partitions and their segments in one listing of the store; nothing else is read.
+
+A partition of which only claims are left is checked, too: it lost all its segments, or retention deleted them.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,10 @@ from tiersnap.remote_storage.check.partition_check import sample_order
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.segment_bytes import FETCH_SIZE
 from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.layouts.keys import KeyKind
+from tiersnap.remote_storage.layouts.keys import KeyKind, ParsedKey
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stores.object_store import ObjectInfo
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.units import count_of, human_bytes
@@ -27,7 +31,6 @@ _LOCAL = {CheckDepth.METADATA: 3, CheckDepth.SNAPSHOTS: 9, CheckDepth.FULL: 9}
 _AIVEN_PARTITION, _LOCAL_PARTITION = 4, 8
 _TAIL_BYTES = 1 << 20  # of a log of LocalTieredStorage, for its end
 _EVERY = 1 << 32
-_Object = tuple[TopicIdPartition, str, KeyKind, int, int]  # segment id, kind, bytes, ms
 
 
 @dataclass
@@ -35,7 +38,7 @@ class CheckPlan:
     """The counts of a plan.
 
     Attributes:
-        partitions: segments of each.
+        partitions: segments of each; 0 if only claims are left.
         bytes: at most what the depth reads, without `largest`.
         largest: bytes of the largest object of each kind but logs, of which each partition reads one more.
         sampled: see CheckRequest; None where all segments are verified.
@@ -114,12 +117,22 @@ def plan_check(
     if number is not None:
         sampled = _largest_of(location, asked, is_wanted, number)
     plan = CheckPlan(location, asked, sampled=sampled)
-    for partition, segment_id, kind, size, modified in _objects(location, is_wanted):
+    claimed: set[TopicIdPartition] = set()
+    elsewhere: set[TopicIdPartition] = set()  # whose segments have the keys of the other layout
+    for key, info in _keys(location, is_wanted):
+        partition, kind = key.partition, key.kind
+        if key.segment_id is None:
+            claimed.update([partition] if kind is KeyKind.CLAIM else [])
+            continue
+        if not _is_of_segment(key, location):
+            elsewhere.add(partition)
+            continue
         plan.partitions[partition] += kind in _LOGS
-        if sampled is None or sample_order(segment_id, asked.now) <= sampled:
-            plan.add(kind, size, modified)
+        if sampled is None or sample_order(key.segment_id, asked.now) <= sampled:
+            plan.add(kind, info.size, info.modified)
         if kind not in (*_LOGS, KeyKind.RSM_MANIFEST):
-            plan.largest[partition, kind] = max(size, plan.largest.get((partition, kind), 0))
+            plan.largest[partition, kind] = max(info.size, plan.largest.get((partition, kind), 0))
+    plan.partitions.update(dict.fromkeys(claimed - elsewhere - plan.partitions.keys(), 0))
     if not plan.partitions:
         raise ObjectNotFoundError(
             f"{location.store.uri}: no remote segment",
@@ -128,13 +141,17 @@ def plan_check(
     return plan
 
 
-def _objects(location: RemoteLocation, is_wanted: Callable[[TopicPartition], bool]) -> Iterator[_Object]:
+def _keys(
+    location: RemoteLocation, is_wanted: Callable[[TopicPartition], bool]
+) -> Iterator[tuple[ParsedKey, ObjectInfo]]:
     for info in location.store.list():
         key = keys.recognise(info.key)
-        if key is None or key.segment_id is None or key.offset is None or key.kind.is_local is not location.is_local:
-            continue
-        if is_wanted((key.partition.topic, key.partition.partition)):
-            yield key.partition, key.segment_id, key.kind, info.size, info.modified
+        if key is not None and is_wanted((key.partition.topic, key.partition.partition)):
+            yield key, info
+
+
+def _is_of_segment(key: ParsedKey, location: RemoteLocation) -> bool:
+    return key.segment_id is not None and key.kind.is_local is location.is_local
 
 
 def _largest_of(
@@ -142,9 +159,9 @@ def _largest_of(
 ) -> int:
     """Return the largest `sample_order` of the `number` segments that are first in it."""
     first: list[int] = []
-    for _, segment_id, kind, _, _ in _objects(location, is_wanted):
-        if kind in _LOGS:
-            order = -sample_order(segment_id, asked.now)
+    for key, _ in _keys(location, is_wanted):
+        if key.segment_id is not None and _is_of_segment(key, location) and key.kind in _LOGS:
+            order = -sample_order(key.segment_id, asked.now)
             if len(first) < number:
                 heappush(first, order)
             else:

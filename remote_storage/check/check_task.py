@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tiersnap.remote_storage.check.partition_check import PartitionCheck, nobody_tells
+from tiersnap.remote_storage.check.log_head import nobody_tells
+from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.errors import TiersnapError

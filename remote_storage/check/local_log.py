@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from pathlib import Path
 from types import MappingProxyType
 
+from tiersnap.remote_storage.check.log_head import ToldStart
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes
@@ -17,12 +19,20 @@ from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMe
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
-from tiersnap.snapshot.log.file_system import FileSystem
+from tiersnap.snapshot.log.file_system import LOCAL, FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.leader_epochs import Interval
+from tiersnap.snapshot.log.lock import is_in_use
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
-from tiersnap.snapshot.log.log_start import with_stated
-from tiersnap.snapshot.log.selection import Selection, findings_of, open_log_dirs, refuse_twice, selected_of
+from tiersnap.snapshot.log.log_start import log_start_of, with_stated
+from tiersnap.snapshot.log.selection import (
+    NamedLogDir,
+    Selection,
+    findings_of,
+    open_log_dirs,
+    refuse_twice,
+    selected_of,
+)
 from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.examine import examine_decodes
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
@@ -32,6 +42,7 @@ from tiersnap.snapshot.replay.segment_runs import LocalDecodes
 _log = logging.getLogger(__name__)
 
 _ELSEWHERE = FileRef("", 0, 0)
+Locate = Callable[[Iterable[tuple[NamedLogDir, Partition]]], Iterator[tuple[NamedLogDir, Partition]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +77,15 @@ class LocalLog:
     def _segments(self) -> dict[int, Segment]:
         return {each.base_offset: each for each in self.partition.segments}
 
-    @property
-    def knows_start(self) -> bool:
-        """Return whether it tells where the log starts."""
-        return self.partition.log_start_is_known
+    def log_start(self, covered: Sequence[Interval]) -> ToldStart | None:
+        """Return the log start as its checkpoints tell it, or the `covered` offsets; None if it is unknown."""
+        start = log_start_of(self.partition, covered)
+        return None if start is None else ToldStart(start, is_current=not self.is_running)
 
     @property
-    def remote_only(self) -> Interval | None:
-        """Return the offsets from the log start to the first file; None if there are none, or none are known."""
-        start, first = self.partition.log_start_checkpoint, self.partition.first_base_offset
-        is_known = self.partition.log_start_is_known and start is not None and bool(self.partition.segments)
-        return (start, first) if is_known and start is not None and start < first else None
+    def is_running(self) -> bool:
+        """Return whether a broker runs with its log directory."""
+        return self.filesystem is LOCAL and is_in_use(Path(self.partition.path).parent)
 
     def segment_of(self, record: RemoteLogSegmentMetadata) -> Segment | None:
         """Return the local segment with the offsets and as many bytes as a record says; None without one."""
@@ -159,10 +168,12 @@ def local_logs(
     findings: list[Finding] | None = None,
     log_starts: Mapping[TopicPartition, int] = MappingProxyType({}),
     leading: Mapping[TopicPartition, str] | None = None,
+    located: Locate = iter,
 ) -> LocalLogs:
     """Return the logs of selected partitions in log directories.
 
     Args:
+        located: hands partitions on with the log start that a cluster tells, see cluster.log_starts.located.
         leading: URI of the log directory whose replica is read, by partition; None if each partition has one replica.
         findings: takes what is damaged or may not be read, now and when a log is read.
         log_starts: as --log-start states them.
@@ -176,7 +187,7 @@ def local_logs(
     if leading is None:
         refuse_twice(opened)
     told.extend(findings_of(opened))
-    for named, partition in selected_of(opened, selection):
+    for named, partition in located(selected_of(opened, selection)):
         if leading is not None and leading.get((partition.topic, partition.partition)) != named.uri:
             continue
         told.extend(partition.findings)

@@ -22,6 +22,7 @@ from functools import partial
 from itertools import pairwise
 
 from tiersnap.remote_storage.check.local_log import ToldLocally
+from tiersnap.remote_storage.check.log_head import LogHead, LogStartOf
 from tiersnap.remote_storage.check.whole_segment import Told, WholeSegmentCheck
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.remote_inventory import COPY_GRACE_MS
@@ -48,18 +49,6 @@ from tiersnap.snapshot.log.leader_epochs import Interval, joined
 
 CompareLocally = Callable[[ObjectStore, Sequence[RemoteSegment]], ToldLocally]
 """Compares remote segments with the local log, as far as it goes."""
-LogStartOf = Callable[[TopicIdPartition], int | None]
-"""Returns the log start of a partition; None where it is unknown. It is asked after the segments were listed: brokers
-advance the log start before they delete a segment."""
-_LOST_OR_RETIRED = (
-    "offsets {} to {} are in no remote segment: retention deleted them or they were lost. The log start tells it: give "
-    "LOGDIR of a broker that has the partition, or --bootstrap-server"
-)
-
-
-def nobody_tells(_: TopicIdPartition) -> int | None:
-    """Return None: a LogStartOf without a log and without a cluster."""
-    return None
 
 
 def sample_order(segment_id: str, now: int) -> int:
@@ -78,9 +67,9 @@ class PartitionCheck:
         skipped: segments of which an earlier check holds, or that are not in the sample.
         digests: of the logs that `checks` read and whose batches are right, by segment id.
         names_replaced: report a segment that lost objects also if a finished one took its place: brokers may read it.
-        remote_only: offsets of the log below its first file on this host; None without a local log, or if its start is
-            not known.
-        log_start_of: decides about the offsets before the first segment; None leaves them to `remote_only`.
+        log_start_of: decides about the offsets before the first segment; None if they do not matter.
+        local_from: base offset of the first file of the local log; None without one. Only remote storage can hold the
+            offsets below it.
     """
 
     location: RemoteLocation
@@ -91,8 +80,8 @@ class PartitionCheck:
     compared: Mapping[int, int] = field(default_factory=dict)
     skipped: int = 0
     digests: dict[str, str] = field(default_factory=dict)
-    remote_only: Interval | None = None
     log_start_of: LogStartOf | None = None
+    local_from: int | None = None
     names_replaced: bool = False
     _listed: tuple[SegmentObjects, ...] = ()
     _claimed: frozenset[ClaimedSegment] = frozenset()
@@ -233,34 +222,27 @@ class PartitionCheck:
 
     def _head(self, covered: Sequence[Interval], incomplete: Sequence[IncompleteSegment]) -> Iterator[RemoteCheck]:
         """Yield the offsets before the first segment that are lost, or that retention may have deleted."""
-        first = covered[0][0] if covered else 0
-        damaged = min((each.start_offset for each in incomplete if each.is_visible), default=first)
-        if damaged < first and not self._begins_behind(damaged):
+        first = covered[0][0] if covered else None
+        damaged = min((each.start_offset for each in incomplete if each.is_visible), default=None)
+        if damaged is not None and (first is None or damaged < first) and not self._begins_behind(damaged):
             first = damaged
         if self.log_start_of is None or first == 0:
             return
-        start = self.log_start_of(self.partition)
-        if start is None:
-            told = Told(RemoteVerdict.UNVERIFIED, _LOST_OR_RETIRED.format(0, first - 1))
-            yield self._made("", 0, first, 0, 0, told, -1, is_of_log=True)
-        elif start < first:
-            yield self._hole(start, first)
+        start = self.log_start_of(self.partition, covered)
+        head = LogHead(self.location.store, first, self._claimed, self.local_from).judge(start)
+        if head is not None:
+            told = Told(head.verdict, head.reason)
+            yield self._made("", head.start, head.end, 0, 0, told, -1, is_of_log=True)
 
     def _hole(self, start: int, end: int) -> RemoteCheck:
         why = f"offsets {start} to {end - 1} are in no complete remote segment of this log"
         return self._made("", start, end, 0, 0, Told(RemoteVerdict.MISSING, why), -1, is_of_log=True)
 
     def _gaps(self, covered: Sequence[Interval]) -> Iterator[Interval]:
-        """Yield the offsets between covered ones, and those that only remote storage can hold before and behind them.
-
-        Before them retention may have deleted what brokers uploaded; what tiersnap uploaded it lists by its claims.
-        """
-        start, end = self.remote_only or (0, 0)
-        first, last = (covered[0][0], covered[-1][1]) if covered else (end, end)
-        if any(start <= claimed.base_offset < min(first, end) for claimed in self._claimed):
-            yield start, min(first, end)
+        """Yield the offsets between covered ones, and those behind them that only remote storage can hold."""
         yield from ((stop, begin) for (_, stop), (begin, _) in pairwise(covered))
-        yield max(last, start), end
+        if covered and self.local_from is not None:
+            yield covered[-1][1], self.local_from
 
     def _complete(
         self, due: Iterable[str], complete: Sequence[RemoteSegment], problems: Mapping[str, str]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TypeVar
 
 from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.inventory.cluster_record import read_cluster_id
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.log_start import begins_below, with_log_start
 
@@ -47,3 +51,17 @@ def log_start_of(cluster: Cluster, partition: TopicIdPartition) -> int | None:
     start = cluster.log_starts({partition: topic.leaders.get(partition.partition, -1)}).get(partition)
     _log.debug("%s: the cluster says that its log starts at %s", partition, start)
     return start
+
+
+def is_deleted(cluster: Cluster, store: ObjectStore, partition: TopicIdPartition) -> bool:
+    """Return whether a partition was uploaded from this cluster, and the cluster has no topic of its id any more.
+
+    Raises:
+        BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
+    """
+    topic = cluster.topics([partition.topic]).get(partition.topic)
+    if topic is not None and topic.topic_id == partition.topic_id:
+        return False
+    with suppress(CorruptDataError):
+        return read_cluster_id(store, partition) == cluster.cluster_id()
+    return False

@@ -42,14 +42,22 @@ def put_cluster_id(store: ObjectStore, partition: TopicIdPartition, cluster_id: 
     try:
         store.put_if_absent(key, ClusterRecord(cluster_id=cluster_id).encode())
     except ObjectExistsError as error:
-        if _recorded(store, partition) == cluster_id:
-            return
+        check_cluster_id(store, partition, cluster_id, because=error)
+        return
+    _log.debug("%s%s: the segments come from cluster %s", store.uri, key, cluster_id)
+
+
+def check_cluster_id(
+    store: ObjectStore, partition: TopicIdPartition, cluster_id: str, *, because: Exception | None = None
+) -> None:
+    """See that no other cluster than `cluster_id` is recorded; raises as `put_cluster_id`."""
+    key = keys.cluster(partition)
+    if _recorded(store, partition) not in (cluster_id, None):
         raise ObjectExistsError(
             f"{store.uri}{key}: the segments of {partition} there come from another cluster than {cluster_id}",
             hint="tier each cluster to a place of its own: two logs with one topic id cannot be told apart later",
             key=key,
-        ) from error
-    _log.debug("%s%s: the segments come from cluster %s", store.uri, key, cluster_id)
+        ) from because
 
 
 def _recorded(store: ObjectStore, partition: TopicIdPartition) -> str | None:

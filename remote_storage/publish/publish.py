@@ -29,7 +29,6 @@ from tiersnap.remote_storage.errors import (
     CopyingOffError,
     CopyingSwitchedOnError,
     SettingsAsideError,
-    StillStuckError,
     UnblockHeldError,
 )
 from tiersnap.remote_storage.inventory.complete import complete_segments
@@ -45,7 +44,8 @@ from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
 from tiersnap.remote_storage.publish.paused_topics import PausedTopics, restore_left
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
-from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishPlan, by_partition
+from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishCounts, PublishPlan, by_partition
+from tiersnap.remote_storage.publish.watch_resumed import still_stuck, watch_resumed
 from tiersnap.remote_storage.publish.write_records import publish_plans
 from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.snapshot.errors import TiersnapError, TransientError
@@ -54,7 +54,6 @@ from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, Brok
 
 _log = logging.getLogger(__name__)
 
-_ROUNDS = 3
 _NOT_PAUSED = (CopyingOffError, SettingsAsideError, ClusterRefusedError, UnblockHeldError)
 _FINISHED = SegmentState.COPY_SEGMENT_FINISHED
 Segments = dict[TopicIdPartition, list[RemoteLogSegmentMetadata]]
@@ -83,6 +82,11 @@ class Published:
         yield from (OtherProblem.STUCK_COPY_AHEAD for _ in self.stuck_ahead)
 
     @property
+    def plan(self) -> PublishCounts:
+        """Return the counts of what is published, or would be."""
+        return PublishCounts.of(self.plans)
+
+    @property
     def told(self) -> list[RemoteLogSegmentId]:
         """Return the segments that brokers were told of, or would be."""
         planned = (each for plan in self.plans if plan.is_open for each in plan.segments)
@@ -95,6 +99,7 @@ class _Done:
 
     plans: dict[TopicIdPartition, PublishPlan] = field(default_factory=dict)
     records: int = 0
+    written: set[TopicIdPartition] = field(default_factory=set)  # partitions of which nothing is left to write
     doubts: list[TiersnapError] = field(default_factory=list)
     watched: dict[TopicIdPartition, Watched] = field(default_factory=dict)  # partitions whose copy tasks must go on
     stuck_ahead: list[TopicIdPartition] = field(default_factory=list)
@@ -147,7 +152,8 @@ class Publish:
         Raises:
             WrongPlaceError, UnprovenPlaceError: nothing is published to brokers that may read another place.
             MetadataTopicCompactedError: `__remote_log_metadata` takes no record without a key.
-            BrokerUnavailableError: a broker went away; the hint says if copying may still be off.
+            BrokerUnavailableError: a broker went away before the first record; the hint says if copying may still be
+                off.
         """
         segments, done = by_partition(finished), _Done()
         asked = {each.topic for each in segments}.union(topics)
@@ -164,9 +170,7 @@ class Publish:
             if opened and self._paused.checked:
                 check_conditions(self.location.store)  # the saved configs rely on them
             try:
-                for _, partitions in groupby(opened, key=lambda each: each.topic):
-                    self._publish_topic(reader, {each: segments[each] for each in partitions}, done)
-                self._see_copying_go_on(reader, done)
+                self._publish_topics(reader, {each: segments[each] for each in opened}, done)
                 for saved in left.saved if apply else ():
                     self._paused.forget_left(saved)
             finally:
@@ -194,6 +198,22 @@ class Publish:
             except _NOT_PAUSED as why:
                 yield from (replace(plan, refusal=why) for plan in own)
 
+    def _publish_topics(self, reader: MetadataReader, opened: Segments, done: _Done) -> None:
+        """Publish topic by topic, and watch their copy tasks.
+
+        An error after the first record is a doubt: what was written before counts. The topics behind it are refused.
+        """
+        try:
+            for _, partitions in groupby(opened, key=lambda each: each.topic):
+                self._publish_topic(reader, {each: opened[each] for each in partitions}, done)
+            self._see_copying_go_on(reader, done)
+        except TiersnapError as error:
+            if not done.records:
+                raise
+            done.doubts.append(error)
+            unwritten = (done.plans[each] for each in opened if each not in done.written)
+            done.take([replace(plan, refusal=plan.refusal or error) for plan in unwritten])
+
     def _publish_topic(self, reader: MetadataReader, wanted: Segments, done: _Done) -> None:
         topic = next(iter(wanted)).topic
         try:
@@ -214,6 +234,7 @@ class Publish:
         done.take(plans)
         written = publish_plans(self.metadata_topic, reader, plans, self.broker_id)
         done.records += written
+        done.written.update(wanted)
         return written
 
     def _write_while_paused(self, reader: MetadataReader, wanted: Segments, done: _Done) -> None:
@@ -229,24 +250,37 @@ class Publish:
                 done.watched[each] = Watched(each, plan.next_offset, frozenset(cache.segments(each)))
 
     def _see_copying_go_on(self, reader: MetadataReader, done: _Done) -> None:
-        """Watch the copy tasks of the topics that were paused; those that have not looked are paused again."""
+        """Watch the copy tasks of the topics that were paused; those that have not looked are paused again.
+
+        A topic that cannot be paused again is in doubt, and its saved configs stay for the next run.
+        """
         topics = {each.topic for each in done.watched}
         quiet = quiet_seconds(self.cluster, [done.plans[each].leader for each in done.watched])
-        for _ in range(_ROUNDS):
+
+        def see(_: list[str]) -> set[str]:
             if not done.watched:
-                break
+                return set()
             self.talk(f"waiting up to {quiet:.0f} s for copying to go on")
             found = watch(reader, done.watched.values(), quiet)
             done.stuck_ahead += [each for each, progress in found.items() if progress is CopyProgress.STUCK_AHEAD]
-            blind = sorted(each for each, progress in found.items() if progress is CopyProgress.FAILING)
-            done.watched.clear()
-            for _, partitions in groupby(blind, key=lambda each: each.topic):
-                again = list(partitions)
+            blind = {each for each, progress in found.items() if progress is CopyProgress.FAILING}
+            done.watched = {each: what for each, what in done.watched.items() if each in blind}
+            return {each.topic for each in blind}
+
+        def pause_again(topic: str) -> None:
+            again = sorted(each for each in done.watched if each.topic == topic)
+            try:
                 self._paused.while_paused(again, partial(self._watch_later, reader, again, done))
-        failing = {each.topic for each in done.watched}
+            except TiersnapError as error:
+                doubted.add(topic)
+                done.doubts.append(error)
+                done.watched = {each: what for each, what in done.watched.items() if each.topic != topic}
+
+        doubted: set[str] = set()
+        failing = watch_resumed(topics, see, pause_again)
         if failing:
-            done.doubts.append(still_stuck(sorted(failing)))
-        for topic in topics - failing:
+            done.doubts.append(still_stuck(failing))
+        for topic in topics - doubted.union(failing):
             self._paused.forget(topic)
 
     def _of_topics(self, segments: Iterable[TopicIdPartition]) -> list[TopicIdPartition]:
@@ -320,11 +354,3 @@ class Publish:
 
 def _refused(plan: PublishPlan, refusal: TiersnapError | None) -> PublishPlan:
     return plan if refusal is None or not plan.is_open else replace(plan, refusal=refusal)
-
-
-def still_stuck(topics: Iterable[str]) -> StillStuckError:
-    """Return the error of copy tasks that have not looked however often they were paused."""
-    return StillStuckError(
-        f"{', '.join(topics)}: the copier goes on failing at what is published",
-        hint="restart the leader: its copier then goes on behind what was published",
-    )

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
-from tiersnap.remote_storage.check.local_log import LocalLog, LocalLogs, logs_of_replicas
-from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.check.local_log import LocalLogs, logs_of_replicas
+from tiersnap.remote_storage.cluster.client import Cluster, Topic
 from tiersnap.remote_storage.cluster.copied_topics import configs_of
 from tiersnap.remote_storage.cluster.leader_epochs import can_speak
-from tiersnap.remote_storage.cluster.topic_checks import check_identity, is_marked
-from tiersnap.remote_storage.errors import UnknownTopicError, UnprovenLogError
+from tiersnap.remote_storage.cluster.topic_checks import check_identity, check_settings, is_marked
+from tiersnap.remote_storage.errors import ClusterRefusedError, UnknownTopicError, UnprovenLogError
 from tiersnap.remote_storage.inventory.finished import finished_of
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.publish.leader_log import LeaderLog
 from tiersnap.remote_storage.publish.prove_location import ProvePlace
 from tiersnap.remote_storage.publish.publish import Publish, Published
-from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.remote_storage.publish.publish_plan import PublishPlan
+from tiersnap.snapshot.errors import GateError, TiersnapError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
-from tiersnap.snapshot.log.file_system import LOCAL
-from tiersnap.snapshot.log.lock import is_in_use
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
@@ -73,6 +71,8 @@ class TellBrokers:
         topics: Iterable[str],
         uploaded: Collection[str],
         leading: Mapping[TopicPartition, str] | None = None,
+        *,
+        uploads: Collection[TopicIdPartition] = (),
     ) -> Published:
         """Publish what is finished of some partitions; without `apply` of `place` plan it.
 
@@ -83,11 +83,29 @@ class TellBrokers:
             topics: names of all topics of the log directories: those that a killed run left paused are resumed.
             uploaded: ids of segments that this run has uploaded; all others are read whole and compared first.
             leading: URI of the log directory that counts of each partition; None if there is one replica of each.
+            uploads: partitions of which a plan uploads segments first.
         """
         try:
-            return self._run(partitions, topics, uploaded, leading)
+            return self._with_uploads(self._run(partitions, topics, uploaded, leading), uploads)
         except TiersnapError as error:
             return Published((), doubts=(error,))
+
+    def _with_uploads(self, done: Published, uploads: Collection[TopicIdPartition]) -> Published:
+        """Return a plan with the refusals of partitions that have segments to upload, and the proof that these need."""
+        known = {plan.partition for plan in done.plans}
+        topics = self.place.cluster.topics({each.topic for each in uploads} if uploads else ())
+        more = [self._plan_of(each, topics.get(each.topic)) for each in sorted(uploads) if each not in known]
+        is_proof_needed = done.proof is None and any(plan.refusal is None for plan in more)
+        proof = self.place.prove(self.location) if is_proof_needed else done.proof
+        return replace(done, plans=(*done.plans, *(plan for plan in more if plan.refusal is not None)), proof=proof)
+
+    def _plan_of(self, partition: TopicIdPartition, topic: Topic | None) -> PublishPlan:
+        try:
+            check_identity(partition, topic)
+            check_settings(partition.topic, self.place.cluster.settings(partition.topic))
+        except (GateError, ClusterRefusedError) as refusal:
+            return PublishPlan(partition, refusal=refusal)
+        return PublishPlan(partition)
 
     def _run(
         self,
@@ -119,18 +137,13 @@ class TellBrokers:
     def _check_leader(self, logs: LocalLogs, partition: TopicIdPartition, end_offset: int) -> None:
         """See that a partition's log is the leader's; raises as LeaderLog.check_has."""
         local = logs.of(partition)
-        if local is None or _is_running(local):
+        if local is None or local.is_running:
             return
         try:
             LeaderLog(self.place.cluster, partition.topic, partition.partition).check_has(local, end_offset)
         except UnprovenLogError:
             if not self.place.is_unproven_allowed:
                 raise
-
-
-def _is_running(local: LocalLog) -> bool:
-    """Return whether a broker runs with the log directory of a local log; one of its cluster, as was asked before."""
-    return local.filesystem is LOCAL and is_in_use(Path(local.partition.path).parent)
 
 
 def paused_topics(cluster: Cluster, topics: Iterable[str]) -> list[str]:

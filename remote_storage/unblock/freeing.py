@@ -15,8 +15,6 @@ from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
 from tiersnap.snapshot.gate.judge import Readiness
 from tiersnap.snapshot.gate.verdict import IN_REMOTE_STORAGE, Verdict
 
-_CLEARED_BY_TIERING = frozenset({Verdict.READY, Verdict.MISSING_SNAPSHOT})
-_CLEARED_BY_REPLACING = frozenset({Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT})
 _PROBLEMS = {
     End.STUCK_AHEAD: OtherProblem.STUCK_COPY_AHEAD,
     End.RESTART: OtherProblem.RESTART_NEEDED,
@@ -49,26 +47,31 @@ class Freeing:
         self.end, self.reason = End.RESTART, reason
         self.hint = "restart the leader after this: its copier then goes on behind what was published"
 
-    def plan(self, readiness: Iterable[Readiness], plan: PublishPlan | None, *, applied: bool, replace: bool) -> None:
-        """Take in what was tiered and what may be published; `readiness` is that of the partition's segments.
+    def plan(
+        self, readiness: Iterable[Readiness], plan: PublishPlan | None, planned: Collection[int] | None = None
+    ) -> None:
+        """Take in what was tiered and what may be published.
 
-        With `replace` broken snapshots stand in the way no more than missing ones.
+        Args:
+            readiness: of the partition's segments.
+            planned: base offsets of the segments that --apply would upload and then publish; None with --apply.
         """
         if self.stuck.hung is not None and not self.reason:
             self.reason = self.stuck.hung.says()
         segments = sorted(readiness, key=lambda each: each.base_offset)
-        waiting = [each for each in segments if each.verdict not in IN_REMOTE_STORAGE and not self._is_passed_by(each)]
-        clearable = _CLEARED_BY_TIERING | (_CLEARED_BY_REPLACING if replace else frozenset())
-        is_stopped = not waiting or waiting[0].verdict not in clearable
-        done = [each for each in segments if each.verdict in IN_REMOTE_STORAGE]
-        counted = done if applied else [each for each in waiting if each.verdict in {*clearable, Verdict.GAP_BEFORE}]
-        self.tier = sum(each.base_offset >= self.stuck.next_offset for each in counted)
+        uploads, done = frozenset(planned or ()), [each for each in segments if each.verdict in IN_REMOTE_STORAGE]
+        left = [each for each in segments if each not in done and each.base_offset not in uploads]
+        waiting = [each for each in left if not self._is_passed_by(each)]
+        ahead = {base for base in uploads if base >= self.stuck.next_offset}
+        self.tier = len(ahead) + sum(each.base_offset >= self.stuck.next_offset for each in done)
         if plan is not None:
             self.take(plan)
         if plan is not None and plan.blocked_by is not None:
             self.refuse(plan.blocked_by)
-        elif not self.publish and not self._must_look(plan) and (applied or is_stopped):
+        elif not self.publish and not self._must_look(plan) and not ahead:
             self._block(waiting[0] if waiting else None)
+        else:
+            self.publish += len(ahead)
 
     def _block(self, first: Readiness | None) -> None:
         """Note that nothing can be published: `first` is not tiered, or for now could not be."""

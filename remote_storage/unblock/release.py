@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tiersnap.remote_storage.check.broker_attempts import NOTHING_READ, ComparedAttempts
 from tiersnap.remote_storage.cluster.client import Cluster
@@ -19,16 +20,14 @@ from tiersnap.remote_storage.errors import ClusterRefusedError, CopyingOffError
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.publish.paused_topics import PausedTopics
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
-from tiersnap.remote_storage.publish.publish import still_stuck
 from tiersnap.remote_storage.publish.publish_plan import PublishPlan, by_partition
+from tiersnap.remote_storage.publish.watch_resumed import still_stuck, watch_resumed
 from tiersnap.remote_storage.publish.write_records import publish_plans
 from tiersnap.remote_storage.unblock.freeing import Freeing
 from tiersnap.remote_storage.unblock.unblock_outcome import End
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 
 _log = logging.getLogger(__name__)
-
-_ROUNDS = 3
 
 Plans = Mapping[TopicPartition, PublishPlan]
 
@@ -104,18 +103,16 @@ class ReleaseTopics:
         leaders = [each.stuck.leader for topic in pending for each in self._planned(topic)]
         quiet = quiet_seconds(self.cluster, leaders)
         try:
-            for _ in range(_ROUNDS):
-                for topic in pending:
-                    self._pause(topic)
-                self._watch([each for topic in pending for each in self._planned(topic)], quiet)
-                pending = [topic for topic in pending if self._planned(topic)]
+            for topic in pending:
+                self._pause(topic)
+            failing = watch_resumed(pending, partial(self._watch, quiet=quiet), self._pause)
             for topic in self.paused.checked:
-                if topic not in pending:
+                if topic not in failing:
                     self.paused.forget(topic)
         finally:
             self.paused.release()
-        if pending:
-            raise still_stuck(pending)
+        if failing:
+            raise still_stuck(failing)
 
     def _pause(self, topic: str) -> None:
         def publish() -> None:
@@ -144,12 +141,15 @@ class ReleaseTopics:
                 mine.append(plan)
         publish_plans(self.metadata_topic, self.reader, mine, self.broker_id)
 
-    def _watch(self, freeings: Sequence[Freeing], quiet: float) -> None:
+    def _watch(self, topics: Iterable[str], *, quiet: float) -> list[str]:
+        """Watch the copy tasks of topics; return the topics that have one which fails at what was published."""
+        freeings = [each for topic in topics for each in self._planned(topic)]
         if freeings:
             self.talk(f"waiting up to {quiet:.0f} s for the copiers to go on")
         found = watch(self.reader, [each.watched(self.reader.cache) for each in freeings], quiet)
         for each in freeings:
             each.conclude(found[each.stuck.partition])
+        return [topic for topic in topics if self._planned(topic)]
 
     def _of(self, topic: str) -> list[Freeing]:
         return [each for each in self.freeings if each.name[0] == topic]

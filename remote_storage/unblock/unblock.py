@@ -219,11 +219,12 @@ class Unblock:
             (partition.topic, partition.partition): PublishPlan(partition, refusal=error)
             for partition, error in unknown.items()
         }
-        readiness = {(each.partition.topic, each.partition.partition): each.readiness for each in tiered.partitions}
+        readiness = {each.name: each.readiness for each in tiered.partitions}
+        planned = {} if host.apply else {each.name: each.planned_offsets for each in tiered.partitions}
         failed = {name_of(each.partition): _first_transient(each.errors) for each in tiered.partitions}
         for name, freeing in self._freeings.items():
             freeing.failure = failed.get(freeing.stuck.partition)
-            freeing.plan(readiness.get(name, ()), plans.get(name), applied=host.apply, replace=host.options.replace)
+            freeing.plan(readiness.get(name, ()), plans.get(name), planned.get(name))
         if host.apply:
             release.run(plans)
         return tiered

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 
 from tiersnap.remote_storage.upload.tier_host import HostPartition
+from tiersnap.remote_storage.upload.tier_plan import TierPlan
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.gate.exit_code import Problem
-from tiersnap.snapshot.gate.verdict import Verdict, cleared_by_apply, may_be_tiered, problems_of
+from tiersnap.snapshot.gate.verdict import Verdict, problems_of
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.places import place_of
-from tiersnap.snapshot.replay.expiry import ReplayOptions
 from tiersnap.snapshot.replay.remote_listing import CopyEvent
 from tiersnap.snapshot.report.run_info import RunCounts
 
@@ -75,6 +75,17 @@ class HostOutcome:
         )
 
     @property
+    def plan(self) -> TierPlan:
+        """Return what --apply would write; of a run that did nothing is left."""
+        return TierPlan.of_run(each.plan for each in self.partitions)
+
+    @property
+    def planned_verdicts(self) -> Counter[Verdict]:
+        """Segments by verdict, as --apply would judge them."""
+        judged = (each.planned or each.segments for each in self.partitions)
+        return Counter(each.readiness.verdict for segments in judged for each in segments)
+
+    @property
     def verdicts(self) -> Counter[Verdict]:
         """Segments by verdict."""
         return sum((each.verdicts for each in self.partitions), Counter[Verdict]())
@@ -113,16 +124,16 @@ class HostOutcome:
             if (lost := each.forgotten) is not None
         )
 
-    def may_write(self, options: ReplayOptions) -> bool:
+    @property
+    def may_write(self) -> bool:
         """Return whether the same with `apply` may write or delete an object."""
         taken = [each for each in self.partitions if each.refusal is None]
-        verdicts = sum((each.verdicts for each in taken), Counter[Verdict]())
         refusals = [each.refusal for each in self.partitions]
         has_failed = any(all(error is not each for each in refusals) for error in self.errors)
-        return bool(may_be_tiered(verdicts, options) or any(each.leftover_count for each in taken) or has_failed)
+        return bool(self.plan or any(each.leftover_count for each in taken) or has_failed)
 
-    def problems(self, options: ReplayOptions, *, apply: bool) -> Iterator[Problem]:
+    def problems(self) -> Iterator[Problem]:
         """Yield what was met; of a plan only what the same with `apply` does not clear."""
         yield from self.findings
         yield from self.errors
-        yield from problems_of(self.verdicts, cleared=() if apply else cleared_by_apply(options))
+        yield from problems_of(self.planned_verdicts)

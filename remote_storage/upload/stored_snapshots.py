@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tiersnap.remote_storage.inventory.cluster_record import put_cluster_id
+from tiersnap.remote_storage.inventory.cluster_record import check_cluster_id, put_cluster_id
 from tiersnap.remote_storage.inventory.snapshot_objects import (
     SnapshotManifest,
     SnapshotRecord,
@@ -81,6 +81,7 @@ class StoredSnapshots:
     store: ObjectStore
     run_id: str
     replace: bool = False  # overwrite also what nobody knows to be ours
+    writes: bool = True  # without it the answers are those of a run that writes
     kept: KeptSnapshots | None = None  # is given the bytes that were stored
     _named: set[TopicIdPartition] = field(default_factory=set)
 
@@ -98,7 +99,8 @@ class StoredSnapshots:
         partition = TopicIdPartition(snapshot.topic, snapshot.topic_id, snapshot.partition)
         key = keys.snapshot(partition, snapshot.end_offset)
         if snapshot.cluster_id is not None and partition not in self._named:
-            put_cluster_id(self.store, partition, snapshot.cluster_id)
+            name_cluster = put_cluster_id if self.writes else check_cluster_id
+            name_cluster(self.store, partition, snapshot.cluster_id)
             self._named.add(partition)
         there = self._put_if_absent(partition, snapshot)
         kept = None if there is None else self._settle(partition, snapshot, there)
@@ -137,6 +139,8 @@ class StoredSnapshots:
         Its checksum alone does not tell what is there: S3 keeps the one that came with an object whose bytes rot.
         """
         key, metadata = keys.snapshot(partition, snapshot.end_offset), self._metadata(snapshot)
+        if not self.writes:
+            return None if self.store.head(key) is None else self._read(partition, snapshot.end_offset)
         try:
             outcome = self.store.put_if_absent(key, snapshot.data, metadata).outcome
         except ObjectExistsError:
@@ -171,6 +175,8 @@ class StoredSnapshots:
                 hint="look at it; tiersnap run --replace --apply puts the computed snapshot in its place",
                 key=key,
             )
+        if not self.writes:
+            return
         before = "damaged" if there.data is None else f"{crc32c(there.data):08x}"
         metadata = self._metadata(snapshot) | {"replaces-crc32c": before}
         self.store.replace_if(key, snapshot.data, there.info.etag, metadata)
@@ -191,6 +197,8 @@ class StoredSnapshots:
         return (record for _, manifest in readable_manifests(self.store, listed) for record in manifest.snapshots)
 
     def commit(self, topic: str, topic_id: str | None, partition: int, snapshots: list[StoredSnapshot]) -> None:
+        if not self.writes:
+            return
         name = TopicIdPartition(topic, topic_id, partition)
         records = [_record(stored) for stored in snapshots]
         if not all(stored.is_new for stored in snapshots):

@@ -22,10 +22,12 @@ from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.remote_storage.upload.stored_snapshots import KeptSnapshots, StoredSnapshots
 from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
 from tiersnap.remote_storage.upload.tier_partition import plan_segment, tier_partition
+from tiersnap.remote_storage.upload.tier_plan import TierPlan
 from tiersnap.remote_storage.upload.upload_again import damaged_uploads
 from tiersnap.snapshot.errors import RecordedError, TiersnapError
 from tiersnap.snapshot.exactly_once.simulate.forgotten import told_forgotten
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.gate.copy_task import NO_BROKERS, BesideBrokers, ClusterAnswer
 from tiersnap.snapshot.gate.judge import Readiness
 from tiersnap.snapshot.gate.judge_partition import Policy, SegmentReadiness, open_at
@@ -68,6 +70,24 @@ class HostPartition:
     encryption: Encryption | None = None  # what lies in remote storage; None where nobody looked
     forgotten: Forgotten | None = None  # by the replica; None if nothing, or if nobody looked
     refusal: TiersnapError | None = None  # why the cluster cannot take its segments: nothing is uploaded
+    planned: list[SegmentReadiness] = field(default_factory=list)  # of a plan: as --apply would judge them
+    snapshots_planned: int = 0  # of a plan: objects that --apply would write
+
+    @property
+    def name(self) -> TopicPartition:
+        """Return topic and partition number."""
+        return self.partition.topic, self.partition.partition
+
+    @property
+    def planned_offsets(self) -> frozenset[int]:
+        """Return the base offsets of the segments that --apply would upload."""
+        return frozenset(each.facts.base_offset for each in self.planned if each.is_ready)
+
+    @property
+    def plan(self) -> TierPlan:
+        """Return what --apply would write; nothing of a partition that was tiered."""
+        ready = [each.facts.size_bytes for each in self.planned if each.is_ready]
+        return TierPlan.of(ready, self.snapshots_planned)
 
     @property
     def readiness(self) -> list[Readiness]:
@@ -167,9 +187,8 @@ class HostTier:
             of_brokers=self.of_brokers,
         )
         lister = RemoteLister(observe, wants_start=True)
-        sink = None
-        if self.apply:
-            sink = StoredSnapshots(self.location.store, self.tierer.run_id, self.options.replace, kept=self._kept)
+        run_id, kept = self.tierer.run_id, self._kept if self.apply else None
+        sink = StoredSnapshots(self.location.store, run_id, self.options.replace, self.apply, kept)
         task = ListingReplay(self.options, sink, run=1, now=self.tierer.now, look=observe)
         cluster_ids: dict[str, str | None] = {}
         for named, each in found:
@@ -185,7 +204,7 @@ class HostTier:
             mine = task if listing.remote_error is None and refusal is None else replace(task, sink=None)
             done = self._tier(named.uri, listing, mine, observe.known(name_of(partition)))
             if refusal is not None and done.is_to_tier:
-                done.refusal = refusal
+                done.refusal, done.planned = refusal, []
                 done.errors.append(refusal)
             if self.asks_forgotten and listing.is_remote_known:
                 done.forgotten = told_forgotten(observe, log_dir.filesystem, partition, self._expiry)
@@ -203,9 +222,10 @@ class HostTier:
         self._kept.clear()
         replayed = task.replay(listing, LocalDecodes(listing.filesystem, self.check_crc))
         done = self._judged(uri, listing, replayed)
-        if task.sink is not None and listing.remote.leftover_count:
+        is_writing = self.apply and task.sink is not None
+        if is_writing and listing.remote.leftover_count:
             self._sweep(done, known)
-        if task.sink is not None and any(each.is_ready for each in done.segments):
+        if is_writing and any(each.is_ready for each in done.segments):
             self._copy(done, listing, replayed.examination.reached, known)
         return done
 
@@ -213,23 +233,29 @@ class HostTier:
         found, remote, partition = replayed.examination, listing.remote, listing.partition
         policy = Policy(self.options.replace, self._expiry, beside=self._beside_now(remote), mends_indexes=True)
         coverage = remote.coverage(partition.leader_epochs, found.facts.log_end_offset)
-        judged = policy.judge(found.facts, partition.partition, found.segments, found.reached, coverage)
+        about = found.facts, partition.partition, found.segments
+        judged = list(policy.judge(*about, found.reached, coverage))
+        unwritten = {offset: replace(each, stored=None) for offset, each in found.reached.items()}
+        segments = judged if self.apply else list(policy.judge(*about, unwritten, coverage))
         stored = [each.stored for each in found.reached.values() if each.stored is not None]
         errors = [RecordedError.of(each, told_at(partition, each)).raised for each in replayed.errors]
         remote_error = None if listing.remote_error is None else listing.remote_error.raised
         errors += [] if remote_error is None else [remote_error]
+        written = sum(each.written_by is not None for each in stored)
         return HostPartition(
             uri,
             partition,
             found.facts,
-            list(judged),
+            segments,
             findings=found.findings,
             errors=errors,
             remote_error=remote_error,
-            snapshots_written=sum(each.written_by is not None for each in stored),
-            snapshots_mended=sum(each.is_mended for each in stored),
+            snapshots_written=written if self.apply else 0,
+            snapshots_mended=sum(each.is_mended for each in stored) if self.apply else 0,
             leftover_count=remote.leftover_count or 0,
             encryption=remote.encryption,
+            planned=[] if self.apply else judged,
+            snapshots_planned=0 if self.apply else written,
         )
 
     def _beside_now(self, remote: RemoteListing) -> BesideBrokers:

@@ -205,13 +205,15 @@ def remote_checked(report: Report) -> str:
         total = report.cluster
         is_any = total.tiered_segments or total.uploaded_segments or total.in_remote_segments
         return "Nobody says whether what is in remote storage is right" if is_any else ""
-    segments, verified, compared, unsound = (
-        sum(getattr(each, name) for each in found.values()) for name in ("segments", "verified", "compared", "unsound")
+    names = ("segments", "verified", "compared", "encrypted", "unsound")
+    segments, verified, compared, encrypted, unsound = (
+        sum(getattr(each, name) for each in found.values()) for name in names
     )
+    unread = f"; {many(encrypted, 'encrypted segment')} could not be read" if encrypted else ""
     return (
         f"Of {many(segments, 'remote segment')} in {many(len(found), 'partition')} {verified:,} were verified, the "
         f"last {time(max(each.last_at for each in found.values()))}; snapshots of {compared:,} were compared with a "
-        f"log; {unsound:,} are not sound"
+        f"log; {unsound:,} are not sound{unread}"
     )
 
 

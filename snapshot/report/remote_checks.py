@@ -27,6 +27,7 @@ class RemoteChecked:
     Attributes:
         segments: in remote storage, when the newest check listed them.
         verified, bytes: of them, segments that were verified, and the bytes of their objects.
+        encrypted: others, which are complete, and which could not be read.
         compared: of those, segments whose snapshot was compared with a log.
         unsound: SUSPECT, CORRUPT, MISSING or UNVERIFIED.
         depths: verified segments by depth.
@@ -36,6 +37,7 @@ class RemoteChecked:
     verified: Size
     bytes: Size
     compared: Size
+    encrypted: Size
     unsound: Size
     depths: Mapping[str, Size]
     last_at: Annotated[int, Meta(description="ms")]
@@ -46,6 +48,10 @@ class RemoteChecked:
         of = count_of(self.segments, "remote segment was", "remote segments were")
         how = ", ".join(f"{count} at depth {depth}" for depth, count in sorted(self.depths.items()))
         wrong = f"{count_of(self.unsound, 'is', 'are')} not sound" if self.unsound else "all are sound"
+        encrypted = f"{count_of(self.encrypted, 'encrypted segment was', 'encrypted segments were')} not read"
+        if not self.verified and self.encrypted and not self.unsound:
+            return f"0 of {of} verified, the last check was {utc(self.last_at)}; {encrypted}"
+        wrong = f"{wrong}; {encrypted}" if self.encrypted else wrong
         return (
             f"{self.verified} of {of} verified ({human_bytes(self.bytes)}; {how}), the last {utc(self.last_at)}; "
             f"snapshots of {self.compared} were compared with a log; {wrong}"
@@ -72,13 +78,15 @@ def _summed(checks: list[RemoteCheck]) -> RemoteChecked:
     # A check that could not list the partition tells 0, and nothing of what earlier ones found.
     listing = max(checks, key=lambda each: (each.listed > 0, each.checked_at))
     named = (each for each in checks if each.segment_id and each.verdict != RemoteVerdict.GONE)
-    segments = [each for each in named if each.base_offset >= listing.listed_from]
+    listed = [each for each in named if each.base_offset >= listing.listed_from]
+    segments = [each for each in listed if each.verdict != RemoteVerdict.NOT_CHECKABLE]
     holes = [each for each in checks if not each.segment_id and each.checked_at == last.checked_at]
     return RemoteChecked(
         segments=listing.listed,
         verified=min(len(segments), listing.listed),
         bytes=sum(each.bytes for each in segments),
         compared=sum(each.compared_with not in NO_LOG for each in segments),
+        encrypted=len(listed) - len(segments),
         unsound=sum(not each.verdict.is_sound for each in (*segments, *holes)),
         depths=dict(Counter(str(each.depth) for each in segments)),
         last_at=last.checked_at,

@@ -59,70 +59,60 @@ def test_of_what_is_tiered_already_brokers_are_told_what_they_lack():
     freeing = stuck()
     tiered = [row(100, Verdict.TIERED), row(200, Verdict.TIERED)]
     told = plan((OLD, 100, 199, PublishAction.FINISH), (NEW, 200, 299, PublishAction.PUBLISH))
-    freeing.plan(tiered, told, applied=True, replace=False)
+    freeing.plan(tiered, told)
     assert (freeing.end, freeing.tier, freeing.publish, freeing.next_offset) == (End.PLANNED, 2, 2, 300)
 
 
-@pytest.mark.parametrize(
-    ("verdict", "replace", "is_cleared"),
-    [
-        (Verdict.READY, False, True),
-        (Verdict.MISSING_SNAPSHOT, False, True),
-        (Verdict.CORRUPT_SNAPSHOT, False, False),
-        (Verdict.CORRUPT_SNAPSHOT, True, True),
-        (Verdict.SUSPECT_SNAPSHOT, False, False),
-        (Verdict.SUSPECT_SNAPSHOT, True, True),
-        (Verdict.CORRUPT_SEGMENT, True, False),
-    ],
-)
-def test_a_plan_takes_what_tiering_clears_and_what_a_replaced_snapshot_does(verdict, replace, is_cleared):
-    freeing = stuck()
-    freeing.plan([row(200, Verdict.READY), row(100, verdict)], None, applied=False, replace=replace)
+@pytest.mark.parametrize("verdict", [Verdict.READY, Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT])
+@pytest.mark.parametrize("is_cleared", [True, False])
+def test_freeing_plans_the_segments_that_apply_would_upload(verdict, *, is_cleared):
+    freeing, rows = stuck(), [row(200, Verdict.GAP_BEFORE), row(100, verdict)]
+    freeing.plan(rows, None, {100, 200} if is_cleared else set())
     if is_cleared:
-        assert (freeing.end, freeing.tier, freeing.reason) == (End.PLANNED, 2, "")
+        assert (freeing.end, freeing.tier, freeing.publish, freeing.reason) == (End.PLANNED, 2, 2, "")
     else:
         assert (freeing.end, freeing.reason, freeing.hint) == (End.BLOCKED, f"{verdict}: why", NEXT_STEP[verdict])
 
 
-def test_a_plan_counts_what_comes_behind_a_hole_that_will_be_closed_and_nothing_below_remote_storage():
+def test_freeing_counts_nothing_below_remote_storage_and_what_was_uploaded_before():
     freeing = stuck()
-    rows = [row(50, Verdict.READY), row(100, Verdict.MISSING_SNAPSHOT), row(200, Verdict.GAP_BEFORE)]
-    freeing.plan(rows, None, applied=False, replace=False)
-    assert (freeing.end, freeing.tier) == (End.PLANNED, 2)
+    rows = [row(50, Verdict.READY), row(100, Verdict.UPLOADED), row(200, Verdict.MISSING_SNAPSHOT)]
+    freeing.plan(rows, plan((NEW, 100, 199, PublishAction.PUBLISH)), {50, 200})
+    assert (freeing.end, freeing.tier, freeing.publish) == (End.PLANNED, 2, 2)
 
 
 def test_what_could_not_be_tiered_is_named_after_the_attempt():
     freeing = stuck()
-    freeing.plan([row(100, Verdict.READY)], plan(), applied=True, replace=False)
+    freeing.plan([row(100, Verdict.READY)], plan())
     assert (freeing.end, freeing.reason) == (End.BLOCKED, "READY: why"), "it should have been tiered"
     freeing = stuck()
-    freeing.plan([row(50, Verdict.TIERED)], plan(), applied=True, replace=False)
+    freeing.plan([row(50, Verdict.TIERED)], plan())
     assert (freeing.end, freeing.tier, freeing.reason) == (End.BLOCKED, 0, NOTHING_TO_DO)
 
 
 def test_a_gap_that_the_copier_has_passed_stands_in_nobodys_way_and_one_ahead_does():
     passed = [row(50, Verdict.GAP_IN_REMOTE), row(100, Verdict.MISSING_SNAPSHOT)]
     freeing = stuck()
-    freeing.plan(passed, None, applied=False, replace=False)
+    freeing.plan(passed, None, {100})
     assert (freeing.end, freeing.tier) == (End.PLANNED, 1)
     freeing = stuck()
-    freeing.plan([row(100, Verdict.GAP_IN_REMOTE)], None, applied=False, replace=False)
+    freeing.plan([row(100, Verdict.GAP_IN_REMOTE)], None, set())
     assert (freeing.end, freeing.reason) == (End.BLOCKED, "GAP_IN_REMOTE: why")
     freeing = stuck()
-    freeing.plan([row(50, Verdict.CORRUPT_SEGMENT), *passed], None, applied=False, replace=False)
+    freeing.plan([row(50, Verdict.CORRUPT_SEGMENT), *passed], None, set())
     assert (freeing.end, freeing.reason) == (End.BLOCKED, "CORRUPT_SEGMENT: why")
 
 
 @pytest.mark.parametrize("action", [PublishAction.KNOWN, PublishAction.COVERED])
 def test_what_others_published_meanwhile_is_no_blocked_partition_but_its_copier_must_look(action):
     freeing = stuck()
-    freeing.plan([row(100, Verdict.TIERED)], plan((NEW, 100, 199, action)), applied=True, replace=False)
+    freeing.plan([row(100, Verdict.TIERED)], plan((NEW, 100, 199, action)))
     assert (freeing.end, freeing.publish, freeing.next_offset) == (End.PLANNED, 0, 200)
 
 
 def test_a_copier_that_has_not_looked_is_made_to_though_nothing_is_new():
     freeing = stuck(has_not_looked=True)
-    freeing.plan([], plan(), applied=True, replace=False)
+    freeing.plan([], plan())
     assert (freeing.end, freeing.publish, freeing.next_offset) == (End.PLANNED, 0, 100)
 
 
@@ -131,34 +121,32 @@ def test_what_a_leader_that_lost_an_election_had_tiered_farther_is_not_where_rem
     # 100 to 299 are still to be copied. What came to be known since was published by somebody who looked.
     freeing = stuck(seen=frozenset({OLD}))
     known = plan((OLD, 100, 299, PublishAction.KNOWN))
-    freeing.plan([row(100, Verdict.CORRUPT_SEGMENT)], known, applied=True, replace=False)
+    freeing.plan([row(100, Verdict.CORRUPT_SEGMENT)], known)
     assert (freeing.end, freeing.reason, freeing.next_offset) == (End.BLOCKED, "CORRUPT_SEGMENT: why", 100)
     freeing = stuck(seen=frozenset({OLD}))
     freeing.plan(
         [],
         plan((OLD, 100, 299, PublishAction.KNOWN), (NEW, 100, 149, PublishAction.KNOWN)),
-        applied=True,
-        replace=False,
     )
     assert (freeing.end, freeing.next_offset) == (End.PLANNED, 150)
 
 
 def test_a_copy_that_somebody_began_and_we_finish_counts_though_its_beginning_was_known():
     freeing = stuck(seen=frozenset({OLD}))
-    freeing.plan([], plan((OLD, 100, 199, PublishAction.FINISH)), applied=True, replace=False)
+    freeing.plan([], plan((OLD, 100, 199, PublishAction.FINISH)))
     assert (freeing.end, freeing.publish, freeing.next_offset) == (End.PLANNED, 1, 200)
 
 
 def test_a_segment_of_another_lineage_says_nothing_of_where_remote_storage_ends():
     freeing = stuck()
     other = plan((OLD, 100, 999, PublishAction.OTHER_LINEAGE), (NEW, 100, 199, PublishAction.PUBLISH))
-    freeing.plan([], other, applied=True, replace=False)
+    freeing.plan([], other)
     assert (freeing.end, freeing.publish, freeing.next_offset) == (End.PLANNED, 1, 200)
 
 
 def test_what_others_freed_at_the_last_moment_is_left_to_them():
     freeing = stuck()
-    freeing.plan([], plan((NEW, 100, 199, PublishAction.PUBLISH)), applied=True, replace=False)
+    freeing.plan([], plan((NEW, 100, 199, PublishAction.PUBLISH)))
     freeing.needs_restart("it may not be switched off")
     assert (freeing.end, freeing.reason) == (End.RESTART, "it may not be switched off")
     freeing.skip_freed_by_others(plan((NEW, 100, 199, PublishAction.COVERED)))
@@ -177,7 +165,7 @@ def test_what_others_freed_at_the_last_moment_is_left_to_them():
 )
 def test_how_it_ended_is_what_the_copier_does_next(progress, end, said):
     freeing = stuck()
-    freeing.plan([], plan((NEW, 100, 199, PublishAction.PUBLISH)), applied=True, replace=False)
+    freeing.plan([], plan((NEW, 100, 199, PublishAction.PUBLISH)))
     freeing.conclude(progress)
     assert freeing.end == end
     assert said in freeing.reason
@@ -191,9 +179,9 @@ def test_exit_code_of_a_partition_is_that_of_its_end_or_its_refusal():
         return Freeing(stuck().stuck, end=end)
 
     passing, for_good, damaged = stuck(), stuck(), stuck()
-    passing.plan([], plan(refusal=TransientError("no leader")), applied=True, replace=False)
-    for_good.plan([], plan(refusal=GateError("another log")), applied=True, replace=False)
-    damaged.plan([], plan(refusal=CorruptDataError("not a record")), applied=True, replace=False)
+    passing.plan([], plan(refusal=TransientError("no leader")))
+    for_good.plan([], plan(refusal=GateError("another log")))
+    damaged.plan([], plan(refusal=CorruptDataError("not a record")))
     assert (passing.end, passing.reason, for_good.end) == (End.REFUSED, "no leader", End.REFUSED)
     assert code() is code(ended(End.FREED), ended(End.PLANNED)) is ExitCode.OK
     assert code(passing, for_good, ended(End.FREED)) is ExitCode.TRANSIENT
@@ -207,5 +195,5 @@ def test_plan_with_nothing_but_segments_that_are_held_back_is_refused():
     freeing, held = stuck(), plan((NEW, 100, 199, PublishAction.HELD_BACK))
     error = HiddenOffsetsError("it would hide others", hint="what to do")
     held = replace(held, segments=tuple(replace(each, error=error) for each in held.segments))
-    freeing.plan([row(100, Verdict.TIERED)], held, applied=True, replace=False)
+    freeing.plan([row(100, Verdict.TIERED)], held)
     assert (freeing.end, freeing.reason, freeing.hint) == (End.REFUSED, "it would hide others", "what to do")

@@ -16,6 +16,7 @@ from tests.reference.tiered import aiven
 from tiersnap.remote_storage.cluster import copy_progress
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.errors import (
+    BrokerUnavailableError,
     ClusterRefusedError,
     LostCopyError,
     MetadataTopicCompactedError,
@@ -36,6 +37,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, MARK, RETENTION_MS
 from tiersnap.remote_storage.publish import pause_copying
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
+from tiersnap.remote_storage.publish.paused_topics import PausedTopics
 from tiersnap.remote_storage.publish.publish import Publish, Published
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.gate.exit_code import OtherProblem
@@ -268,6 +270,53 @@ def test_a_copy_task_that_has_not_looked_is_paused_again(cluster, publish, round
     done = publish(cluster.view(request))
     assert [type(each) for each in done.errors] == ([] if error is None else [error])
     assert own(cluster) == [OWN, OWN]
+
+
+def test_records_count_although_a_topic_cannot_be_paused_again(cluster, publish, tmp_path, monkeypatch):
+    """The error of the second pause ended the run, and its counts were lost."""
+    pauses: list[str] = []
+    real = PausedTopics.while_paused
+
+    def pause(self: PausedTopics, partitions: Any, act: Callable[[], object]) -> None:
+        pauses.append(next(iter(partitions)).topic)
+        if pauses.count(PARTITION.topic) > 1:
+            raise UnblockHeldError("another run is at it")
+        real(self, partitions, act)
+
+    def request(name: str, action: Callable[[], Any]) -> Any:
+        found = action()
+        if name == "ends of a topic" and len(finished(cluster, LATER)) == 2 and own(cluster) == [OWN, OWN]:
+            cluster.append(SegmentRecord(replace(remote_segment(0, 99, [(0, 0)]), state=STARTED)))
+        return found
+
+    monkeypatch.setattr(PausedTopics, "while_paused", pause)
+    done = publish(cluster.view(request))
+    assert ([type(each) for each in done.errors], done.records, len(done.told)) == ([UnblockHeldError], 8, 4)
+    assert pauses == [PARTITION.topic, LATER.topic, PARTITION.topic]
+    assert is_saved(tmp_path) == [True, False]
+
+
+@pytest.mark.parametrize("number", [5, 10, 15, 20, 30])
+def test_records_count_although_a_broker_goes_away_behind_them(cluster, publish, monkeypatch, number):
+    monkeypatch.setattr(pause_copying, "_RESTORE_SECONDS", 0)
+    monkeypatch.setattr(pause_copying, "_APPLIED_SECONDS", 0)
+    count = 0
+
+    def request(_: str, action: Callable[[], Any]) -> Any:
+        nonlocal count
+        count += bool(finished(cluster, PARTITION))
+        if count >= number:
+            raise BrokerUnavailableError("no answer")
+        return action()
+
+    try:
+        done = publish(cluster.view(request))
+    except BrokerUnavailableError:
+        assert finished(cluster, LATER) == [], "no answer to the first records"
+        return
+    published = sum(len(finished(cluster, each)) for each in (PARTITION, LATER))
+    assert (len(done.told), done.records) == (published, 2 * published)
+    assert all(isinstance(each, BrokerUnavailableError) for each in done.errors)
 
 
 def test_a_copy_task_that_fails_behind_what_is_published_is_a_problem(cluster, publish):

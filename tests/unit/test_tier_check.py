@@ -211,6 +211,27 @@ def test_verify_says_not_checkable_of_encrypted_segments(tmp_path: Path) -> None
         assert_said(ran, 0, f"0 of 7 remote segments are sound at depth {depth}", "7 encrypted segments were not read")
 
 
+def test_the_page_and_doctor_call_no_encrypted_segment_verified(tmp_path: Path) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7)
+    manifests = sorted(at.remote.rglob("*.rsm-manifest"))
+    for encrypted in (manifests, manifests[1:]):
+        for path in manifests:
+            said = json.loads(path.read_text())
+            said.pop("encryption", None)
+            hidden = {"encryption": {"dataKey": "a", "aad": "b"}} if path in encrypted else {}
+            path.write_text(json.dumps(said | hidden))
+        told, read = tmp_path / "told.jsonl", len(manifests) - len(encrypted)
+        told.write_text(tiersnap("verify", *place(at), *NOW, output="jsonl").out)
+        ran = tiersnap("doctor", at.logs, *place(at), "--remote-checks", told)
+        (verified,) = json.loads(ran.out)["result"]["verified"]
+        assert verified["sentence"].startswith(f"{read} of 7 remote segments were verified")
+        assert verified["sentence"].endswith(f"{len(encrypted)} encrypted segments were not read")
+        tiersnap("scan", at.logs, *place(at), *NOW, "--report", tmp_path / "page", "--remote-checks", told)
+        page = (tmp_path / "page/index.html").read_text()
+        assert f"Of 7 remote segments in 1 partition {read} were verified" in page
+        assert f"{len(encrypted)} encrypted segments could not be read" in page
+
+
 def test_verify_refuses_a_key_prefix_without_a_slash(tmp_path: Path) -> None:
     at = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7)
     (folder,) = at.remote.glob("churn-*")
@@ -256,6 +277,24 @@ def test_doctor_and_the_page_say_how_much_was_verified(tmp_path: Path) -> None:
     page = (tmp_path / "page/index.html").read_text()
     assert "Of 7 remote segments in 1 partition 7 were verified" in page
     assert verified["sentence"] in page
+
+
+def test_verify_names_the_command_that_helps(tmp_path: Path) -> None:
+    at, whole = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7), tmp_path / "whole"
+    for file in ("replication", "log-start", "recovery-point"):
+        shutil.copy(at.logs / f"{file}-offset-checkpoint", whole)
+
+    def next_step(*words: str | Path) -> str:
+        (line,) = [line for line in checked(*words).err.splitlines() if line.startswith("next for")]
+        return line
+
+    assert next_step(*place(at)).startswith("next for SUSPECT: on a broker that has the log: tiersnap verify LOGDIR ")
+    assert next_step(whole, *place(at)).startswith(f"next for SUSPECT: tiersnap mend {whole} ")
+    for path in at.remote.rglob("*0222-*.indexes"):
+        path.unlink()
+    step = next_step(whole, *place(at))
+    assert step.startswith(f"next for MISSING, SUSPECT: tiersnap mend {whole} ")
+    assert step.endswith(f"--bootstrap-server HOST:PORT --remote {at.remote}")
 
 
 def test_verify_takes_a_claims_word_for_the_bytes_that_it_vouches_for(logs: Path, tmp_path: Path) -> None:

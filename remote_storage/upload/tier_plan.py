@@ -1,0 +1,71 @@
+"""The plan of a tiering run: what --apply writes if nothing changes meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.units import count_of, human_bytes
+
+_REQUESTS_OF_SEGMENT = 8  # besides multipart uploads: claim, three objects, two looks, finish, and one to spare
+_REQUESTS_OF_SNAPSHOT = 2
+_REQUESTS_OF_PARTITION = 16  # the listings, the cluster id, the manifests
+_REQUESTS_OF_RUN = 12  # the probe of the store, and the listings of what killed processes left
+
+
+@dataclass(frozen=True, slots=True)
+class TierPlan:
+    """The counts of a plan.
+
+    Attributes:
+        snapshots: computed snapshots to write.
+        segments: segments to upload.
+        log_bytes: of their logs; indexes and snapshots come with them.
+        requests: at most so many that write or list, if no request is repeated.
+    """
+
+    snapshots: int = 0
+    segments: int = 0
+    log_bytes: int = 0
+    requests: int = 0
+
+    @classmethod
+    def of(cls, sizes: Iterable[int], snapshots: int) -> TierPlan:
+        """Return the plan of one partition, given the bytes of each log to upload."""
+        logs = list(sizes)
+        if not logs and not snapshots:
+            return cls()
+        requests = _REQUESTS_OF_PARTITION + snapshots * _REQUESTS_OF_SNAPSHOT + sum(map(_requests_of, logs))
+        return cls(snapshots, len(logs), sum(logs), requests)
+
+    @classmethod
+    def of_run(cls, partitions: Iterable[TierPlan]) -> TierPlan:
+        """Return the plan of a run over some partitions."""
+        found = sum(partitions, cls())
+        return replace(found, requests=found.requests + _REQUESTS_OF_RUN) if found else found
+
+    def __add__(self, other: TierPlan) -> TierPlan:
+        return TierPlan(
+            self.snapshots + other.snapshots,
+            self.segments + other.segments,
+            self.log_bytes + other.log_bytes,
+            self.requests + other.requests,
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.segments or self.snapshots)
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        snapshots = f", {count_of(self.snapshots, 'snapshot')} to write" if self.snapshots else ""
+        size, requests = human_bytes(self.log_bytes), count_of(self.requests, "request")
+        return f"plan: {count_of(self.segments, 'segment')} to upload, {size}{snapshots}: at most {requests}"
+
+
+def _requests_of(size: int) -> int:
+    """Return the requests of one segment: a log that is larger than a part is sent in parts."""
+    settings = S3Settings()
+    parts = 0 if size <= settings.part_size else 2 - (-size // settings.part_size_for(size))
+    return _REQUESTS_OF_SEGMENT + parts
