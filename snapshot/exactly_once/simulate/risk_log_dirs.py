@@ -19,7 +19,7 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
-from tiersnap.snapshot.log.log_start import begins_below, log_start_of, why_unknown
+from tiersnap.snapshot.log.log_start import LogStarts, log_start_of
 from tiersnap.snapshot.log.selection import NamedLogDir, findings_of, named
 from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 
@@ -99,10 +99,7 @@ class HostRisk:
     check_crc: bool = True
     findings: list[Finding] = field(default_factory=list)  # what is damaged or may not be read
     never_tiered: int = 0  # number of partitions that are left out, since their topics are never tiered
-    # Number of partitions that are left out, since what came before their files is in remote storage.
-    not_compared: int = 0
-    # Why nothing tells where a log begins, by partition; these are left out, too.
-    unlocated: dict[str, str] = field(default_factory=dict)
+    log_starts: LogStarts = field(default_factory=LogStarts)  # these partitions are left out
     _partitions: list[tuple[NamedLogDir, Partition]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -118,11 +115,7 @@ class HostRisk:
             self._partitions.append((each, partition))
             if survey.never_tiered:
                 self.never_tiered += 1
-            elif (is_below := begins_below(partition)) is None:
-                self.unlocated[partition.name] = why_unknown(partition)
-            elif is_below:
-                self.not_compared += 1
-            else:
+            elif self.log_starts.add(partition) is False:
                 yield partition_risk(survey, settings)
 
     def disagreements(self, replica: str) -> Iterator[ReplicaDisagreement]:

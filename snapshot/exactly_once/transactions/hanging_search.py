@@ -24,7 +24,7 @@ from tiersnap.snapshot.formats.transaction_state import TOPIC
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_partition
-from tiersnap.snapshot.log.log_start import begins_below, why_unknown
+from tiersnap.snapshot.log.log_start import LogStarts
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,7 @@ class HangingSearch:
     stops_at_unknown: bool = False
     watch: Watch = iter
     findings: list[Finding] = field(default_factory=list, init=False)  # of the partitions that were replayed
-    not_compared: int = field(default=0, init=False)  # as in ProducerListing
-    unlocated: dict[str, str] = field(default_factory=dict, init=False)  # likewise
+    log_starts: LogStarts = field(default_factory=LogStarts, init=False)  # as in ProducerListing
 
     def judged(self, partitions: Iterable[tuple[LogDir, Partition]]) -> tuple[list[JudgedTransaction], TransactionLog]:
         """Judge the open transactions of these partitions by the transaction log of all directories."""
@@ -114,15 +113,12 @@ class HangingSearch:
         return judged, log
 
     def _is_searched(self, partition: Partition) -> bool:
-        if partition.topic == TOPIC:
+        if partition.topic == TOPIC or partition.name in self.log_starts.unlocated:
             return False
-        if begins_below(partition) is None:
-            self.unlocated[partition.name] = why_unknown(partition)
-        return partition.name not in self.unlocated
+        return self.log_starts.add(partition) is not None
 
     def _replica(self, log_dir: LogDir, partition: Partition) -> _Replica:
         replayed = self._replayed(log_dir, partition)
-        self.not_compared += begins_below(partition) is True
         self.findings += replayed.examination.findings
         epoch = max((epoch for epoch, _ in partition.leader_epochs or ()), default=-1)
         reach, opened = (epoch, replayed.log_end_offset), tuple(open_transactions(replayed))

@@ -13,7 +13,7 @@ from tiersnap.snapshot.exactly_once.transactions.kinds import ListedProducer, Pa
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_properties
-from tiersnap.snapshot.log.log_start import begins_below, why_unknown, with_stated
+from tiersnap.snapshot.log.log_start import LogStarts, with_stated
 from tiersnap.snapshot.log.selection import NamedLogDir, Selection, open_log_dirs, selected_of
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, live_entries
 
@@ -40,19 +40,15 @@ class ProducerListing:
     check_crc: bool = True
     findings: list[Finding] = field(default_factory=list)  # what is damaged or may not be read
     expired: int = 0  # number of producers that are left out, since brokers have dropped them
-    # Number of partitions whose log begins in remote storage: a broker's snapshot there may be wrong.
-    not_compared: int = 0
-    unlocated: dict[str, str] = field(default_factory=dict)  # left out: why nothing tells where the log begins
+    # A broker's snapshot may be wrong if the log begins in remote storage. Partitions with unknown starts are left out.
+    log_starts: LogStarts = field(default_factory=LogStarts)
 
     def producers(self, partitions: Iterable[tuple[LogDir, Partition]]) -> Iterator[ListedProducer]:
         """Yield the producers that brokers still have, ascending by id in each partition."""
         for log_dir, partition in partitions:
-            is_below = begins_below(partition)
-            if is_below is None:
-                self.unlocated[partition.name] = why_unknown(partition)
+            if self.log_starts.add(partition) is None:
                 continue
             replayed = replay_log(log_dir.filesystem, partition, check_crc=self.check_crc)
-            self.not_compared += is_below
             self.findings.extend(replayed.examination.findings)
             entries = entries_at_end(replayed)
             live = live_entries(entries, as_of=self.as_of, expiration=self.producer_expiration)
