@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
     from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
     from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
+    from tiersnap.snapshot.exactly_once.simulate.settings import SimulationSettings
     from tiersnap.snapshot.log.selection import NamedLogDir
-    from tiersnap.snapshot.replay.expiry import Expiry
     from tiersnap.snapshot.replay.replay_start import Beginnings
     from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
 
@@ -99,7 +99,7 @@ class _Answers:
 
         return HostSimulation(
             ReplicaSnapshot.of(self.start_from or "broker", self.at),
-            *self._world,
+            self._settings,
             check_crc=self.check_crc,
             everything=self.everything,
             by_producer=self.producers,
@@ -121,17 +121,18 @@ class _Answers:
             raise UsageError(
                 f"--from {self.start_from} needs a LOGDIR", hint=f"over a warehouse --from takes {' or '.join(kept)}"
             )
-        return SimulatePartition(SnapshotOrigin(self.start_from or kept[0]), *self._world)
+        return SimulatePartition(SnapshotOrigin(self.start_from or kept[0]), self._settings)
 
     @property
-    def _world(self) -> tuple[Expiry, int | None, tuple[BrokerEra, ...], tuple[ClientEra, ...], int]:
-        """Arguments that both simulations take: expiry, brokers and clients by release, protocol of transactions."""
+    def _settings(self) -> SimulationSettings:
+        """Return the settings of both simulations."""
         from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS
+        from tiersnap.snapshot.exactly_once.simulate.settings import SimulationSettings
 
         expiry = opt.expiry(self.expiration, None, self.broker_expiry)
         brokers = BROKER_ERAS if self.broker is None else (self.broker,)
         clients = CLIENT_ERAS if self.client is None else (self.client,)
-        return expiry, self.broker_expiry.expiration, brokers, clients, self.transaction_version
+        return SimulationSettings(expiry, self.broker_expiry.expiration, brokers, clients, self.transaction_version)
 
 
 @command(*(SimulatedWrite, SimulatedProducer, FleetWrite, PartitionRow, BoundaryRow), summary=SimulateSummary)
@@ -233,7 +234,7 @@ def simulate(
         from tiersnap.jobs.pipeline.simulate import simulate_warehouse
 
         found = simulate_warehouse(spark.session, uri, selection, task, everything=asked.everything)
-        sentence = found.tally.sentence(task.brokers[-1])
+        sentence = found.tally.sentence(task.settings.brokers[-1])
         output.rows(FleetWrite, found.rows, columns=FLEET_COLUMNS, summary=SimulateSummary(sentence))
         output.talk(*([sentence] if output.format is Format.JSONL else []), *found.said)
         if found.unlocated:

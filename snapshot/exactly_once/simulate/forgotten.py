@@ -12,10 +12,11 @@ import shlex
 import numpy as np
 
 from tiersnap.snapshot.errors import TiersnapError, UnknownStateError
-from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS
+from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten, SnapshotOrigin
 from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
 from tiersnap.snapshot.exactly_once.simulate.replica import ReplicaSnapshot
+from tiersnap.snapshot.exactly_once.simulate.settings import SimulationSettings
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.log_start import begins_below, may_begin_below
@@ -51,18 +52,8 @@ def find_forgotten(
     if start.entries is None or np.isin(living, start.entries["producer_id"]).all():
         return None
     begins = beginning(look, expiry, partition)
-    simulation = HostSimulation(
-        broker,
-        Expiry(DEFAULT_EXPIRATION_MS, expiry.now),
-        expiry.expiration,
-        BROKER_ERAS,
-        CLIENT_ERAS,
-        transaction_version=1,
-        check_crc=True,
-        everything=False,
-        by_producer=False,
-        beginnings=Beginnings(lambda _: begins),
-    )
+    settings = SimulationSettings(Expiry(DEFAULT_EXPIRATION_MS, expiry.now), expiry.expiration)
+    simulation = HostSimulation(broker, settings, beginnings=Beginnings(lambda _: begins))
     for _ in simulation.outcomes_of(filesystem, partition):
         pass  # counted in the tally
     lacks = "its snapshot lacks producers that remote snapshots know, and nobody knows which live"

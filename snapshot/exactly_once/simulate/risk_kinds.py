@@ -15,6 +15,25 @@ from tiersnap.snapshot.rows import Int32
 from tiersnap.snapshot.units import human_bytes, human_duration
 
 
+@dataclass(frozen=True, slots=True)
+class ReplicaKey:
+    """A replica of a partition: its log directory as the user names it, and its topic and number."""
+
+    log_dir: str
+    topic: str
+    partition: Int32
+
+    @property
+    def name(self) -> str:
+        """Return `<topic>-<partition>`."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def order(self) -> tuple[str, int, str]:
+        """Return the key that sorts the replicas of a partition together."""
+        return self.topic, self.partition, self.log_dir
+
+
 class SnapshotCause(StrEnum):
     """The reason why a snapshot offset has no right snapshot, as far as the files beside the log tell."""
 
@@ -150,21 +169,19 @@ class WritingRate:
 class BoundaryRow:
     """A boundary of a partition: the exclusive end offset of a closed segment."""
 
-    log_dir: str
-    topic: str
-    partition: Int32
+    replica: ReplicaKey
     boundary: RiskedBoundary
 
     @property
     def severity(self) -> tuple[object, ...]:
         """Return the key that rows are sorted by, the worst first."""
         at = self.boundary
-        return (*_harm(at.exposure), 0, self.topic, self.partition, self.log_dir, at.offset)
+        return (*_harm(at.exposure), 0, *self.replica.order, at.offset)
 
     @property
     def name(self) -> str:
         """Return the partition's name."""
-        return f"{self.topic}-{self.partition}"
+        return self.replica.name
 
     @property
     def exposed(self) -> str | None:
@@ -215,20 +232,18 @@ class PartitionRisk:
 class PartitionRow:
     """A partition and its numbers."""
 
-    log_dir: str
-    topic: str
-    partition: Int32
+    replica: ReplicaKey
     risk: PartitionRisk
 
     @property
     def severity(self) -> tuple[object, ...]:
         """Return the key that rows are sorted by, the worst first."""
-        return (*_harm(self.risk.exposure), -self.risk.waiting.untiered_bytes, self.topic, self.partition, self.log_dir)
+        return (*_harm(self.risk.exposure), -self.risk.waiting.untiered_bytes, *self.replica.order)
 
     @property
     def name(self) -> str:
         """Return the partition's name."""
-        return f"{self.topic}-{self.partition}"
+        return self.replica.name
 
     @property
     def exposed(self) -> str | None:

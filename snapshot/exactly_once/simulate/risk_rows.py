@@ -27,9 +27,8 @@ PARTITIONS = Rows(PartitionRow)
 
 def boundary_rows(risk: RiskedPartition) -> Iterator[BoundaryRow]:
     """Yield rows of the boundaries, ascending."""
-    survey = risk.survey
     for each in risk.boundaries:
-        yield BoundaryRow(survey.log_dir, survey.topic, survey.partition, each)
+        yield BoundaryRow(risk.survey.replica, each)
 
 
 def partition_row(risk: RiskedPartition) -> PartitionRow:
@@ -58,7 +57,7 @@ def partition_row(risk: RiskedPartition) -> PartitionRow:
         ),
         survey.has_headers,
     )
-    return PartitionRow(survey.log_dir, survey.topic, survey.partition, numbers)
+    return PartitionRow(survey.replica, numbers)
 
 
 def arithmetic(

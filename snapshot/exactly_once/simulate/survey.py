@@ -9,7 +9,7 @@ import numpy as np
 
 from tiersnap.snapshot.exactly_once.log_replay import replay_log
 from tiersnap.snapshot.exactly_once.simulate.replica_state import RecentBatches, ReplicaState, data_batches
-from tiersnap.snapshot.exactly_once.simulate.risk_kinds import Crossing, SnapshotCause
+from tiersnap.snapshot.exactly_once.simulate.risk_kinds import Crossing, ReplicaKey, SnapshotCause
 from tiersnap.snapshot.exactly_once.simulate.sightings import CrossingTransactions, Sightings
 from tiersnap.snapshot.formats.snapshot_file import HEADER_LENGTH
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
@@ -69,9 +69,7 @@ def _cause(found: SnapshotFound, verdict: SnapshotVerdict, *, has_older: bool) -
 class Survey:
     """One partition."""
 
-    log_dir: str
-    topic: str
-    partition: int
+    replica: ReplicaKey
     never_tiered: str  # why nothing of it ever goes to remote storage, or ""
     log_start_offset: int
     log_end_offset: int
@@ -130,9 +128,7 @@ def survey_log(
     )
     sizes = {offset: ref.size for offset, ref in partition.snapshots.items()}
     survey = Survey(
-        log_dir,
-        partition.topic,
-        partition.partition,
+        ReplicaKey(log_dir, partition.topic, partition.partition),
         never_tiered_reason(partition),
         partition.log_start_offset,
         log.log_end_offset,
