@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from msgspec import Meta
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
@@ -26,7 +25,13 @@ from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.exactly_once.simulate.kinds import FleetWrite, SimulatedProducer, SimulatedWrite, SnapshotOrigin
+from tiersnap.snapshot.exactly_once.simulate.kinds import (
+    FleetWrite,
+    Forgotten,
+    SimulatedProducer,
+    SimulatedWrite,
+    SnapshotOrigin,
+)
 from tiersnap.snapshot.exactly_once.simulate.risk_kinds import BoundaryRow, PartitionRow
 from tiersnap.snapshot.gate.commands import Place
 from tiersnap.snapshot.gate.next_step import Hole
@@ -35,7 +40,6 @@ from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
-    from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
     from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
     from tiersnap.snapshot.exactly_once.simulate.settings import SimulationSettings
     from tiersnap.snapshot.log.selection import NamedLogDir
@@ -53,20 +57,15 @@ WRITE_COLUMNS = (
 PRODUCER_COLUMNS = ("partition", "producer_id", "write", "known", "leader_answer", "replica_answer", "doubles")
 
 
-@dataclass(frozen=True, slots=True)
-class ForgottenProducers:
-    """The living producers that a replica does not know (`scan` and `doctor` with --remote)."""
-
+@dataclass(frozen=True)
+class _Replica:
     log_dir: str
     partition: str
-    known: int
-    living: int
-    meets: Annotated[str, Meta(description="the answers that producers would get if this replica led now")]
 
-    @classmethod
-    def of(cls, log_dir: str, partition: str, forgotten: Forgotten) -> ForgottenProducers:
-        """Return the replica of a partition in a log directory."""
-        return cls(log_dir, partition, forgotten.known, forgotten.living, forgotten.meets)
+
+@dataclass(frozen=True)
+class ForgottenProducers(Forgotten, _Replica):
+    """The living producers that a replica does not know (`scan` and `doctor` with --remote)."""
 
 
 FLEET_COLUMNS = ("write", "writes", "partitions", "brokers", "leader_answer", "replica_answer", "clients", "effect")

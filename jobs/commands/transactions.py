@@ -69,7 +69,7 @@ class ListedTransaction:
     @property
     def coordinator(self) -> str:
         """Return the partition whose leader is the coordinator."""
-        return f"{TOPIC}-{self.known.partition}"
+        return f"{TOPIC}-{self.known.record.partition}"
 
     @property
     def topic_partitions(self) -> list[str]:

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
+from tiersnap.snapshot.members import members
 from tiersnap.snapshot.report.run_info import Size
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
     from tiersnap.snapshot.log.log_dir import Partition
 
 MOST_ROWS = 200
@@ -145,37 +146,23 @@ class ExactlyOnce:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForgetfulReplica:
-    """A replica that does not know all living producers.
-
-    Attributes:
-        known: living producers that it knows.
-        living: all that remote storage and the log know.
-        meets: what producers would meet if it led now.
-        lead: log directory of the replica that knows most of them; None where this is the only one that was looked at.
-    """
-
+class _Replica:
     topic: str
     log_dir: str
     partition: Size
-    known: Size
-    living: Size
-    meets: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForgetfulReplica(Forgotten, _Replica):
+    """A replica that lost living producers.
+
+    Attributes:
+        lead: log directory of the replica that knows most of them; None if no other replica was examined.
+    """
+
     lead: str | None = None
 
     @classmethod
     def of(cls, log_dir: str, partition: Partition, lost: Forgotten) -> ForgetfulReplica:
         """Return it by what was found of a partition in a log directory."""
-        return cls(
-            topic=partition.topic,
-            log_dir=log_dir,
-            partition=partition.partition,
-            known=lost.known,
-            living=lost.living,
-            meets=lost.meets,
-        )
-
-    @property
-    def forgotten(self) -> int:
-        """Living producers that it does not know."""
-        return self.living - self.known
+        return cls(topic=partition.topic, log_dir=log_dir, partition=partition.partition, **members(lost))

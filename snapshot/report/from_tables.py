@@ -111,7 +111,7 @@ class LastRun(RunCounts):
 def worst_forgetful(*found: Iterable[ForgetfulReplica]) -> tuple[ForgetfulReplica, ...]:
     """Return forgetful replicas, the worst first, at most MOST_ROWS; of one that is there twice the last one counts."""
     by_replica = {(each.topic, each.partition, each.log_dir): each for each in chain(*found)}
-    worst = sorted(by_replica, key=lambda key: (-by_replica[key].forgotten, key))
+    worst = sorted(by_replica, key=lambda key: (-by_replica[key].count, key))
     return tuple(by_replica[key] for key in worst[:MOST_ROWS])
 
 

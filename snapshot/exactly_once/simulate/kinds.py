@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
 
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.eras import Reaction, Severity
@@ -77,12 +80,11 @@ class Forgotten:
     Attributes:
         known: living producers that the replica knows.
         living: all that it should know.
-        meets: a sentence: the answers that producers would get if it led now. `simulate` lists them.
     """
 
-    known: int
-    living: int
-    meets: str
+    known: Annotated[int, Meta(ge=0)]
+    living: Annotated[int, Meta(ge=0)]
+    meets: Annotated[str, Meta(description="the answers that producers would get if this replica led now")]
 
     @property
     def count(self) -> int:

@@ -20,7 +20,7 @@ from itertools import islice
 import numpy as np
 
 from tiersnap.snapshot.errors import CorruptTransactionStateError, UnknownVersionError
-from tiersnap.snapshot.exactly_once.transactions.kinds import KnownTransaction
+from tiersnap.snapshot.exactly_once.transactions.kinds import KnownTransaction, RecordPlace
 from tiersnap.snapshot.formats.transaction_state import TransactionLogValue, decode_key, decode_value
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.records import LogRecord
@@ -30,9 +30,7 @@ from tiersnap.snapshot.log.records import LogRecord
 class TransactionRecord:
     """A record of `__transaction_state`."""
 
-    partition: int  # where it was found
-    offset: int
-    timestamp: int  # ms, the record's
+    place: RecordPlace
     transactional_id: str
     value: TransactionLogValue | None  # None in a tombstone
     problem: Finding | None = None  # why there is no value although there are bytes, None otherwise
@@ -49,7 +47,8 @@ def read_record(record: LogRecord, partition: int, path: str) -> TransactionReco
         value = None if record.value is None else decode_value(record.value)
     except (UnknownVersionError, CorruptTransactionStateError) as error:
         problem = _finding(error, record, path, f" of {transactional_id!r}")
-    return TransactionRecord(partition, record.offset, record.timestamp, transactional_id, value, problem)
+    place = RecordPlace(partition, record.offset, record.timestamp)
+    return TransactionRecord(place, transactional_id, value, problem)
 
 
 def _finding(
@@ -98,22 +97,26 @@ def newest_states(records: Iterable[TransactionRecord]) -> CoordinatorStates:
         if record.problem is None:
             _keep_newer(readable, record)
     known = {
-        name: KnownTransaction(name, each.partition, each.offset, each.timestamp, each.value)
+        name: KnownTransaction(name, each.place, each.value)
         for name, each in sorted(readable.items())
         if each.value is not None
     }
     return CoordinatorStates(
         known,
         frozenset(name for name, each in newest.items() if each.problem is not None),
-        {name: each.partition for name, each in newest.items()},
+        {name: each.place.partition for name, each in newest.items()},
         {each.value.producer_id: each for each in known.values()},
     )
 
 
 def _keep_newer(kept: dict[str, TransactionRecord], record: TransactionRecord) -> None:
     before = kept.get(record.transactional_id)
-    if before is None or (before.partition, before.offset) <= (record.partition, record.offset):
+    if before is None or _order(before) <= _order(record):
         kept[record.transactional_id] = record
+
+
+def _order(record: TransactionRecord) -> tuple[int, int]:
+    return record.place.partition, record.place.offset
 
 
 _MASK = 0xFFFFFFFF

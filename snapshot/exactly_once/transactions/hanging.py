@@ -171,7 +171,7 @@ def _of_overdue(known: KnownTransaction, log: TransactionLog, as_of: int) -> tup
     if value.producer_epoch == LARGEST_EPOCH:
         why = f"in producer epoch {LARGEST_EPOCH}, which no coordinator up to Kafka 4.2 can abort (KAFKA-20090)"
         return TransactionVerdict.HANGING_LAST_EPOCH, f"{told}, {why}"
-    at_work = log.work_after(known.partition, deadline, as_of)
+    at_work = log.work_after(known.record.partition, deadline, as_of)
     if at_work >= HANGS_AFTER_MS:
         why = f"its coordinator has been at work for {human_duration(at_work)} since and did not abort it"
         return TransactionVerdict.HANGING_OVERDUE, f"{told}: {why}"

@@ -61,11 +61,18 @@ class PartitionTransaction:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordPlace:
+    """The place of a record of `__transaction_state`, and its timestamp in ms."""
+
+    partition: Annotated[int, Meta(description=f"of {TOPIC}")]
+    offset: int
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
 class KnownTransaction:
     """The newest readable state of a transactional id, and the record that holds it."""
 
     transactional_id: str
-    partition: Annotated[int, Meta(description=f"of {TOPIC}")]
-    offset: int
-    timestamp: int
+    record: RecordPlace
     value: TransactionLogValue
