@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
-from msgspec import Meta
 
 from tiersnap.snapshot.gate.verdict import RANK, WAITING, Verdict
 from tiersnap.snapshot.report.files import read_json
-from tiersnap.snapshot.report.model import Report
-
-_Long = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+from tiersnap.snapshot.report.model import Progress, Report
+from tiersnap.snapshot.report.run_info import Size
 
 
 class PartitionKey(NamedTuple):
@@ -28,23 +26,13 @@ class PartitionKey(NamedTuple):
     partition: int
 
 
-@dataclass(frozen=True)
-class PartitionState:
-    """The state of a partition: its worst verdict (None without segments), and sums over its segments."""
+@dataclass(frozen=True, kw_only=True)
+class PartitionState(Progress):
+    """The state of a partition in one run; `worst` is its worst verdict, None without segments."""
 
     log_dir: str
-    partition: _Long
+    partition: Size
     worst: Verdict | None
-    tiered_segments: _Long
-    tiered_bytes: _Long
-    uploaded_segments: _Long
-    uploaded_bytes: _Long
-    in_remote_segments: _Long
-    in_remote_bytes: _Long
-    ready_segments: _Long
-    ready_bytes: _Long
-    waiting_segments: _Long
-    waiting_bytes: _Long
 
 
 @dataclass(frozen=True)

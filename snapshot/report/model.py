@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypedDict
 
 from msgspec import Meta
 
-from tiersnap.snapshot.gate.commands import Step
+from tiersnap.snapshot.gate.commands import Step, commands, text
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import (
     DISPLAY_ORDER,
@@ -51,24 +51,32 @@ class Count:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sums:
-    """Segments by what may be done with them; see `totals_of`.
+class Extent:
+    """All segments.
 
     Attributes:
         worst: the worst verdict, None without segments.
-        level: what the worst verdict asks for.
-        tiered: brokers know them in remote storage.
-        uploaded: tiersnap uploaded them, and no record tells that brokers know them.
-        in_remote: brokers uploaded them, and no record tells that brokers know them.
-        ready: the next run may tier them.
-        waiting: they ought to be tiered and cannot be.
-        never_tiered: active segments and those of compacted topics.
+        level: the level of the worst verdict.
     """
 
     worst: Verdict | None
     level: Level
     segments: Size
     bytes: Size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """The segments that belong in remote storage, by how far they are.
+
+    Attributes:
+        tiered: brokers know them in remote storage.
+        uploaded: tiersnap uploaded them, and no record of a broker is known.
+        in_remote: brokers uploaded them, and no record of a broker is known.
+        ready: the next run may tier them.
+        waiting: something prevents that they are tiered.
+    """
+
     tiered_segments: Size
     tiered_bytes: Size
     uploaded_segments: Size
@@ -79,6 +87,16 @@ class Sums:
     ready_bytes: Size
     waiting_segments: Size
     waiting_bytes: Size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sums(Progress, Extent):
+    """Segments by verdict group; see `totals_of`.
+
+    Attributes:
+        never_tiered: active segments, and segments of compacted topics.
+    """
+
     never_tiered_segments: Size
     never_tiered_bytes: Size
 
@@ -110,29 +128,54 @@ class ClusterTotals(Totals):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Blocker:
-    """The first segment of a partition with one verdict that stands in the way.
+class Clearing:
+    """The next step that clears a verdict.
 
     Attributes:
-        base_offset: of that first segment.
-        segments, bytes: of all segments of the partition with the verdict.
-        reason: of the first one.
-        next_step: what clears it.
-        commands: those of `next_step` in which nothing is left to fill in.
+        next_step: in words, with its commands.
+        commands: the commands of `next_step` that have no placeholder.
     """
 
+    next_step: str
+    commands: tuple[str, ...]
+
+
+class Cleared(TypedDict):
+    """The fields by which PageBlocker and PageCause say how a verdict is cleared."""
+
+    next_step: str
+    commands: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+
+def cleared_by(steps: tuple[Step, ...]) -> Cleared:
+    """Return the fields for these steps."""
+    return Cleared(next_step=text(steps), commands=commands(steps), steps=steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Blocked:
     verdict: Verdict
     base_offset: Size
     segments: Size
     bytes: Size
     reason: str
-    next_step: str
-    commands: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blocker(Clearing, _Blocked):
+    """A verdict that blocks segments of a partition.
+
+    Attributes:
+        base_offset: of the first segment with the verdict.
+        segments, bytes: of all segments of the partition with the verdict.
+        reason: of the first segment.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class PageBlocker(Blocker):
-    """A blocker with the steps that its `next_step` tells."""
+    """A blocker with the steps of its `next_step`."""
 
     steps: tuple[Step, ...]
 
@@ -179,22 +222,31 @@ class _Partition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartitionReport(Totals, _Partition):
-    """One replica of a partition.
+class Offsets:
+    """The offsets of a replica.
 
     Attributes:
         log_start_offset: inclusive.
-        last_stable_offset: exclusive, None when no high watermark is known.
-        high_watermark: exclusive, None when not checkpointed.
+        last_stable_offset: exclusive, None if no high watermark is known.
+        high_watermark: exclusive, None if no checkpoint has it.
+    """
+
+    log_start_offset: Size
+    last_stable_offset: Size | None
+    high_watermark: Size | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionReport(Offsets, Totals, _Partition):
+    """One replica of a partition.
+
+    Attributes:
         blocking: in ascending base offset: the first is cleared first; GAP_BEFORE only if the table holds nothing that
             it could wait for.
         snapshots: in offset order; None where the run did not list the segments one by one.
         remote_checked: how much of what is in remote storage was verified; None where nobody says.
     """
 
-    log_start_offset: Size
-    last_stable_offset: Size | None
-    high_watermark: Size | None
     blocking: tuple[Blocker, ...]
     snapshots: tuple[Held, ...] | None = None
     remote_checked: RemoteChecked | None = None
@@ -234,16 +286,7 @@ class PageTopic(TopicReport):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cause:
-    """A cause that stands in the way, over the whole cluster.
-
-    Attributes:
-        partitions: whose segments have the verdict.
-        segments, bytes: of segments with it.
-        behind_segments, behind_bytes: of segments with GAP_BEFORE that wait for them.
-        next_step, commands: as of Blocker; complete only as far as they are the same everywhere.
-    """
-
+class _Cause:
     verdict: Verdict
     meaning: str
     partitions: Size
@@ -251,13 +294,22 @@ class Cause:
     bytes: Size
     behind_segments: Size
     behind_bytes: Size
-    next_step: str
-    commands: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cause(Clearing, _Cause):
+    """A verdict that blocks segments, over the whole cluster; a command is complete if it is the same everywhere.
+
+    Attributes:
+        partitions: number of partitions that have such segments.
+        segments, bytes: of segments with the verdict.
+        behind_segments, behind_bytes: of segments with GAP_BEFORE that wait for them.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class PageCause(Cause):
-    """A cause with the steps that its `next_step` tells."""
+    """A cause with the steps of its `next_step`."""
 
     steps: tuple[Step, ...]
 

@@ -8,76 +8,89 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter
 
-from tiersnap.snapshot.gate.commands import commands, text
 from tiersnap.snapshot.gate.verdict import SEVERITY, WAITING, Verdict
 from tiersnap.snapshot.report.aggregate import PARTITION_CODES, RECENT_MS, Aggregated
 from tiersnap.snapshot.report.disk_forecast import DiskForecast, Forecast
-from tiersnap.snapshot.report.model import Count, PageBlocker, PagePartition, Totals, totals_of
+from tiersnap.snapshot.report.model import Count, Offsets, PageBlocker, PagePartition, Totals, cleared_by, totals_of
 from tiersnap.snapshot.report.next_step import place_of, segment_file
 from tiersnap.snapshot.report.run_info import Disk, RunInfo, without_user
+from tiersnap.snapshot.rows import Rows
 
 Codes = tuple[int, int, int]  # topic, log directory, partition
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
-    """One row of Aggregated.verdicts; the fields are its columns."""
-
+class _Codes:
     topic: int
     log_dir: int
     partition: int
-    verdict: int
-    segments: int
-    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One row of Aggregated.verdicts: the segments of a partition with one verdict."""
+
+    codes: _Codes
+    verdict: int  # rank in SEVERITY
+    count: Count
     first_offset: int
     reason: str
-    next_step: str
     oldest: int | None
     findings: int
     topic_id: str | None
     recent_bytes: int
-    log_start_offset: int
-    last_stable_offset: int | None
-    high_watermark: int | None
+    offsets: Offsets
 
     @property
-    def count(self) -> Count:
-        return Count(self.segments, self.bytes)
+    def judged(self) -> Verdict:
+        return SEVERITY[self.verdict]
+
+
+_ROWS = Rows(_Row)
 
 
 def partitions(found: Aggregated, run: RunInfo) -> Iterator[tuple[Codes, PagePartition]]:
-    """Each partition once, in the order of its codes."""
+    """Yield each partition once, in the order of its codes."""
     if not found.verdicts.num_rows:
         return
     table = found.verdicts.sort_by([(name, "ascending") for name in (*PARTITION_CODES, "verdict")])
-    columns = [table[name].to_pylist() for name in _Row.__slots__]
-    for codes, group in groupby(zip(*columns, strict=True), key=itemgetter(0, 1, 2)):
-        yield codes, _partition(found, run, [_Row(*values) for values in group])
+    for codes, group in groupby(_ROWS.read(table.select(_ROWS.names).to_batches()), key=attrgetter("codes")):
+        yield astuple(codes), _partition(found, run, codes, list(group))
 
 
-def _partition(found: Aggregated, run: RunInfo, rows: list[_Row]) -> PagePartition:
-    topic, log_dir, partition = found.topics[rows[0].topic], found.log_dirs[rows[0].log_dir], rows[0].partition
-    waiting = [row for row in rows if SEVERITY[row.verdict] in WAITING]
-    totals = totals_of(
-        {SEVERITY[row.verdict]: row.count for row in rows},
+def _partition(found: Aggregated, run: RunInfo, codes: _Codes, rows: list[_Row]) -> PagePartition:
+    topic, log_dir = found.topics[codes.topic], without_user(found.log_dirs[codes.log_dir])
+    return PagePartition(
+        **vars(_totals(rows)),
+        **vars(_offsets([row.offsets for row in rows])),
+        log_dir=log_dir,
+        topic=topic,
+        partition=codes.partition,
+        topic_id=next((row.topic_id for row in rows if row.topic_id is not None), None),
+        blocking=tuple(_blockers(rows, run, log_dir, topic)),
+    )
+
+
+def _totals(rows: list[_Row]) -> Totals:
+    dates = (row.oldest for row in rows if row.judged in WAITING)
+    return totals_of(
+        {row.judged: row.count for row in rows},
         findings=sum(row.findings for row in rows),
         recent=sum(row.recent_bytes for row in rows),
-        waiting_since=min((row.oldest for row in waiting if row.oldest is not None), default=None),
+        waiting_since=min((date for date in dates if date is not None), default=None),
     )
-    return PagePartition(
-        **vars(totals),
-        log_dir=without_user(log_dir),
-        topic=topic,
-        partition=partition,
-        topic_id=next((row.topic_id for row in rows if row.topic_id is not None), None),
-        log_start_offset=max(row.log_start_offset for row in rows),
-        last_stable_offset=_max(row.last_stable_offset for row in rows),
-        high_watermark=_max(row.high_watermark for row in rows),
-        blocking=tuple(_blockers(waiting, run, without_user(log_dir), topic)),
+
+
+def _offsets(offsets: list[Offsets]) -> Offsets:
+    """Return the highest offset of each kind."""
+    return Offsets(
+        log_start_offset=max(each.log_start_offset for each in offsets),
+        last_stable_offset=_max(each.last_stable_offset for each in offsets),
+        high_watermark=_max(each.high_watermark for each in offsets),
     )
 
 
@@ -85,22 +98,21 @@ def _max(offsets: Iterator[int | None]) -> int | None:
     return max((offset for offset in offsets if offset is not None), default=None)
 
 
-def _blockers(waiting: list[_Row], run: RunInfo, log_dir: str, topic: str) -> Iterator[PageBlocker]:
+def _blockers(rows: list[_Row], run: RunInfo, log_dir: str, topic: str) -> Iterator[PageBlocker]:
+    """Yield the verdicts that block segments, in offset order."""
+    waiting = [row for row in rows if row.judged in WAITING]
     # A filtered table may hold segments that wait for one that is not in it.
-    causes = [row for row in waiting if SEVERITY[row.verdict] is not Verdict.GAP_BEFORE] or waiting
+    causes = [row for row in waiting if row.judged is not Verdict.GAP_BEFORE] or waiting
     for row in sorted(causes, key=lambda row: row.first_offset):
         on_host = run.collected.get(log_dir, log_dir)
-        file = segment_file(on_host, topic, row.partition, row.first_offset)
-        clearing = place_of(run, (on_host,)).beside(file).steps(SEVERITY[row.verdict])
+        file = segment_file(on_host, topic, row.codes.partition, row.first_offset)
         yield PageBlocker(
-            verdict=SEVERITY[row.verdict],
+            verdict=row.judged,
             base_offset=row.first_offset,
-            segments=row.segments,
-            bytes=row.bytes,
+            segments=row.count.segments,
+            bytes=row.count.bytes,
             reason=row.reason,
-            next_step=text(clearing),
-            commands=commands(clearing),
-            steps=clearing,
+            **cleared_by(place_of(run, (on_host,)).beside(file).steps(row.judged)),
         )
 
 

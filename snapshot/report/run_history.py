@@ -21,20 +21,14 @@ from tiersnap.snapshot.report.changes import Changes, States, compare_states, st
 from tiersnap.snapshot.report.files import read_json
 from tiersnap.snapshot.report.html_parts import moment, percent
 from tiersnap.snapshot.report.model import Report, Sums
-from tiersnap.snapshot.report.run_info import Size
+from tiersnap.snapshot.report.run_info import RunRecord, Size
 from tiersnap.snapshot.units import human_bytes
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Run:
-    run_id: str
-    finished_at: int
-    applied: bool
-    source: str
-    remote: str
-    version: str
+class _Run(RunRecord):
     partitions: Size
 
 

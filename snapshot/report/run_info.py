@@ -14,7 +14,7 @@ from msgspec import Meta
 # user:password@ in a URI: these pages are mailed around.
 USER_INFO = r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@"
 _USER_INFO = re.compile(USER_INFO)
-Size = Annotated[int, Meta(ge=0)]
+Size = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 def new_run_id() -> str:
@@ -60,32 +60,42 @@ class Disk:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunInfo(RunCounts):
-    """Facts of one run, and what it did.
+class RunRecord:
+    """One run, as the index of runs names it.
 
     Attributes:
-        started_at, finished_at: epoch ms, by the clock.
-        judged_at: epoch ms at which the verdicts hold, None where that is `started_at`; see `now`.
+        finished_at: epoch ms, by the clock.
         source: the log directory or directories, as given to --source, for people.
-        sources: the same one by one, for commands; empty where there is one.
-        collected: of log directories whose decodes alone are known, the path on the host where the segments lie.
         remote: as given to --remote, "" when nothing is to be tiered.
-        warehouse: as given to --warehouse, "" when no tables are kept.
         version: of tiersnap.
         applied: False when the run only planned; then nothing was written.
+    """
+
+    run_id: str
+    finished_at: int
+    source: str
+    remote: str
+    version: str
+    applied: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInfo(RunRecord, RunCounts):
+    """One run: its settings, its times and its counts.
+
+    Attributes:
+        started_at: epoch ms, by the clock.
+        judged_at: epoch ms at which the verdicts hold, None where that is `started_at`; see `now`.
+        sources: `source` one by one, for commands; empty if there is only one.
+        collected: of log directories whose decodes alone are known, the path on the host where the segments lie.
+        warehouse: as given to --warehouse, "" when no tables are kept.
         ready_elsewhere: READY segments that the run has no more than decodes of, by the log directory where they lie.
         disks: the file systems below the log directories, as far as the run could look at them.
         options: words that commands, by their names, are to be given as this run was.
     """
 
-    run_id: str
     started_at: int
-    finished_at: int
-    source: str
-    remote: str
     warehouse: str
-    version: str
-    applied: bool
     ready_elsewhere: Mapping[str, Size] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     collected: Mapping[str, str] = field(default_factory=dict)

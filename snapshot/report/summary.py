@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from tiersnap.snapshot.gate.commands import Place, commands, text
+from tiersnap.snapshot.gate.commands import Place
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import MEANING, RANK, SEVERITY, Verdict
 from tiersnap.snapshot.report.aggregate import Aggregated, aggregate, of_partitions
@@ -26,6 +26,7 @@ from tiersnap.snapshot.report.model import (
     SnapshotsAtEnds,
     Span,
     Totals,
+    cleared_by,
     sum_of,
 )
 from tiersnap.snapshot.report.next_step import place_of, segment_file
@@ -128,7 +129,6 @@ def _causes(reports: Iterable[PagePartition], run: RunInfo) -> list[PageCause]:
 
 
 def _cause(verdict: Verdict, partitions: int, own: Count, behind: Count, place: Place) -> PageCause:
-    clearing = place.steps(verdict)
     return PageCause(
         verdict=verdict,
         meaning=MEANING[verdict],
@@ -137,9 +137,7 @@ def _cause(verdict: Verdict, partitions: int, own: Count, behind: Count, place: 
         bytes=own.bytes,
         behind_segments=behind.segments,
         behind_bytes=behind.bytes,
-        next_step=text(clearing),
-        commands=commands(clearing),
-        steps=clearing,
+        **cleared_by(place.steps(verdict)),
     )
 
 
