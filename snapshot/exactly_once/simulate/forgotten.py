@@ -1,6 +1,6 @@
-"""Find the producers that a replica has forgotten: those that live and that remote storage knows.
+"""Find replicas that lost active producers, which remote storage still knows.
 
-Stock brokers make such replicas. One that is rebuilt from remote storage downloads the producer snapshot and deletes it
+Stock brokers lose them: a replica that is rebuilt from remote storage downloads the producer snapshot, but deletes it
 before it loads it (TierStateMachine.buildRemoteLogAuxState, ProducerStateManager.reloadSnapshots).
 """
 
@@ -30,21 +30,17 @@ from tiersnap.snapshot.replay.replay_start import Beginning, Beginnings, beginni
 def find_forgotten(
     look: RemoteLook, filesystem: FileSystem, partition: Partition, expiry: BrokerExpiry
 ) -> Forgotten | None:
-    """Return what a replica forgot; None if it knows each producer that lives.
+    """Return the producers that a replica lost; None if it knows every living producer.
 
-    Only a log that may begin in remote storage is looked at. The file that a broker would load is compared with the
-    remote snapshots of the time in which producers live. If it lacks a producer of theirs, the log is read, and the
-    remote segments that tell its state, as `simulate` reads them; this decides.
+    Only logs that may begin in remote storage are examined. The snapshot file that a broker would load is compared with
+    the remote snapshots that are younger than the expiration. If the file lacks one of their producers, the log and
+    the remote segments before it are replayed, as in `simulate`, and the replay decides.
 
     Raises:
-        UnknownStateError: a producer is lacking, and remote storage does not tell the state of the log, or the log is
-            damaged.
+        UnknownStateError: the file lacks a producer, but the state of the log cannot be computed.
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
     """
-    is_tiered = partition.topic_id is not None and not never_tiered_reason(partition)
-    if not may_begin_below(partition) or not is_tiered:
-        return None
-    if not (begins_below(partition) or is_continued(partition, look(partition).copies)):
+    if not _begins_in_remote(look, partition):
         return None
     partition, broker = Beginning(True).opened(partition), ReplicaSnapshot(SnapshotOrigin.BROKER)
     start = broker.start(filesystem, partition)
@@ -56,6 +52,22 @@ def find_forgotten(
     simulation = HostSimulation(broker, settings, beginnings=Beginnings(lambda _: begins))
     for _ in simulation.outcomes_of(filesystem, partition):
         pass  # counted in the tally
+    _refuse_unknown(simulation, begins, partition)
+    tally = simulation.tally
+    if not tally.unknown:
+        return None
+    return Forgotten(tally.producers - tally.unknown, tally.producers, tally.sentence(BROKER_ERAS[-1]))
+
+
+def _begins_in_remote(look: RemoteLook, partition: Partition) -> bool:
+    """Return whether the log begins in remote storage; False for partitions that are never tiered."""
+    if partition.topic_id is None or never_tiered_reason(partition) or not may_begin_below(partition):
+        return False
+    return bool(begins_below(partition) or is_continued(partition, look(partition).copies))
+
+
+def _refuse_unknown(simulation: HostSimulation, begins: Beginning, partition: Partition) -> None:
+    """Raise UnknownStateError if the partition could not be simulated."""
     lacks = "its snapshot lacks producers that remote snapshots know, and nobody knows which live"
     if simulation.not_compared:
         raise UnknownStateError(f"{lacks}: {begins.why}", hint=ELSEWHERE)
@@ -64,16 +76,12 @@ def find_forgotten(
         raise UnknownStateError(
             f"{lacks}: {why}", hint=f"tiersnap scan {shlex.quote(posixpath.dirname(partition.path))}"
         )
-    tally = simulation.tally
-    if not tally.unknown:
-        return None
-    return Forgotten(tally.producers - tally.unknown, tally.producers, tally.sentence(BROKER_ERAS[-1]))
 
 
 def told_forgotten(
     look: RemoteLook, filesystem: FileSystem, partition: Partition, expiry: BrokerExpiry
 ) -> Forgotten | None:
-    """Return what `find_forgotten` does; 0 of 0 if that is not known, and `meets` says why."""
+    """Return the result of `find_forgotten`; if it fails, 0 of 0 with the reason in `meets`."""
     try:
         return find_forgotten(look, filesystem, partition, expiry)
     except TiersnapError as error:

@@ -1,4 +1,4 @@
-"""The partitions of this host's log directories, each with a replica in its leader's place."""
+"""Simulate a replica in the leader's place, for the partitions of this host's log directories."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ from tiersnap.snapshot.units import count_of
 
 @dataclass
 class HostSimulation:
-    """Simulates partition by partition, and adds up what it finds."""
+    """Simulates partition by partition, and adds up the results."""
 
     snapshot: ReplicaSnapshot  # of the replica
     settings: SimulationSettings
     check_crc: bool = True
     everything: bool = False  # also yield writes to which the replica answers as the leader does
     by_producer: bool = False  # yield each producer and write instead, for the last brokers
-    beginnings: Beginnings = field(default_factory=Beginnings)  # what came before the files of a log
-    # Partitions of which nothing can be said: their logs begin in remote storage, which was not asked, or does not tell
-    # how.
+    beginnings: Beginnings = field(default_factory=Beginnings)  # of logs that begin in remote storage
+    # Partitions without a simulation: their logs begin in remote storage, which was not asked or lacks their beginning.
     not_compared: list[str] = field(default_factory=list)
-    # Partitions that are not simulated, as their logs cannot be replayed to the end; `findings` say why.
+    # Partitions without a simulation: their logs cannot be replayed to the end, for the reasons in `findings`.
     not_whole: list[str] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)  # what is damaged or may not be read
-    said: list[str] = field(default_factory=list)  # sentences about partitions that were not, or not wholly, simulated
+    findings: list[Finding] = field(default_factory=list)  # damaged or unreadable files
+    said: list[str] = field(default_factory=list)  # sentences about partitions that were not completely simulated
 
     def __post_init__(self) -> None:
         self.tally = Tally()
@@ -42,13 +41,13 @@ class HostSimulation:
     def answers(
         self, partitions: Iterable[tuple[NamedLogDir, Partition]]
     ) -> Iterator[SimulatedWrite | SimulatedProducer]:
-        """Yield what replicas answer; by producers if these were asked for."""
+        """Yield the answers of replicas, a row per producer if `by_producer` is set."""
         for named, partition in partitions:
             of_partition = self._differing_of if self.by_producer else self.outcomes_of
             yield from of_partition(named.log_dir.filesystem, partition, named.uri)
 
     def sentence(self) -> str:
-        """Return what would happen if this replica became leader now, and of how many partitions nobody knows."""
+        """Return the consequences of a failover to this replica, and the number of partitions without a simulation."""
         sentence = self.tally.sentence(self.settings.brokers[-1])
         if not self.not_compared:
             return sentence
@@ -58,7 +57,7 @@ class HostSimulation:
         return f"{sentence} {unknown}" if self.tally.producers else unknown
 
     def outcomes_of(self, filesystem: FileSystem, partition: Partition, log_dir: str = "") -> Iterator[SimulatedWrite]:
-        """Yield what the replica of one partition answers."""
+        """Yield the answers of the replica of one partition."""
         for found, classes, given in self._simulated(filesystem, partition):
             replica = AnsweringReplica(log_dir, partition.name, self.snapshot.origin, found.start.offset)
             ids = found.leader.entries["producer_id"].tolist()
@@ -75,7 +74,7 @@ class HostSimulation:
     def _simulated(
         self, filesystem: FileSystem, partition: Partition
     ) -> Iterator[tuple[Replicas, list[WriteClass], Circumstances]]:
-        """Simulate one partition, and count it; nothing if its beginning is not known."""
+        """Simulate one partition and count it; yield nothing if its beginning is unknown."""
         begins = self.beginnings.of(partition)
         if begins.goes_back(partition) and begins.start is None and begins.copy is None:
             self.not_compared.append(partition.name)
