@@ -1,4 +1,4 @@
-"""Kinds of rows about producers and transactions."""
+"""Rows about producers and transactions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tiersnap.snapshot.units import utc
 
 @dataclass(frozen=True, slots=True)
 class PartitionProducer:
-    """A producer at the log end of a partition, as DescribeProducers answers; -1 without a batch or a marker."""
+    """A producer at the log end of a partition, as in DescribeProducers; -1 if it has no batch or no marker."""
 
     topic: str
     partition: int
@@ -71,7 +71,7 @@ class RecordPlace:
 
 @dataclass(frozen=True, slots=True)
 class KnownTransaction:
-    """The newest readable state of a transactional id, and the record that holds it."""
+    """The newest readable state of a transactional id, and the record that has it."""
 
     transactional_id: str
     record: RecordPlace
