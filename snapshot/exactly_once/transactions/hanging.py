@@ -161,8 +161,8 @@ def _of_ongoing(known: KnownTransaction, log: TransactionLog, as_of: int) -> tup
 
 
 HANGS_AFTER_MS = 3_600_000
-"""A transaction hangs if a coordinator was at work for this long after the timeout and did not abort it: coordinators look
-for such transactions every 10 s (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
+"""A transaction hangs if a coordinator was at work for this long after the timeout and did not abort it. Coordinators
+look for such transactions every 10 s (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
 
 
 def _of_overdue(known: KnownTransaction, log: TransactionLog, as_of: int) -> tuple[TransactionVerdict, str]:

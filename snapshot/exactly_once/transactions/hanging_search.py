@@ -70,7 +70,7 @@ class _Replica:
 
 
 def _newest(replicas: Iterable[_Replica]) -> dict[TopicPartition, _Replica]:
-    """Return the replica of each partition that reaches furthest, of those that were read to their end."""
+    """Return the newest replica of each partition. Replicas that could not be read to their end do not count."""
     read = (each for each in replicas if each.is_read)
     return {each.topic_partition: each for each in sorted(read, key=lambda each: each.reach)}
 
