@@ -14,7 +14,7 @@ import msgspec
 
 from tiersnap.snapshot.gate.verdict import RANK, WAITING, Verdict
 from tiersnap.snapshot.report.files import read_json
-from tiersnap.snapshot.report.model import Progress, Report
+from tiersnap.snapshot.report.model import Report, TieringProgress
 from tiersnap.snapshot.report.run_info import Size
 
 
@@ -27,7 +27,7 @@ class PartitionKey(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartitionState(Progress):
+class PartitionState(TieringProgress):
     """The state of a partition in one run; `worst` is its worst verdict, None without segments."""
 
     log_dir: str

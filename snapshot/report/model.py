@@ -18,11 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from tiersnap.snapshot.gate.commands import Step, commands, text
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import (
     DISPLAY_ORDER,
@@ -33,6 +32,7 @@ from tiersnap.snapshot.gate.verdict import (
     Verdict,
     worst,
 )
+from tiersnap.snapshot.report.blockers import Blocker, Cause, PageBlocker, PageCause
 from tiersnap.snapshot.report.disk_forecast import Forecast
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
@@ -66,7 +66,7 @@ class Extent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class TieringProgress:
     """The segments that belong in remote storage, by how far they are.
 
     Attributes:
@@ -90,7 +90,7 @@ class Progress:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sums(Progress, Extent):
+class Sums(TieringProgress, Extent):
     """Segments by verdict group; see `totals_of`.
 
     Attributes:
@@ -125,59 +125,6 @@ class ClusterTotals(Totals):
 
     topics: Size
     partitions: Size
-
-
-@dataclass(frozen=True, kw_only=True)
-class Clearing:
-    """The next step that clears a verdict.
-
-    Attributes:
-        next_step: in words, with its commands.
-        commands: the commands of `next_step` that have no placeholder.
-    """
-
-    next_step: str
-    commands: tuple[str, ...]
-
-
-class Cleared(TypedDict):
-    """The fields by which PageBlocker and PageCause say how a verdict is cleared."""
-
-    next_step: str
-    commands: tuple[str, ...]
-    steps: tuple[Step, ...]
-
-
-def cleared_by(steps: tuple[Step, ...]) -> Cleared:
-    """Return the fields for these steps."""
-    return Cleared(next_step=text(steps), commands=commands(steps), steps=steps)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Blocked:
-    verdict: Verdict
-    base_offset: Size
-    segments: Size
-    bytes: Size
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Blocker(Clearing, _Blocked):
-    """A verdict that blocks segments of a partition.
-
-    Attributes:
-        base_offset: of the first segment with the verdict.
-        segments, bytes: of all segments of the partition with the verdict.
-        reason: of the first segment.
-    """
-
-
-@dataclass(frozen=True, kw_only=True)
-class PageBlocker(Blocker):
-    """A blocker with the steps of its `next_step`."""
-
-    steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True)
@@ -283,35 +230,6 @@ class PageTopic(TopicReport):
     """A topic whose partitions are shown."""
 
     partitions: tuple[PagePartition, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Cause:
-    verdict: Verdict
-    meaning: str
-    partitions: Size
-    segments: Size
-    bytes: Size
-    behind_segments: Size
-    behind_bytes: Size
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cause(Clearing, _Cause):
-    """A verdict that blocks segments, over the whole cluster; a command is complete if it is the same everywhere.
-
-    Attributes:
-        partitions: number of partitions that have such segments.
-        segments, bytes: of segments with the verdict.
-        behind_segments, behind_bytes: of segments with GAP_BEFORE that wait for them.
-    """
-
-
-@dataclass(frozen=True, kw_only=True)
-class PageCause(Cause):
-    """A cause with the steps of its `next_step`."""
-
-    steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from operator import attrgetter
 
 from tiersnap.snapshot.gate.verdict import SEVERITY, WAITING, Verdict
 from tiersnap.snapshot.report.aggregate import PARTITION_CODES, RECENT_MS, Aggregated
+from tiersnap.snapshot.report.blockers import PageBlocker, cleared_by
 from tiersnap.snapshot.report.disk_forecast import DiskForecast, Forecast
-from tiersnap.snapshot.report.model import Count, Offsets, PageBlocker, PagePartition, Totals, cleared_by, totals_of
+from tiersnap.snapshot.report.model import Count, Offsets, PagePartition, Totals, totals_of
 from tiersnap.snapshot.report.next_step import place_of, segment_file
 from tiersnap.snapshot.report.run_info import Disk, RunInfo, without_user
 from tiersnap.snapshot.rows import Rows

@@ -15,18 +15,17 @@ from tiersnap.snapshot.gate.commands import Place
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import MEANING, RANK, SEVERITY, Verdict
 from tiersnap.snapshot.report.aggregate import Aggregated, aggregate, of_partitions
+from tiersnap.snapshot.report.blockers import PageCause, cleared_by
 from tiersnap.snapshot.report.model import (
     ClusterTotals,
     Count,
     Held,
-    PageCause,
     PagePartition,
     PageTopic,
     Report,
     SnapshotsAtEnds,
     Span,
     Totals,
-    cleared_by,
     sum_of,
 )
 from tiersnap.snapshot.report.next_step import place_of, segment_file

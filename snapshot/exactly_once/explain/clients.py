@@ -92,7 +92,7 @@ def _rows(
     for row in rows:
         when = "in any case" if len(rows) == 1 else _WHEN[row["condition"]]
         named = row.get("request", "any")
-        asked = request if named == "any" else named
+        asked = {"any": request}.get(named, named)
         for run, (_, reaction, said) in runs(CLIENT_ERAS, deciding[row["#"]]):
             if reaction is not None and run.has(release, CLIENT_ERAS):
                 does = _does(reaction, said, is_coordinator=table is TABLE)

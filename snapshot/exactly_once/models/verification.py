@@ -83,17 +83,16 @@ class Verified:
 def verify(entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, verification: TransactionCheck) -> Verified:
     """Verify a batch that may begin a transaction on the partition."""
     is_version_2 = batch.transaction_version >= 2 and era.speaks_version_2
-    if not batch.is_transactional or not era.verifies or not (verification.is_enabled or is_version_2):
-        return Verified(was_asked=False)
-    if _is_ongoing(entry, batch, era):
+    may_ask = era.verifies and (verification.is_enabled or is_version_2)
+    if not may_ask or not batch.is_transactional or _is_ongoing(entry, batch, era):
         return Verified(was_asked=False)
     if era.checks_epoch_first and entry is not None and batch.producer_epoch < entry.producer_epoch:
         return Verified(was_asked=False, refusal=Answer.INVALID_PRODUCER_EPOCH)
-    requests = []
-    if verification.produce_version < _FIRST_PRODUCE_WITH_ABORTABLE:
-        requests.append("produce v10")
-    if is_version_2:
-        requests.append("version 2")
+    conditions = {
+        "produce v10": verification.produce_version < _FIRST_PRODUCE_WITH_ABORTABLE,
+        "version 2": is_version_2,
+    }
+    requests = [name for name, holds in conditions.items() if holds]
     row = first_row(TABLE, {"said": {verification.said}, "request": requests})
     return Verified(was_asked=True, refusal=_CELLS[row[era.name]])
 

@@ -126,7 +126,7 @@ class RiskedBoundary:
 
 
 class Wait(StrEnum):
-    """Whether waiting for retention would help a partition."""
+    """The answer to whether waiting for retention helps a partition."""
 
     NOTHING_TO_WAIT_FOR = "NOTHING_TO_WAIT_FOR"
     WAITING = "WAITING"

@@ -13,7 +13,7 @@ A transaction hangs only if the newest replica of its partition has it open, too
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tiersnap.snapshot.exactly_once.log_replay import LogReplay, replay_log
@@ -104,17 +104,23 @@ class HangingSearch:
             stops_at_unknown=self.stops_at_unknown,
             watch=self.watch,
         )
-        newest, judged = _newest(seen), []
-        for replica in seen:
-            found = [self._judge(each, log) for each in replica.opened]
-            hanging = {_name(each.transaction) for each in found if each.verdict.is_hanging}
-            # A replica whose broker is down lacks the markers that were written since.
-            if hanging:
-                hanging &= set(map(_name, newest[replica.topic_partition].opened))
-            if hanging:
-                hanging &= self._still_open(replica.log_dir, replica.partition)
-            judged += [each for each in found if not each.verdict.is_hanging or _name(each.transaction) in hanging]
-        return judged, log
+        newest = _newest(seen)
+        return [each for replica in seen for each in self._judge_replica(replica, newest, log)], log
+
+    def _judge_replica(
+        self, replica: _Replica, newest: Mapping[TopicPartition, _Replica], log: TransactionLog
+    ) -> Iterator[JudgedTransaction]:
+        """Yield the open transactions of a replica, without those that seemed to hang and have ended."""
+        judged = [self._judge(each, log) for each in replica.opened]
+        hanging = {_name(each.transaction) for each in judged if each.verdict.is_hanging}
+        # A replica whose broker is down lacks the markers that were written since.
+        if hanging:
+            hanging &= set(map(_name, newest[replica.topic_partition].opened))
+        if hanging:
+            hanging &= self._still_open(replica.log_dir, replica.partition)
+        for each in judged:
+            if not each.verdict.is_hanging or _name(each.transaction) in hanging:
+                yield each
 
     def _judge(self, transaction: PartitionTransaction, log: TransactionLog) -> JudgedTransaction:
         timeout = self.max_transaction_timeout

@@ -160,16 +160,15 @@ def read_transaction_log(
     states = newest_states(record for each in found for record in each.records)
     numbers = {each.number for each in found}
     hidden = {each.number for each in found if each.hides_states}
-    likely = [partition_count]
-    if partition_count is None:
-        likely = [*likely_counts(states.found_in, max(numbers, default=-1) + 1)]
-    count = likely[0] if numbers or partition_count else None
+    count, is_count_sure = partition_count, True
+    if count is None:
+        count, is_count_sure = _infer_count(states, numbers)
     paths = ", ".join(each.path for each in log_dirs)
     misplaced = () if count is None else _misplaced(states, numbers, count, paths)
     return TransactionLog(
         states=states,
         partition_count=count,
-        is_count_sure=len(likely) == 1,
+        is_count_sure=is_count_sure,
         missing=_missing(numbers, hidden, count or 0),
         read=frozenset(numbers - hidden),
         findings=(*(finding for each in found for finding in each.findings), *misplaced),
@@ -177,6 +176,12 @@ def read_transaction_log(
         written_at={each.number: each.written_at for each in found},
         running_since=dict(_running_since(log_dirs)),
     )
+
+
+def _infer_count(states: CoordinatorStates, numbers: set[int]) -> tuple[int | None, bool]:
+    """Return the likely partition count, None without partitions, and whether no other count is as likely."""
+    likely = likely_counts(states.found_in, max(numbers, default=-1) + 1)
+    return likely[0] if numbers else None, len(likely) == 1
 
 
 def _missing(numbers: set[int], hidden: set[int], count: int) -> tuple[int, ...]:
@@ -188,7 +193,7 @@ def _missing(numbers: set[int], hidden: set[int], count: int) -> tuple[int, ...]
 
 def _partitions(log_dirs: Sequence[LogDir]) -> Iterator[tuple[LogDir, Partition]]:
     for log_dir in log_dirs:
-        for path in _folders(log_dir):
+        for path, _ in _folders(log_dir):
             yield log_dir, read_partition(log_dir.filesystem, path, log_dir.checkpoints)
 
 
@@ -196,14 +201,17 @@ def _running_since(log_dirs: Sequence[LogDir]) -> Iterator[tuple[int, int]]:
     """Yield the partitions on the disks of running brokers, and when the broker started (ms)."""
     for log_dir in log_dirs:
         since = started_at(Path(log_dir.path)) if log_dir.filesystem.is_local else None
-        names = map(split_folder_name, log_dir.folders if since is not None else ())
-        yield from ((name[1], since) for name in names if name is not None and since is not None and name[0] == TOPIC)
+        if since is not None:
+            for _, number in _folders(log_dir):
+                yield number, since
 
 
-def _folders(log_dir: LogDir) -> Iterator[str]:
+def _folders(log_dir: LogDir) -> Iterator[tuple[str, int]]:
+    """Yield the folders of the topic's partitions, and their numbers."""
     for folder in log_dir.folders:
-        if (split_folder_name(folder) or ("", -1))[0] == TOPIC:
-            yield f"{log_dir.path}/{folder}"
+        topic, number = split_folder_name(folder) or ("", -1)
+        if topic == TOPIC:
+            yield f"{log_dir.path}/{folder}", number
 
 
 @dataclass
