@@ -1,7 +1,8 @@
-"""Aggregated tables -> a PagePartition for each replica of a partition, still without timelines.
+"""Build a PagePartition for each replica from aggregated tables, without timelines; and the forecast of local disks.
 
-The forecast says what tiering frees on local disks, and how long they last at the rate of the last RECENT_MS before the
-run, by the timestamps of the records. What retention deletes meanwhile is not taken off, so disks may last longer.
+The forecast gives the bytes that tiering frees, and the days until the disks are full. Its write rate is that of the
+last RECENT_MS before the run, by the timestamps of the records. It ignores deletions by retention, so disks may last
+longer.
 """
 
 from __future__ import annotations
@@ -50,6 +51,10 @@ class _Row:
     def judged(self) -> Verdict:
         return SEVERITY[self.verdict]
 
+    @property
+    def waits_since(self) -> int | None:
+        return self.oldest if self.judged in WAITING else None
+
 
 _ROWS = Rows(_Row)
 
@@ -77,12 +82,12 @@ def _partition(found: Aggregated, run: RunInfo, codes: _Codes, rows: list[_Row])
 
 
 def _totals(rows: list[_Row]) -> Totals:
-    dates = (row.oldest for row in rows if row.judged in WAITING)
+    waiting = [row.waits_since for row in rows if row.waits_since is not None]
     return totals_of(
         {row.judged: row.count for row in rows},
         findings=sum(row.findings for row in rows),
         recent=sum(row.recent_bytes for row in rows),
-        waiting_since=min((date for date in dates if date is not None), default=None),
+        waiting_since=min(waiting, default=None),
     )
 
 
@@ -121,7 +126,7 @@ DAY_MS = 86_400_000
 
 
 def forecast(total: Totals, partitions: Iterable[PagePartition], disks: Iterable[Disk]) -> Forecast:
-    """Return the forecast of all segments, the partitions that they are of, and the disks below them."""
+    """Return the forecast of local disks from the totals of all segments and of each partition."""
     recent: Counter[str] = Counter()
     freeable: Counter[str] = Counter()
     for each in partitions:

@@ -64,7 +64,7 @@ class CoordinatorStates:
     """The newest states of all transactional ids."""
 
     known: dict[str, KnownTransaction] = field(default_factory=dict)  # newest state by transactional id, ascending
-    # Ids whose newest record cannot be read. `known` may have an earlier state of them. Brokers since 4.3 use that one if
+    # Ids whose newest record cannot be read. `known` may have an earlier state of them, which brokers since 4.3 use if
     # the newest record has an unknown version.
     unreadable: frozenset[str] = frozenset()
     # Partition by transactional id, also of tombstones and unreadable records.
