@@ -66,6 +66,6 @@ class ExaminedLogDir:
             blocked_bytes=each.listed.blocked_bytes,
             missing_snapshots=each.missing,
             lost_indexes=each.listed.lost_indexes,
-            continued=each.listed.continued,
-            unknown_log_starts=list(each.listed.unlocated),
+            continued=each.listed.log_starts.continued,
+            unknown_log_starts=list(each.listed.log_starts.unlocated),
         )

@@ -46,6 +46,7 @@ from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.jobs.verify_remote import VerifiedPartition, remote_checks_option, verified_lines, verified_partitions
 from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer
 from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.members import members
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 if TYPE_CHECKING:
@@ -247,7 +248,7 @@ def _result(
         hung=list(copies.hung),
         twice=list(copies.twice),
         copying=copying,
-        forgotten=[ForgottenProducers.of(*each) for each in host.forgotten],
+        forgotten=[ForgottenProducers(log_dir, name, **members(found)) for log_dir, name, found in host.forgotten],
         next=advice.next,
         check=advice.check,
     )

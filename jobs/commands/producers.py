@@ -74,12 +74,12 @@ def producers(
             )
     rows = listing.producers(partitions)
     output.rows(ListedProducer, rows, columns=COLUMNS, kafka=DESCRIBE_PRODUCERS, findings=listing.findings)
-    tell_not_compared(output, listing.not_compared, log_dirs)
-    output.warn(*of_unlocated(listing.unlocated, remote=False))
+    tell_not_compared(output, listing.log_starts.continued, log_dirs)
+    output.warn(*of_unlocated(listing.log_starts.unlocated, remote=False))
     if listing.expired:
         output.talk(
             f"not listed: {count_of(listing.expired, 'producer')}, idle for "
             f"{format_duration(listing.producer_expiration)} or more, and dropped by brokers; --producer-expiration "
             "none lists them"
         )
-    return exit_code_of([*listing.findings, *(Verdict.UNKNOWN_LOG_START for _ in listing.unlocated)])
+    return exit_code_of([*listing.findings, *(Verdict.UNKNOWN_LOG_START for _ in listing.log_starts.unlocated)])

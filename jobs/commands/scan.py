@@ -262,8 +262,8 @@ def _next_steps(totals: ScanTotals, place: Place, *, has_remote: bool) -> Iterat
 
     yield from _of_problems(totals, place)
     yield from _of_lost_indexes(totals, place)
-    yield from of_unlocated(totals.unlocated, remote=not has_remote)
-    if totals.unlocated and not has_remote:
+    yield from of_unlocated(totals.log_starts.unlocated, remote=not has_remote)
+    if totals.log_starts.unlocated and not has_remote:
         yield f"next for UNKNOWN_LOG_START: {place.text(VERIFY_REMOTE)}"
     if count := totals.not_compared:
         yield of_not_compared(count, place.text(VERIFY_REMOTE))
@@ -328,6 +328,6 @@ def _of_snapshots(totals: ScanTotals, place: Place) -> Iterator[str]:
         step = place.clears(OtherProblem.REPLICA_WITHOUT_PRODUCERS)
         yield f"next for forgotten producers: stop the broker before it leads these partitions: {step}"
     elif any(totals.wanted[each] for each in _WRONG):
-        yield f"next for wrong snapshots: {place.text(REPLACE_REMOTE if totals.continued else REPLACE)}"
+        yield f"next for wrong snapshots: {place.text(REPLACE_REMOTE if totals.log_starts.continued else REPLACE)}"
     elif totals.wanted[SnapshotVerdict.MISSING]:
-        yield f"next for missing snapshots: {place.text(REPAIR_REMOTE if totals.continued else REPAIR)}"
+        yield f"next for missing snapshots: {place.text(REPAIR_REMOTE if totals.log_starts.continued else REPAIR)}"

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from msgspec import Meta
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
@@ -27,7 +26,13 @@ from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
 from tiersnap.jobs.spark_options import SparkRequest, spark_options
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.exactly_once.simulate.kinds import FleetWrite, SimulatedProducer, SimulatedWrite, SnapshotOrigin
+from tiersnap.snapshot.exactly_once.simulate.kinds import (
+    FleetWrite,
+    Forgotten,
+    SimulatedProducer,
+    SimulatedWrite,
+    SnapshotOrigin,
+)
 from tiersnap.snapshot.exactly_once.simulate.risk_kinds import BoundaryRow, PartitionRow
 from tiersnap.snapshot.gate.next_step import Hole
 from tiersnap.snapshot.gate.printed_steps import Place
@@ -36,10 +41,9 @@ from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
-    from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
     from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
+    from tiersnap.snapshot.exactly_once.simulate.settings import SimulationSettings
     from tiersnap.snapshot.log.selection import NamedLogDir
-    from tiersnap.snapshot.replay.expiry import Expiry
     from tiersnap.snapshot.replay.replay_start import Beginnings
     from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
 
@@ -54,20 +58,15 @@ WRITE_COLUMNS = (
 PRODUCER_COLUMNS = ("partition", "producer_id", "write", "known", "leader_answer", "replica_answer", "doubles")
 
 
-@dataclass(frozen=True, slots=True)
-class ForgottenProducers:
-    """The living producers that a replica does not know (`scan` and `doctor` with --remote)."""
-
+@dataclass(frozen=True)
+class _Replica:
     log_dir: str
     partition: str
-    known: int
-    living: int
-    meets: Annotated[str, Meta(description="the answers that producers would get if this replica led now")]
 
-    @classmethod
-    def of(cls, log_dir: str, partition: str, forgotten: Forgotten) -> ForgottenProducers:
-        """Return the replica of a partition in a log directory."""
-        return cls(log_dir, partition, forgotten.known, forgotten.living, forgotten.meets)
+
+@dataclass(frozen=True)
+class ForgottenProducers(Forgotten, _Replica):
+    """The living producers that a replica does not know (`scan` and `doctor` with --remote)."""
 
 
 FLEET_COLUMNS = ("write", "writes", "partitions", "brokers", "leader_answer", "replica_answer", "clients", "effect")
@@ -100,7 +99,7 @@ class _Answers:
 
         return HostSimulation(
             ReplicaSnapshot.of(self.start_from or "broker", self.at),
-            *self._world,
+            self._settings,
             check_crc=self.check_crc,
             everything=self.everything,
             by_producer=self.producers,
@@ -122,17 +121,18 @@ class _Answers:
             raise UsageError(
                 f"--from {self.start_from} needs a LOGDIR", hint=f"over a warehouse --from takes {' or '.join(kept)}"
             )
-        return SimulatePartition(SnapshotOrigin(self.start_from or kept[0]), *self._world)
+        return SimulatePartition(SnapshotOrigin(self.start_from or kept[0]), self._settings)
 
     @property
-    def _world(self) -> tuple[Expiry, int | None, tuple[BrokerEra, ...], tuple[ClientEra, ...], int]:
-        """Arguments that both simulations take: expiry, brokers and clients by release, protocol of transactions."""
+    def _settings(self) -> SimulationSettings:
+        """Return the settings of both simulations."""
         from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS
+        from tiersnap.snapshot.exactly_once.simulate.settings import SimulationSettings
 
         expiry = opt.expiry(self.expiration, None, self.broker_expiry)
         brokers = BROKER_ERAS if self.broker is None else (self.broker,)
         clients = CLIENT_ERAS if self.client is None else (self.client,)
-        return expiry, self.broker_expiry.expiration, brokers, clients, self.transaction_version
+        return SimulationSettings(expiry, self.broker_expiry.expiration, brokers, clients, self.transaction_version)
 
 
 @command(*(SimulatedWrite, SimulatedProducer, FleetWrite, PartitionRow, BoundaryRow), summary=SimulateSummary)
@@ -234,7 +234,7 @@ def simulate(
         from tiersnap.jobs.pipeline.simulate import simulate_warehouse
 
         found = simulate_warehouse(spark.session, uri, selection, task, everything=asked.everything)
-        sentence = found.tally.sentence(task.brokers[-1])
+        sentence = found.tally.sentence(task.settings.brokers[-1])
         output.rows(FleetWrite, found.rows, columns=FLEET_COLUMNS, summary=SimulateSummary(sentence))
         output.talk(*([sentence] if output.format is Format.JSONL else []), *found.said)
         if found.unlocated:

@@ -179,9 +179,9 @@ def show_risk_of_host(
             output.talk(_disagreement(row))
     if host.never_tiered:
         output.talk(f"left out: {count_of(host.never_tiered, 'partition')} of topics that are never tiered")
-    tell_not_compared(output, host.not_compared, [each.uri for each in host.log_dirs])
-    output.warn(*of_unlocated(host.unlocated, remote=False))
-    return exit_code_of([*host.findings, *(Verdict.UNKNOWN_LOG_START for _ in host.unlocated)])
+    tell_not_compared(output, host.log_starts.continued, [each.uri for each in host.log_dirs])
+    output.warn(*of_unlocated(host.log_starts.unlocated, remote=False))
+    return exit_code_of([*host.findings, *(Verdict.UNKNOWN_LOG_START for _ in host.log_starts.unlocated)])
 
 
 def show_risk_of_warehouse(

@@ -69,7 +69,7 @@ class ListedTransaction:
     @property
     def coordinator(self) -> str:
         """Return the partition whose leader is the coordinator."""
-        return f"{TOPIC}-{self.known.partition}"
+        return f"{TOPIC}-{self.known.record.partition}"
 
     @property
     def topic_partitions(self) -> list[str]:
@@ -192,9 +192,9 @@ def transactions(
             judged, log = search.judged(partitions_of(named, selection))
         outcome = HangingOutcome(judged, log, [*findings, *log.findings, *search.findings])
         _show_hanging(output, outcome, as_of=as_of, everything=everything)
-        tell_not_compared(output, search.not_compared, log_dirs)
-        output.warn(*of_unlocated(search.unlocated, remote=False))
-        return exit_code_of([*outcome.problems(), *(Verdict.UNKNOWN_LOG_START for _ in search.unlocated)])
+        tell_not_compared(output, search.log_starts.continued, log_dirs)
+        output.warn(*of_unlocated(search.log_starts.unlocated, remote=False))
+        return exit_code_of([*outcome.problems(), *(Verdict.UNKNOWN_LOG_START for _ in search.log_starts.unlocated)])
     watch = Progress(output, "reading").watch
     log = read_transaction_log(opened, partition_count=partition_count, **rules, watch=watch)
     findings += [*log.findings, *missing_of(opened, log)]

@@ -1,4 +1,4 @@
-"""One pass over the files of a partition to the log end, with what simulations and searches take from it on the way."""
+"""Replay the files of a partition to the log end, with callbacks for simulations and searches."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class LogReplay:
     """A replayed partition."""
 
     examination: Examination
-    log_end_offset: int  # exclusive, of what could be read
-    # ENTRY_DTYPE, ascending producer id, nothing expired, at `log_end_offset`; None if damage, or a batch that no
-    # broker replays, hides the log end.
+    log_end_offset: int  # exclusive, up to damage
+    # The state at `log_end_offset`: ENTRY_DTYPE, ascending producer id, with expired producers. None if the log cannot
+    # be replayed to its end.
     entries: np.ndarray | None
-    lacks_start: bool  # the log goes back further in remote storage, and no state is known to begin with
+    lacks_start: bool  # the log begins in remote storage, and the state at the first file is unknown
 
 
 def replay_log(
@@ -42,14 +42,14 @@ def replay_log(
     on_run: Callable[[Run], None] | None = None,
     on_boundary: Callable[[Boundary], None] | None = None,
 ) -> LogReplay:
-    """Replay a partition to its log end, by default as a broker that opens it does.
+    """Replay a partition to its log end, by default as a broker does that opens it.
 
     Args:
         cuts: further offsets at which a run begins.
-        on_segment: sees each segment before it is read.
-        on_rows: sees each array of batches (RECORD_BATCH_DTYPE) in offset order, valid during the call.
-        on_run: sees each run in offset order.
-        on_boundary: sees the state at each snapshot offset, ascending.
+        on_segment: called with each segment before it is read.
+        on_rows: called with each array of batches (RECORD_BATCH_DTYPE) in offset order, valid during the call.
+        on_run: called with each run in offset order.
+        on_boundary: called with the state at each snapshot offset, ascending.
     """
 
     def read_runs(segment: Segment, wanted: list[int]) -> tuple[Iterable[Run], SegmentEnd]:

@@ -25,7 +25,7 @@ from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, corrupt_checkpoint, unreadable
 from tiersnap.snapshot.log.index_faults import faults_by_size
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, Segment, read_text
-from tiersnap.snapshot.log.log_start import begins_below, why_unknown
+from tiersnap.snapshot.log.log_start import LogStarts, begins_below
 from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.repair.undone import lost_below_log_start, lost_index
 from tiersnap.snapshot.replay.examine import has_leader_epoch, lost_epochs
@@ -45,8 +45,7 @@ class SegmentCounts:
         default_factory=Counter
     )  # closed segments that remote storage holds, by verdict
     blocked_bytes: int = 0  # of the segments that wait, those behind a blocked one among them
-    continued: int = 0  # partitions whose log begins in remote storage
-    unlocated: dict[str, str] = field(default_factory=dict)  # why nothing tells where a log begins, by partition
+    log_starts: LogStarts = field(default_factory=LogStarts)  # of the partitions that can be tiered
     lost_indexes: int = 0  # partitions that can be tiered with a closed segment without an .index
     lost_below_log_start: int = 0  # those with such a segment below the log start
     has_topic_ids: bool = False  # some partition has a partition.metadata file, which brokers write since 2.8
@@ -68,10 +67,7 @@ class SegmentCounts:
         self.findings.extend(partition.findings)
         if never_tiered_reason(partition):
             return
-        is_below = begins_below(partition, tiered.covered)
-        self.continued += is_below is True
-        if is_below is None:
-            self.unlocated[partition.name] = why_unknown(partition)
+        is_below = self.log_starts.add(partition, tiered.covered)
         self.lost_indexes += lost_index(partition) is not None
         self.lost_below_log_start += lost_below_log_start(partition)
         is_waiting = False

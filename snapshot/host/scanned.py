@@ -19,7 +19,7 @@ from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.log.log_start import begins_below
+from tiersnap.snapshot.log.log_start import LogStarts, begins_below
 from tiersnap.snapshot.repair.repair_plan import strays
 from tiersnap.snapshot.repair.undone import lost_below_log_start, lost_index
 from tiersnap.snapshot.replay.examine import Examination, examine
@@ -133,10 +133,8 @@ class ScanTotals:
     wanted: Counter[SnapshotVerdict] = field(default_factory=Counter)  # snapshots that somebody will read
     deleted_segments: int = 0  # below the log start offset
     waiting_bytes: int = 0  # of closed segments behind the first one of a partition that lacks a right snapshot
-    continued: int = 0  # partitions whose log begins in remote storage
-    # Why nothing tells where a log begins, by partition.
-    unlocated: dict[str, str] = field(default_factory=dict)
-    not_compared: int = 0  # snapshots of such logs that were not compared
+    log_starts: LogStarts = field(default_factory=LogStarts)
+    not_compared: int = 0  # snapshots of logs that begin in remote storage
     unread: int = 0  # closed segments whose snapshot could not be compared, although its log begins here
     lost_indexes: int = 0  # partitions with a closed segment without an .index
     lost_below_log_start: int = 0  # partitions that lost one below the log start offset
@@ -150,7 +148,7 @@ class ScanTotals:
         self.verdicts.update(verdicts)
         self.snapshots.update(scanned.snapshots.values())
         if facts.log_start_unknown:
-            self.unlocated[partition.name] = facts.log_start_unknown
+            self.log_starts.unlocated[partition.name] = facts.log_start_unknown
         else:
             self.not_compared += sum(each is SnapshotVerdict.NOT_COMPARED for each in scanned.snapshots.values())
         if not (facts.internal or facts.compacted or facts.log_start_unknown):
@@ -161,7 +159,7 @@ class ScanTotals:
         self.findings.extend(examination.findings)
         self.forgotten += [] if scanned.forgotten is None else [scanned.forgotten.says(partition.name)]
         self.deleted_segments += len(partition.deleted_segments)
-        self.continued += begins_below(partition) is True
+        self.log_starts.continued += begins_below(partition) is True
         self.unread += sum(
             verdict is Verdict.UNVERIFIED_SNAPSHOT
             and scanned.snapshots.get(segment.next_base_offset or 0) is not SnapshotVerdict.NOT_COMPARED
@@ -186,7 +184,7 @@ class ScanTotals:
             yield OtherProblem.LOST_INDEX
         if self.forgotten:
             yield OtherProblem.REPLICA_WITHOUT_PRODUCERS
-        if self.unlocated:
+        if self.log_starts.unlocated:
             yield Verdict.UNKNOWN_LOG_START
 
 

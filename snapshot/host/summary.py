@@ -123,12 +123,12 @@ class Host:
     @property
     def continued(self) -> int:
         """Number of partitions whose log begins in remote storage: only with that their snapshots can be judged."""
-        return sum(each.listed.continued for each in self.log_dirs)
+        return sum(each.listed.log_starts.continued for each in self.log_dirs)
 
     @property
     def unlocated(self) -> dict[str, str]:
         """Return why nothing tells where a log begins, by partition."""
-        return {name: why for each in self.log_dirs for name, why in each.listed.unlocated.items()}
+        return {name: why for each in self.log_dirs for name, why in each.listed.log_starts.unlocated.items()}
 
     @property
     def lost_indexes(self) -> int:

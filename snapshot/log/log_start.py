@@ -15,7 +15,7 @@ prove nothing below the first file. A topic that is never tiered begins at its f
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
@@ -78,6 +78,22 @@ def why_unknown(partition: Partition) -> str:
     if not partition.leader_epochs:
         return f"{unnamed}, and {LEADER_EPOCHS} has no entry"
     return f"{unnamed}, and {LEADER_EPOCHS} begins at {partition.leader_epochs[0][1]}, {first}"
+
+
+@dataclass
+class LogStarts:
+    """Counts the partitions whose log does not begin in a local segment."""
+
+    continued: int = 0  # partitions whose log begins in remote storage
+    unlocated: dict[str, str] = field(default_factory=dict)  # by partition name, why its log start is unknown
+
+    def add(self, partition: Partition, covered: Iterable[Interval] = ()) -> bool | None:
+        """Count a partition, and return `begins_below`."""
+        is_below = begins_below(partition, covered)
+        self.continued += is_below is True
+        if is_below is None:
+            self.unlocated[partition.name] = why_unknown(partition)
+        return is_below
 
 
 def with_log_start(partition: Partition, offset: int | None) -> Partition:

@@ -54,7 +54,7 @@ def _standing_of(report: Report, *, by_partition: bool) -> Standing:
     standing = Standing()
     forgotten: Counter[tuple[str, int]] = Counter()
     for each in report.forgetful:
-        forgotten[each.topic, each.partition] += each.forgotten
+        forgotten[each.topic, each.partition] += each.count
     for topic in report.topics:
         for part in topic.partitions:
             number = (("partition", str(part.partition)),) if by_partition else ()

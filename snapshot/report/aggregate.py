@@ -1,16 +1,16 @@
-"""READINESS rows -> small Arrow tables, batch by batch: nothing here loops over segments in Python.
+"""Aggregate READINESS rows into small Arrow tables, batch by batch, without a Python loop over segments.
 
-    verdicts   one row a (topic, log_dir, partition, verdict): counts, sums, and the first such segment's reason
-    snapshots  one row a (snapshot verdict, provenance, strict comparison): how many closed segments
-    segments   one row a segment or a run of them with one verdict, numbers only (49 bytes), for the timelines
+    verdicts   one row per (topic, log_dir, partition, verdict): counts, sums, and the reason of the first segment
+    snapshots  one row per (snapshot verdict, provenance, strict comparison): the number of closed segments
+    segments   one row per segment, or per run of segments with one verdict: numbers only (49 bytes), for timelines
 
-Rows may come in any order. Topics, log directories and what snapshots are held are numbers here, codes into `topics`,
-`log_dirs` and `held`; verdicts are their rank in SEVERITY.
+Rows may come in any order. Topics, log directories and snapshots are codes here: positions in `topics`, `log_dirs` and
+`held`. A verdict is its rank in SEVERITY.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,9 +24,9 @@ from tiersnap.snapshot.tables.readiness import READINESS
 
 PARTITION_CODES = ("topic", "log_dir", "partition")
 BATCH_ROWS = 1 << 18
-# So many rows of partial results are combined before more are taken in.
+# Partial results are combined when they have this many rows.
 PARTIAL_ROWS = 1 << 20
-# The present rate is that of so long a time before the run began.
+# The write rate is measured over this time before the run.
 RECENT_MS = 7 * 86_400_000
 
 # (column, how, name of the result)
@@ -47,7 +47,7 @@ PARTIAL: tuple[Aggregation, ...] = (
     ("high_watermark", "max", "high_watermark"),
 )
 _COMBINED: tuple[Aggregation, ...] = tuple((name, "sum" if how == "count" else how, name) for _, how, name in PARTIAL)
-# Taken from the first segment of the group.
+# Columns that come from the first segment of the group.
 OF_FIRST = ("reason", "next_step", "topic_id")
 _OTHER_VERSION = "make the report with the version of tiersnap that made the table"
 SNAPSHOT_KEY = ("snapshot", "snapshot_provenance", "compared")
@@ -63,7 +63,7 @@ COLUMNS = (
 class Aggregated:
     """The tables above; codes are positions in `topics`, `log_dirs` and `held`.
 
-    An item of `held` is a snapshot's verdict and, behind a space, its provenance where it has one.
+    An item of `held` is a snapshot's verdict; if the snapshot has a provenance, a space and the provenance follow.
     """
 
     verdicts: pa.Table
@@ -75,10 +75,10 @@ class Aggregated:
 
 
 def aggregate(rows: pa.Table | Iterable[pa.RecordBatch], now: int, *, partial_rows: int = PARTIAL_ROWS) -> Aggregated:
-    """Take in all rows, combining partial results whenever `partial_rows` of them have come together.
+    """Aggregate all rows; combine partial results whenever they have `partial_rows` rows.
 
     Args:
-        now: ms; what was written within RECENT_MS before it is summed up by itself.
+        now: epoch ms; recent segments are those written within RECENT_MS before.
 
     Raises:
         UsageError: a column is missing, has another type, or a verdict is unknown to this version.
@@ -109,11 +109,10 @@ def aggregate(rows: pa.Table | Iterable[pa.RecordBatch], now: int, *, partial_ro
 
 
 def of_partials(partials: pa.Table, topics: Codes, log_dirs: Codes, held: Codes) -> Aggregated:
-    """Combine partial results that were made elsewhere; segments are not among them.
+    """Combine partial results that Spark computed; the table of segments stays empty.
 
     Args:
-        partials: columns of Aggregated.verdicts, in any number of rows a group, with those of Aggregated.snapshots and
-            `is_closed`.
+        partials: columns of Aggregated.verdicts and Aggregated.snapshots, and `is_closed`; a group may have many rows.
     """
     closed = partials.filter(partials["is_closed"])
     by_snapshot = _grouped(closed, SNAPSHOT_KEY, (("segments", "sum", "segments"),))
@@ -122,27 +121,32 @@ def of_partials(partials: pa.Table, topics: Codes, log_dirs: Codes, held: Codes)
 
 
 def conform(batch: pa.RecordBatch) -> pa.Table:
-    """The batch with COLUMNS of READINESS, and their types (Delta and Spark may give large or dictionary strings).
+    """Return COLUMNS of the batch with the types of READINESS; Delta and Spark may give large or dictionary strings.
 
     Raises:
         UsageError: a column is missing, cannot be cast, or is null where it must not be.
     """
-    missing = [name for name in COLUMNS if name not in batch.schema.names]
-    if missing:
-        raise UsageError(f"the readiness table lacks {', '.join(missing)}", hint=_OTHER_VERSION)
+    if missing := set(COLUMNS).difference(batch.schema.names):
+        raise UsageError(f"the readiness table lacks {_in_order(missing)}", hint=_OTHER_VERSION)
     table = pa.Table.from_batches([batch]).select(COLUMNS)
-    needed = [name for name in COLUMNS if not READINESS.field(name).nullable]
-    empty = [name for name in needed if table[name].null_count]
-    if empty:
-        raise UsageError(f"the readiness table has rows without {', '.join(empty)}", hint=_OTHER_VERSION)
+    empty = {name for name in COLUMNS if table[name].null_count}
+    if lacking := empty.difference(_NULLABLE):
+        raise UsageError(f"the readiness table has rows without {_in_order(lacking)}", hint=_OTHER_VERSION)
     try:
         return pa.table([table[name].cast(READINESS.field(name).type) for name in COLUMNS], names=list(COLUMNS))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise UsageError(f"the readiness table does not fit its schema: {error}", hint=_OTHER_VERSION) from error
 
 
+_NULLABLE = [field.name for field in READINESS if field.nullable]
+
+
+def _in_order(names: Collection[str]) -> str:
+    return ", ".join(name for name in COLUMNS if name in names)
+
+
 def of_partitions(segments: pa.Table, codes: list[tuple[int, int, int]]) -> pa.Table:
-    """Segments of some partitions: a column `wanted` is the position in `codes`, by which and base offset they sort."""
+    """Return the segments of some partitions, sorted by `wanted`, a column with the position in `codes`, and offset."""
     wanted = pa.table(
         {
             **{name: pa.array([code[i] for code in codes], pa.int32()) for i, name in enumerate(PARTITION_CODES)},
@@ -154,14 +158,14 @@ def of_partitions(segments: pa.Table, codes: list[tuple[int, int, int]]) -> pa.T
 
 
 class Codes:
-    """Numbers for strings, given in the order of their first occurrence."""
+    """Gives each string a number, in the order of their first occurrence."""
 
     def __init__(self) -> None:
         self.values: list[str] = []
         self._codes: dict[str, int] = {}
 
     def encode(self, column: pa.ChunkedArray[pa.StringScalar]) -> pa.Int32Array:
-        """The strings' codes, int32; new strings get new ones."""
+        """Return the strings' codes, int32; new strings get new codes."""
         encoded = column.combine_chunks().dictionary_encode()
         codes = [self._code(str(value)) for value in encoded.dictionary.to_pylist()]
         return pa.array(codes, pa.int32()).take(encoded.indices)
@@ -180,9 +184,9 @@ def ranks_of(verdicts: pa.ChunkedArray[pa.StringScalar]) -> pa.ChunkedArray[pa.I
 
 
 def labels_of(table: pa.Table) -> pa.ChunkedArray[pa.StringScalar]:
-    """Return the texts that `held` numbers: `snapshot` and, behind a space, `snapshot_provenance` if it has one."""
+    """Return the texts of `held`: `snapshot`, a space and `snapshot_provenance`, or `snapshot` alone."""
     texts = (table["snapshot"], table["snapshot_provenance"])
-    # Its stubs take no plain separator beside columns.
+    # The stubs do not accept a plain separator.
     labels: pa.ChunkedArray[pa.StringScalar] = pc.binary_join_element_wise(  # type: ignore[call-overload]
         *texts, " ", null_handling="skip"
     )
@@ -195,7 +199,7 @@ def _coded(table: pa.Table, topics: Codes, log_dirs: Codes, held: Codes, now: in
         names = ", ".join(map(str, pc.unique(table["verdict"].filter(pc.is_null(verdict))).to_pylist()))
         raise UsageError(f"the readiness table holds verdicts unknown to this version: {names}", hint=_OTHER_VERSION)
     timestamps = table["largest_timestamp"]
-    # A segment without dated records says -1, which would be the oldest of all.
+    # A segment without dated records has -1, which would count as the oldest.
     dated = pc.if_else(pc.less(timestamps, pa.scalar(0)), pa.scalar(None, pa.int64()), timestamps)
     coded: dict[str, pa.Array[pa.Int32Scalar] | pa.ChunkedArray[pa.Int8Scalar]] = {
         "topic": topics.encode(table["topic"]),
@@ -212,18 +216,18 @@ def _coded(table: pa.Table, topics: Codes, log_dirs: Codes, held: Codes, now: in
 
 
 def _grouped(table: pa.Table, keys: tuple[str, ...], aggregations: tuple[Aggregation, ...]) -> pa.Table:
-    """Group by `keys`; the result has them and the aggregations' names."""
-    # With threads there is no `first`, and the order of groups changes from run to run.
+    """Return a row per group: `keys`, and a column per aggregation."""
+    # With threads `first` is not available, and the order of groups changes from run to run.
     result = table.group_by(list(keys), use_threads=False).aggregate([(column, how) for column, how, _ in aggregations])
     columns = [result[name] for name in keys] + [result[f"{column}_{how}"] for column, how, _ in aggregations]
     return pa.table(columns, names=[*keys, *(name for *_, name in aggregations)])
 
 
 def _by_verdict(table: pa.Table, aggregations: tuple[Aggregation, ...], offset: str) -> pa.Table:
-    """Group by partition and verdict; the texts are those of the row with the smallest offset."""
+    """Group by partition and verdict; the texts come from the row with the smallest offset."""
     numbers = table.select([*_VERDICT_KEY, *dict.fromkeys(column for column, *_ in aggregations)])
     numbers = numbers.append_column("row", pa.array(np.arange(table.num_rows)))
-    # Only numbers are sorted and grouped; texts are fetched for the rows that turn out first.
+    # Only numbers are sorted and grouped; texts are fetched afterwards, for the first rows.
     numbers = numbers.take(pc.sort_indices(numbers[offset]))
     groups = _grouped(numbers, _VERDICT_KEY, (*aggregations, ("row", "first", "row")))
     texts = table.select(OF_FIRST).take(groups["row"])

@@ -1,23 +1,21 @@
-"""Compare two runs: partition by partition, and summed up.
+"""Compare two runs, partition by partition.
 
-A partition is known by its log directory, topic and number; that of a topic that was made again counts as the same.
-States come from a report at hand or from a readiness.json that was kept.
+A partition is identified by its log directory, topic and number, even if the topic was created again. States come from
+a report or from the readiness.json of an earlier run.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
-from msgspec import Meta
 
 from tiersnap.snapshot.gate.verdict import RANK, WAITING, Verdict
 from tiersnap.snapshot.report.files import read_json
-from tiersnap.snapshot.report.model import Report
-
-_Long = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+from tiersnap.snapshot.report.model import Report, TieringProgress
+from tiersnap.snapshot.report.run_info import Size
 
 
 class PartitionKey(NamedTuple):
@@ -28,23 +26,13 @@ class PartitionKey(NamedTuple):
     partition: int
 
 
-@dataclass(frozen=True)
-class PartitionState:
-    """The state of a partition: its worst verdict (None without segments), and sums over its segments."""
+@dataclass(frozen=True, kw_only=True)
+class PartitionState(TieringProgress):
+    """The state of a partition in one run; `worst` is its worst verdict, None without segments."""
 
     log_dir: str
-    partition: _Long
+    partition: Size
     worst: Verdict | None
-    tiered_segments: _Long
-    tiered_bytes: _Long
-    uploaded_segments: _Long
-    uploaded_bytes: _Long
-    in_remote_segments: _Long
-    in_remote_bytes: _Long
-    ready_segments: _Long
-    ready_bytes: _Long
-    waiting_segments: _Long
-    waiting_bytes: _Long
 
 
 @dataclass(frozen=True)
@@ -55,7 +43,7 @@ class _Topic:
 
 @dataclass(frozen=True)
 class _Run:
-    """The part of a report, or of its readiness.json, that comparisons read."""
+    """The part of a report or a readiness.json that comparisons need."""
 
     schema_version: Literal[1]
     topics: tuple[_Topic, ...]
@@ -73,7 +61,7 @@ States = dict[PartitionKey, PartitionState]
 
 @dataclass(frozen=True, slots=True)
 class PartitionChange:
-    """A partition that stands elsewhere than before; `before` or `after` is None where it was not there."""
+    """A partition whose state changed; `before` or `after` is None if that run did not have the partition."""
 
     key: PartitionKey
     before: PartitionState | None
@@ -81,13 +69,13 @@ class PartitionChange:
 
     @property
     def waiting_bytes(self) -> int:
-        """Return how many bytes more wait now; negative if fewer do."""
+        """Return the change of the waiting bytes."""
         return _waiting_bytes(self.after) - _waiting_bytes(self.before)
 
     @property
     def is_worse(self) -> bool:
-        """Return whether something stands in its way that did not, or that is worse than before."""
-        return _trouble(self.after) < _trouble(self.before)
+        """Return whether the partition is blocked now and was not, or by a worse verdict than before."""
+        return _blocking_rank(self.after) < _blocking_rank(self.before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +83,12 @@ class Changes:
     """Two runs compared.
 
     Attributes:
-        partitions: those that changed; first what became worse, then by how much waits more or less.
-        moves: how many partitions went from one worst verdict to another, most first; None is "not there".
-        appeared: partitions that the earlier run does not know.
-        gone: partitions that the later run does not know.
-        unchanged: partitions that stand as they stood.
+        partitions: the changed ones: first those that became worse, then by the change of waiting bytes.
+        moves: (worst verdict before, worst verdict now, number of partitions), most first; None for a partition that
+            one run did not have.
+        appeared: number of partitions that only the later run has.
+        gone: number of partitions that only the earlier run has.
+        unchanged: number of partitions with the same state.
     """
 
     partitions: tuple[PartitionChange, ...]
@@ -110,32 +99,29 @@ class Changes:
 
 
 def compare_states(before: States, after: States) -> Changes:
-    """Return what is different in `after`."""
-    found = [
-        PartitionChange(key, before.get(key), after.get(key))
-        for key in {**before, **after}
-        if before.get(key) != after.get(key)
-    ]
-    moves = Counter((_worst(each.before), _worst(each.after)) for each in found)
+    """Return the changes from `before` to `after`."""
+    both = [PartitionChange(key, before.get(key), after.get(key)) for key in {**before, **after}]
+    changed = [each for each in both if each.before != each.after]
+    moves = Counter((_worst(each.before), _worst(each.after)) for each in changed)
     return Changes(
-        partitions=tuple(sorted(found, key=lambda each: (not each.is_worse, -abs(each.waiting_bytes), each.key))),
+        partitions=tuple(sorted(changed, key=lambda each: (not each.is_worse, -abs(each.waiting_bytes), each.key))),
         moves=tuple((old, new, count) for (old, new), count in moves.most_common() if old is not new),
-        appeared=sum(each.before is None for each in found),
-        gone=sum(each.after is None for each in found),
-        unchanged=len({**before, **after}) - len(found),
+        appeared=len(after.keys() - before.keys()),
+        gone=len(before.keys() - after.keys()),
+        unchanged=len(both) - len(changed),
     )
 
 
 def states_of(report: Report) -> States:
-    """Return where every partition of a report stands."""
+    """Return the states of all partitions of a report."""
     return msgspec.convert(report, _Run, from_attributes=True).states()
 
 
 def states_of_json(text: bytes) -> States:
-    """Return the same of a readiness.json.
+    """Return the states of all partitions of a readiness.json.
 
     Raises:
-        ValueError: it is not of this version's form.
+        ValueError: it has another version's form.
     """
     return read_json(text, _Run, "readiness.json").states()
 
@@ -148,7 +134,7 @@ def _worst(state: PartitionState | None) -> Verdict | None:
     return None if state is None else state.worst
 
 
-def _trouble(state: PartitionState | None) -> int:
-    """Less is worse; one number for all that nothing stands in the way of."""
+def _blocking_rank(state: PartitionState | None) -> int:
+    """Return the rank of the worst verdict if it blocks, the worst lowest; one number for all others."""
     worst = _worst(state)
     return RANK[worst] if worst in WAITING else len(RANK)

@@ -1,4 +1,4 @@
-"""The forecast of local disks: what local retention may delete, and how long the disks last."""
+"""The forecast of local disks: the bytes that local retention may delete, and the days until the disks are full."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class DiskForecast(Disk):
     """One file system.
 
     Attributes:
-        bytes_per_day: that the log directories on it grow by.
-        freeable: bytes of segments on it that are tiered, or will be after the next run and `tiersnap publish`.
-        days: until it is full; None where nothing grows.
-        days_when_freed: the same once the freeable bytes are gone.
+        bytes_per_day: growth of its log directories.
+        freeable: bytes of segments that are tiered, or will be after the next run and `tiersnap publish`.
+        days: until the file system is full; None without growth.
+        days_when_freed: until it is full if the freeable bytes are deleted.
     """
 
     bytes_per_day: Size
@@ -29,12 +29,12 @@ class Forecast:
     """All log directories; bytes.
 
     Attributes:
-        bytes_per_day: that they grow by.
-        tiered: local files of segments that brokers know in remote storage; local.retention.* deletes them.
-        uploaded: likewise after `tiersnap publish`.
-        in_remote: likewise if brokers know them, which nobody asked.
-        ready: likewise after the next run and `tiersnap publish`.
-        waiting: that stay until what stands in the way is cleared.
+        bytes_per_day: growth.
+        tiered: segments that brokers know in remote storage; local.retention.* deletes them.
+        uploaded: segments that local.retention.* deletes after `tiersnap publish`.
+        in_remote: segments that local.retention.* deletes if brokers know them, which is unknown.
+        ready: segments that local.retention.* deletes after the next run and `tiersnap publish`.
+        waiting: segments that stay until they are no longer blocked.
         disks: the fullest first.
     """
 

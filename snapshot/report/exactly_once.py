@@ -1,6 +1,6 @@
-"""The data of the pages about exactly-once: lost and doubled records, and what a fail-over would meet.
+"""The data of the pages about exactly-once: lost and doubled records, and the snapshots that a failover would use.
 
-Counts are complete; of rows the few worst are held. Offsets are inclusive but for a snapshot's own, which is exclusive.
+Counts are complete; only the worst rows are kept. Offsets are inclusive, except a snapshot's own, which is exclusive.
 """
 
 from __future__ import annotations
@@ -10,41 +10,42 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
+from tiersnap.snapshot.members import members
 from tiersnap.snapshot.report.run_info import Size
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
     from tiersnap.snapshot.log.log_dir import Partition
 
 MOST_ROWS = 200
-# Harm that an audit finds, worst first; what it calls otherwise comes behind.
+# The harm of an audit's findings, worst first; unknown words sort last.
 HARMS = {
-    "LOSS": "records are gone that were there, or that their producer took for written",
+    "LOSS": "records are missing that were in the log or acknowledged",
     "DUPLICATE": "readers get records twice",
     "FENCING": "a fenced producer's batch or a fenced coordinator's marker was appended",
-    "TRANSACTION": "a transaction holds what is not its own",
+    "TRANSACTION": "a transaction holds records that do not belong to it",
     "NONE": "nothing was lost or doubled",
 }
 NO_FILE = "NONE"
-# What a broker makes of the newest snapshot beside its log, worst first.
+# The effect of the newest snapshot on a broker that starts, worst first.
 MEETS = {
-    SnapshotVerdict.SUSPECT: "The newest file contradicts the log: a broker that starts loads it, and answers some "
-    "producers wrongly.",
+    SnapshotVerdict.SUSPECT: "The newest file contradicts the log. A broker that starts loads it, and gives some "
+    "producers wrong answers.",
     SnapshotVerdict.UNVERIFIED: "The newest file was not compared with the log.",
     SnapshotVerdict.NOT_COMPARED: "The newest file was not compared: the log begins in remote storage, which was not "
-    "asked.",
-    SnapshotVerdict.CORRUPT: "The newest file cannot be read: a broker that starts deletes it and takes the one "
+    "read.",
+    SnapshotVerdict.CORRUPT: "The newest file cannot be read. A broker that starts deletes it and loads the one "
     "before.",
-    NO_FILE: "No file: a broker that starts replays the whole log that it has, and knows what that log says.",
-    SnapshotVerdict.EXTENDS: "The newest file says what the log says, and more from before the log begins.",
-    SnapshotVerdict.MATCHES: "The newest file says what the log says: a broker that starts knows every producer.",
+    NO_FILE: "There is no file. A broker that starts replays its whole log.",
+    SnapshotVerdict.EXTENDS: "The newest file agrees with the log, and has more from before the log begins.",
+    SnapshotVerdict.MATCHES: "The newest file agrees with the log. A broker that starts knows every producer.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class AuditCount:
-    """Findings of one kind; `batches` is what they stand for."""
+    """Findings of one kind, and the number of batches that they concern."""
 
     harm: str
     kind: str
@@ -55,7 +56,7 @@ class AuditCount:
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """One finding; None where the audit does not say. `before_` is the batch that the finding is about."""
+    """One finding, with None for unknown values; `before_last_offset` belongs to the earlier batch."""
 
     harm: str
     kind: str
@@ -77,7 +78,7 @@ class Audit:
 
     @classmethod
     def of(cls, counts: Iterable[AuditCount], rows: Iterable[AuditRow]) -> Audit:
-        """Return an audit of all counts, each combination once, and of findings among which are the worst."""
+        """Return an audit of all counts, each combination once, and of findings that include the worst."""
         harms = list(HARMS)
 
         def badness(harm: str) -> int:
@@ -89,20 +90,20 @@ class Audit:
 
     @property
     def harmful(self) -> int:
-        """Findings that say that something was lost, doubled, or written by whom it should not."""
+        """Number of findings with a harm."""
         return sum(each.findings for each in self.counts if each.harm != "NONE")
 
 
 @dataclass(frozen=True, slots=True)
 class NewestSnapshot:
-    """The newest snapshot file of a partition, as a strict comparison found it; counts are producers.
+    """The strict comparison of a partition's newest snapshot file with the log; counts are producers.
 
     Attributes:
-        offset: exclusive; None where there is no file.
+        offset: exclusive; None without a file.
         found: a SnapshotVerdict, or NO_FILE.
-        lacking: in the log and not in the file.
-        differing: in both with other values.
-        unexplained: in the file only.
+        lacking: only in the log.
+        differing: in both, with different values.
+        unexplained: only in the file.
     """
 
     log_dir: str
@@ -118,14 +119,14 @@ class NewestSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Failover:
-    """The newest snapshots of all partitions: how many of each kind, worst first, and the worst of them."""
+    """The newest snapshots of all partitions: counts by kind, worst first, and the worst snapshots."""
 
     counts: Mapping[str, int]
     rows: tuple[NewestSnapshot, ...]
 
     @classmethod
     def of(cls, snapshots: Iterable[NewestSnapshot]) -> Failover:
-        """Count every partition once."""
+        """Return the counts and the worst of all partitions."""
         order = [str(each) for each in MEETS]
         ranked = sorted(
             snapshots,
@@ -138,44 +139,30 @@ class Failover:
 
 @dataclass(frozen=True, slots=True)
 class ExactlyOnce:
-    """Both; None where nobody looked."""
+    """The audit and the newest snapshots; None if they were not read."""
 
     audit: Audit | None = None
     failover: Failover | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForgetfulReplica:
-    """A replica that does not know all living producers.
-
-    Attributes:
-        known: living producers that it knows.
-        living: all that remote storage and the log know.
-        meets: what producers would meet if it led now.
-        lead: log directory of the replica that knows most of them; None where this is the only one that was looked at.
-    """
-
+class _Replica:
     topic: str
     log_dir: str
     partition: Size
-    known: Size
-    living: Size
-    meets: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForgetfulReplica(Forgotten, _Replica):
+    """A replica that lost living producers.
+
+    Attributes:
+        lead: log directory of the replica that knows most of them; None if no other replica was examined.
+    """
+
     lead: str | None = None
 
     @classmethod
     def of(cls, log_dir: str, partition: Partition, lost: Forgotten) -> ForgetfulReplica:
-        """Return it by what was found of a partition in a log directory."""
-        return cls(
-            topic=partition.topic,
-            log_dir=log_dir,
-            partition=partition.partition,
-            known=lost.known,
-            living=lost.living,
-            meets=lost.meets,
-        )
-
-    @property
-    def forgotten(self) -> int:
-        """Living producers that it does not know."""
-        return self.living - self.known
+        """Return the replica of a partition in a log directory."""
+        return cls(topic=partition.topic, log_dir=log_dir, partition=partition.partition, **members(lost))

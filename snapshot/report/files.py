@@ -2,9 +2,9 @@
 
 readiness.json is a ReadinessDocument, stable within a `schema_version`; docs/readiness.schema.json is its JSON schema.
 
-readiness.csv has one row a partition and log directory, worst first, and a column pair for every verdict. It is read on
-terminals and in Excel: no text of it moves a cursor, and none is a formula. Text that a spreadsheet would take for one
-gets an apostrophe in front, which a program has to take away; numbers stay numbers.
+readiness.csv has one row per partition and log directory, worst first, and two columns for every verdict. It can be
+shown safely on terminals and in Excel: no text moves the cursor, and none is a formula. If a spreadsheet would take a
+text for a formula, the text gets an apostrophe in front, which programs must remove. Numbers stay numbers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CSV_COLUMNS: tuple[str, ...] = (
     *(f"{verdict.lower()}_{unit}" for verdict in DISPLAY_ORDER for unit in ("segments", "bytes")),
 )
 _BEGINS_FORMULA = tuple("=+-@")
-_MOST_SHOWN = 200  # characters of what is wrong
+_MOST_SHOWN = 200  # characters of an error
 T = TypeVar("T")
 
 
@@ -47,10 +47,13 @@ def json_chunks(report: Report) -> Iterator[str]:
 
 
 def read_json(text: bytes, kind: type[T], name: str) -> T:
-    """Return a file of this report's as `kind`, which may have fewer fields.
+    """Return a file of a report as `kind`, which may have fewer fields.
+
+    Args:
+        name: of the kind, for errors.
 
     Raises:
-        ValueError: it is not of this version's form; `name` says of what kind it should be.
+        ValueError: it has another version's form.
     """
     try:
         return decoder(kind).decode(text)
@@ -59,12 +62,12 @@ def read_json(text: bytes, kind: type[T], name: str) -> T:
 
 
 def _json(value: object, kind: type) -> str:
-    """Return an object's fields that are those of `kind`."""
+    """Return JSON with the fields of `kind`, from an object that may have more."""
     return msgspec.json.encode(msgspec.convert(value, kind, from_attributes=True)).decode()
 
 
 def csv_chunks(report: Report) -> Iterator[str]:
-    """Yield readiness.csv, a topic at a time: header and one row a partition; UTF-8 text, LF, quoted where needed."""
+    """Yield readiness.csv, a topic at a time: a header and one row per partition; UTF-8, LF, quoted if needed."""
     yield ",".join(CSV_COLUMNS) + "\n"
     for topic in report.topics:
         text_file = io.StringIO()
@@ -86,9 +89,9 @@ def _csv_row(partition: PagePartition) -> Iterator[object]:
 
 
 def csv_cell(value: object) -> object:
-    """Return the value, text of it made harmless."""
+    """Return the value; a text is made harmless."""
     if not isinstance(value, str):
         return value
     text = escaped(value)
-    # What follows after white space is a formula, too.
+    # A spreadsheet also takes text after white space for a formula.
     return f"'{text}" if text.lstrip().startswith(_BEGINS_FORMULA) else text

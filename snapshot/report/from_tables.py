@@ -1,4 +1,4 @@
-"""Make the data of pages about exactly-once from the tables of a warehouse."""
+"""Read the data of the pages about exactly-once from the tables of a warehouse."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from tiersnap.snapshot.tables.facts import FactKind, StoredReplay, StoredResults
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tables.table_format import START_ANEW
 
-_MOST_SHOWN = 200  # characters of what is wrong
+_MOST_SHOWN = 200  # characters of an error
 _AUDIT_KEY = ("harm", "kind", "judgement")
 # Columns of audit_findings.
 AUDIT_COLUMNS = tuple(dict.fromkeys((*_AUDIT_KEY, *AuditRow.__slots__, "batches", *PARTITION_KEY, "run")))
 # Columns of audits.
 AUDITS_COLUMNS = (*PARTITION_KEY, "run", "damage_count")
-# Columns of audit_findings that make a finding of two audits the same one.
+# Findings of two audits are the same finding if these columns of audit_findings are equal.
 _SAME = (*PARTITION_KEY, "kind", "producer_id", "before_last_offset", "first_offset", "last_offset")
-# Rows of `partitions`, and their columns, that `failover_of` takes.
+# The rows and columns of `partitions` that `failover_of` needs.
 FAILOVER_KINDS = (FactKind.REPLAYED, FactKind.BOUNDARY, FactKind.GONE)
 FAILOVER_COLUMNS = (*PARTITION_KEY, "kind", "part", "run", *Rows(StoredReplay).names, *Rows(SnapshotAt).names)
 
 
 @dataclass(frozen=True)
 class LastSettings:
-    """Settings of a recorded run, as far as reports read them; `left_for` is in ms, None for none."""
+    """The settings of a recorded run that reports need; `left_for` is in ms, or None."""
 
     sources: tuple[str, ...]
     collected: Mapping[str, str]
@@ -76,23 +76,24 @@ BEFORE_THE_FIRST = LastSettings((), {}, "", False, {}, LEFT_FOR_MS, ())
 
 @dataclass(frozen=True, kw_only=True)
 class LastRun(RunCounts):
-    """The last run that the table `runs` has; all fields have their defaults before the first."""
+    """The last run in the table `runs`; before the first run all fields have their defaults."""
 
     run_id: str = ""
     settings: LastSettings = BEFORE_THE_FIRST
 
     def info(self, warehouse: str, source: str | None, remote: str | None, *, at: int, now: int) -> RunInfo:
-        """Return the run as it is looked at now; no disks are named.
+        """Return the run for a report that is made now, without disks.
 
         Args:
-            source, remote: named in commands instead of those of the run.
-            at: epoch ms, when it is looked at.
+            source, remote: for commands, instead of those of the run.
+            at: epoch ms, when the report is made.
             now: epoch ms at which the verdicts hold.
         """
         settings = self.settings
         sources = (source,) if source else settings.sources
+        counts = {each.name: getattr(self, each.name) for each in fields(RunCounts)}
         return RunInfo(
-            **{each.name: getattr(self, each.name) for each in fields(RunCounts)},
+            **counts,
             run_id=self.run_id,
             started_at=at,
             finished_at=at,
@@ -109,20 +110,20 @@ class LastRun(RunCounts):
 
 
 def worst_forgetful(*found: Iterable[ForgetfulReplica]) -> tuple[ForgetfulReplica, ...]:
-    """Return forgetful replicas, the worst first, at most MOST_ROWS; of one that is there twice the last one counts."""
+    """Return at most MOST_ROWS replicas that lost producers, the worst first; of duplicates the last one counts."""
     by_replica = {(each.topic, each.partition, each.log_dir): each for each in chain(*found)}
-    worst = sorted(by_replica, key=lambda key: (-by_replica[key].forgotten, key))
+    worst = sorted(by_replica, key=lambda key: (-by_replica[key].count, key))
     return tuple(by_replica[key] for key in worst[:MOST_ROWS])
 
 
 def failover_of(facts: pa.Table) -> Failover:
-    """Return the verdict on the newest snapshot file of every partition, as its last replay compared it."""
+    """Return the verdict on the newest snapshot file of every partition, by its last replay."""
     found = map(_newest_snapshot, newest_results(facts))
     return Failover.of(each for each in found if each is not None)
 
 
 def _newest_snapshot(results: StoredResults) -> NewestSnapshot | None:
-    """None for a partition that is gone."""
+    """Return the newest snapshot of a partition; None if the partition was deleted."""
     if results.replayed is None:
         return None
     key = results.log_dir, results.topic, results.partition
@@ -139,10 +140,10 @@ def _newest_snapshot(results: StoredResults) -> NewestSnapshot | None:
 
 
 def audit_of_tables(findings: pa.Table, audits: pa.Table) -> Audit:
-    """The newest audit of each partition in a log directory.
+    """Return the newest audit of each replica.
 
-    An audit of one topic says nothing of the others, so the findings that an earlier one had there stay. They stay
-    as well where the later one met damage: it did not see what lies behind. Each finding is told once.
+    An audit may cover only some topics. The findings of earlier audits in other topics stay. They also stay if a later
+    audit met damage, because it did not read the log after the damage. Each finding is listed once.
 
     Args:
         findings: columns of AUDIT_COLUMNS.
@@ -166,8 +167,8 @@ def _newest(findings: pa.Table, audits: pa.Table) -> pa.Table:
 
 
 def _each_once(findings: pa.Table) -> pa.Table:
-    """Return each finding once, as the last run told it."""
-    # A join takes no null for another.
+    """Return each finding once, from its last run."""
+    # A join does not match nulls.
     columns = {name: findings[name] for name in _SAME}
     numbers = {name for name, each in columns.items() if pa.types.is_integer(each.type)}
     known = columns | {name: columns[name].fill_null(pa.scalar(-1)) for name in numbers}

@@ -1,8 +1,8 @@
-"""The report as HTML pages: no network, no font, no library; they work from file://, in the dark and on paper.
+"""The report as HTML pages: no network, no font, no library; they work from file://, in dark mode and on paper.
 
-Templates, style and script are separate files of the package, put together here. What comes from the log is escaped by
-jinja2; a content security policy forbids the browser everything but our own style and script, and files beside the
-page, which hold the details that are loaded as they are opened.
+Templates, style and script are separate files of the package. jinja2 escapes every text of the log. A content security
+policy allows only our own style and script, and the files next to the page, which hold details that are loaded on
+demand.
 """
 
 from __future__ import annotations
@@ -85,18 +85,18 @@ def _environment() -> Environment:
 
 @cache
 def _asset(name: str) -> tuple[Markup, str]:
-    """A style or script, as it is, and its hash as a content security policy wants it."""
+    """Return a style or script, and its hash for the content security policy."""
     environment = _environment()
     assert environment.loader is not None
     text, *_ = environment.loader.get_source(environment, name)
     text = text.strip()
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-    # Ours, from the package; never a place for data.
+    # From our package, without data of a log.
     return Markup(text), f"'sha256-{digest}'"
 
 
 def render(template: str, run: RunInfo, **values: object) -> str:
-    """A template with the run, our style and script, and `values`."""
+    """Return a template filled with the run, our style and script, and `values`."""
     style, style_hash = _asset("style.css")
     script, script_hash = _asset("script.js")
     policy = _POLICY.format(style=style_hash, script=script_hash)
@@ -108,23 +108,23 @@ MAX_TOPICS = 500
 MAX_RUNS = 12
 MAX_CHANGES = 20
 MAX_HEADS = 400
-# What is kept of each run is a short page.
+# The page that is kept of each run is short.
 KEPT_TOPICS = 50
 
 
 def to_html(report: Report, beside: Beside | None = None, *, inline: int = INLINE, max_topics: int = MAX_TOPICS) -> str:
-    """index.html: what is stuck.
+    """Return index.html: what is stuck.
 
     Args:
-        beside: the runs before; None for a report that stands alone.
-        inline: so many partitions are on the page itself; the others are in `detail_files`.
-        max_topics: likewise of topics, worst first.
+        beside: the earlier runs; None for a report without a folder.
+        inline: number of partitions on the page itself; the others are in `detail_files`.
+        max_topics: number of topics on the page itself, worst first.
     """
     return _page(report, beside or Beside.of(report), inline, max_topics, root="")
 
 
 def to_kept_html(report: Report, beside: Beside) -> str:
-    """runs/<run id>.html: what is kept of a run as a page, without the files that load."""
+    """Return runs/<run id>.html: the short page that is kept of each run."""
     return _page(report, beside, KEPT_TOPICS, KEPT_TOPICS, root="../")
 
 
@@ -165,7 +165,7 @@ def _of_host(report: Report) -> Place:
 
 
 def runs_html(report: Report, beside: Beside) -> str:
-    """runs.html: the index of runs."""
+    """Return runs.html: the index of runs."""
     return render(
         "runs.html.j2",
         report.run,
@@ -177,7 +177,7 @@ def runs_html(report: Report, beside: Beside) -> str:
 
 
 def detail_files(report: Report, *, inline: int = INLINE, max_topics: int = MAX_TOPICS) -> Iterator[tuple[str, str]]:
-    """(path, script) of what index.html loads; arguments as of `to_html`."""
+    """Yield (path, script) for each file that index.html loads on demand; arguments as in `to_html`."""
     listed = listed_topics(report, inline=inline, max_topics=max_topics)
     common = {"many_log_dirs": len(report.log_dirs) > 1, "max_runs": MAX_RUNS, "rank": RANK, "root": ""}
     pieces = ((file, each, partitions) for each in listed for file, partitions in each.pieces())
@@ -193,19 +193,19 @@ def detail_files(report: Report, *, inline: int = INLINE, max_topics: int = MAX_
 
 
 def _sums(topic: PageTopic) -> tuple[str | int, ...]:
-    """Return what the page filters and sorts a topic by, in the order that its script knows."""
+    """Return the values by which the page filters and sorts a topic, in the order that its script expects."""
     worst = len(RANK) if topic.worst is None else RANK[topic.worst]
     sizes = topic.bytes, topic.tiered_bytes, topic.uploaded_bytes, topic.ready_bytes, topic.waiting_bytes
     return (topic.topic, topic.level, worst, len(topic.partitions), topic.segments, *sizes)
 
 
 def _script(name: str, report: Report, held: object) -> tuple[str, str]:
-    """A file that hands escaped HTML or sums to the page; the run's id tells the page whether it is of its own run."""
+    """Return a file that gives escaped HTML or sums to the page; the page refuses files of another run's id."""
     arguments = ", ".join(json.dumps(each, ensure_ascii=False) for each in (name, report.run.run_id, held))
     return name, f"tiersnapLoaded({arguments});\n"
 
 
-# Colours that pages have for verdicts on segments.
+# Snapshot verdicts use the colours of segment verdicts.
 _COLOURS = {
     "SUSPECT": "SUSPECT_SNAPSHOT",
     "UNVERIFIED": "UNVERIFIED_SNAPSHOT",
@@ -215,7 +215,7 @@ _COLOURS = {
     "EXTENDS": "READY",
     "MATCHES": "TIERED",
 }
-# What a headline says of the worst that was found, worst first.
+# The headline of the failover page by the worst snapshot verdict, worst first.
 _WRONG = {
     "SUSPECT": "would start from a snapshot that contradicts the log",
     "CORRUPT": "would start without their newest snapshot, which cannot be read",
@@ -232,7 +232,7 @@ _HARM_COLOURS = {
 
 
 def lost_html(report: Report, known: ExactlyOnce) -> str:
-    """lost.html: what was lost or doubled."""
+    """Return lost.html: what was lost or doubled."""
     audit = known.audit
     where = ("--to", report.run.warehouse) if report.run.warehouse else ()
     return render(
@@ -252,7 +252,7 @@ def lost_html(report: Report, known: ExactlyOnce) -> str:
 
 
 def failover_html(report: Report, known: ExactlyOnce) -> str:
-    """failover.html: what happens if this broker dies now."""
+    """Return failover.html: what happens if this broker dies now."""
     failover = known.failover
     return render(
         "failover.html.j2",
@@ -273,15 +273,15 @@ def failover_html(report: Report, known: ExactlyOnce) -> str:
 
 def _lost_headline(audit: Audit | None) -> str:
     if audit is None:
-        return "Nobody has audited these logs yet"
+        return "These logs have not been audited"
     if audit.harmful:
-        return f"{many(audit.harmful, 'finding')} of records lost, doubled or written by whom they should not"
+        return f"{many(audit.harmful, 'finding')} of records lost, doubled or wrongly written"
     return "The audit found nothing lost and nothing doubled"
 
 
 def _failover_headline(failover: Failover | None) -> str:
     if failover is None:
-        return "This report was made without a look at the newest snapshots"
+        return "The newest snapshots were not examined"
     partitions = sum(failover.counts.values())
     for found, says in _WRONG.items():
         if count := failover.counts.get(found):
@@ -290,7 +290,7 @@ def _failover_headline(failover: Failover | None) -> str:
 
 
 def _level(found: Iterable[str], colours: Mapping[str, str]) -> Level:
-    """Return what the worst of the things found asks for, which colours the headline above them."""
+    """Return the level of the worst verdict, which colours the headline."""
     levels = [LEVEL[Verdict(colours.get(name, "ACTIVE_SEGMENT"))] for name in found]
     return min(levels, key=list(Level).index, default=Level.SETTLED)
 

@@ -1,16 +1,16 @@
-"""Words, numbers and rectangles for the page's templates, and the partitions that the page holds itself.
+"""Words, numbers and rectangles for the page's templates, and the choice of the partitions on the page itself.
 
-The page has the topics that are worst, and of these the partitions that deserve most to be seen. All others are loaded:
+The page has the worst topics, and their most important partitions. All others are loaded on demand:
 
-    details/partitions-<number>.js   at most PIECE partitions, of one topic or of several that have few
-    details/topics.js                names and sums of further topics, by which the page filters and sorts
+    details/partitions-<number>.js   at most PIECE partitions, of one topic or of several small ones
+    details/topics.js                names and sums of further topics, for the page's filter and sort order
     details/topics-<number>.js       rows of `max_topics` further topics
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -32,16 +32,17 @@ from tiersnap.snapshot.report.model import (
     Span,
     Totals,
 )
+from tiersnap.snapshot.report.remote_checks import RemoteChecked
 from tiersnap.snapshot.report.summary import most_worth
 from tiersnap.snapshot.report.timeline import Axis, axis_of, worst_last
 from tiersnap.snapshot.units import human_bytes, noun_of
 
-# A sliver of a bar or a timeline must still be seen; per cent of its width.
+# The smallest visible piece of a bar or a timeline, in per cent of its width.
 _MIN_WIDTH = 0.15
 _MIN_WIDTH_WAITING = 0.5
-# Marks closer than this share a label.
+# Marks share a label if they are closer than this, in per cent.
 _LABEL_ROOM = 20.0
-# Below this a bar's piece has no room for its name.
+# A piece of a bar has room for its name from this width on, in per cent.
 _NAME_ROOM = 15.0
 
 
@@ -50,7 +51,7 @@ class Piece:
     """A rectangle of a bar, a timeline or a plot: its class of the style, and x and width in per cent as SVG has them.
 
     Attributes:
-        label: text on it; "" where it has no room for one.
+        label: text on it; "" if there is no room.
     """
 
     name: str
@@ -62,7 +63,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A line across the timeline; `label` is "" when a neighbour's says it too."""
+    """A line across the timeline; `label` is "" if a neighbour's label includes it."""
 
     kind: str
     x: str
@@ -96,7 +97,7 @@ def moment(ms: int, form: str = "%Y-%m-%d %H:%M") -> str:
 
 
 def days(count: float) -> str:
-    """3.7 -> '3 days'; below two days hours are said, above ten years that it is more."""
+    """3.7 -> '3 days'; hours below two days, 'more than 10 years' above ten years."""
     if count < 2:
         return many(int(count * 24), "hour")
     return many(int(count), "day") if count < 3650 else "more than 10 years"
@@ -115,7 +116,7 @@ def many(count: int, noun: str) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    """Whole per cent; 0 and 100 are said only where they are exact."""
+    """Return whole per cent; 0 and 100 only if they are exact."""
     if not whole:
         return "0 %"
     percent = (200 * part + whole) // (2 * whole)
@@ -125,7 +126,7 @@ def share(part: int, whole: int) -> str:
 
 
 def examples(report: Report, limit: int = 3) -> dict[Verdict, list[PagePartition]]:
-    """By cause, partitions to look at: those with details, in the page's order."""
+    """Return examples of partitions by cause: those with a timeline, in the page's order."""
     found: dict[Verdict, list[PagePartition]] = {cause.verdict: [] for cause in report.causes}
     for partition in (each for topic in report.topics for each in topic.partitions if each.timeline):
         for blocker in partition.blocking:
@@ -135,34 +136,34 @@ def examples(report: Report, limit: int = 3) -> dict[Verdict, list[PagePartition
 
 
 def topic_anchor(topic: str) -> str:
-    """Id of a topic's element; safe in a fragment as it is."""
+    """Return the id of a topic's element, which needs no escaping in a fragment."""
     return "t-" + quote(topic, safe="")
 
 
 def partition_anchor(partition: PagePartition | PartitionKey, with_log_dir: bool) -> str:
-    """Id of a partition's element; replicas in several log directories need these in it."""
+    """Return the id of a partition's element; with several log directories the id includes that of the replica."""
     where = "@" + quote(partition.log_dir, safe="") if with_log_dir else ""
     return f"p-{quote(partition.topic, safe='')}-{partition.partition}{where}"
 
 
 def headline(report: Report) -> str:
-    """The one sentence that somebody who reads nothing else should read."""
+    """Return the most important fact as a sentence."""
     total, topics = report.cluster, report.topics
     if not total.verdicts:
         return "There are no segments"
     if report.forgetful:
-        return f"{many(len(report.forgetful), 'replica')} must not lead yet: producers are forgotten there"
+        return f"{many(len(report.forgetful), 'replica')} must not lead yet: active producers are lost there"
     if total.waiting_segments:
         blocked = sum(bool(topic.waiting_segments) for topic in topics)
         return (
             f"{human_bytes(total.waiting_bytes)} cannot be tiered yet, in {blocked:,} of {many(len(topics), 'topic')}"
         )
     if total.ready_segments:
-        return f"Nothing stands in the way: {human_bytes(total.ready_bytes)} are ready to be tiered"
+        return f"Nothing is blocked: {human_bytes(total.ready_bytes)} are ready to be tiered"
     if total.uploaded_segments:
         return f"No record is known of {human_bytes(total.uploaded_bytes)} that tiersnap uploaded: publish them"
     if total.in_remote_segments:
-        return f"Whether brokers know {human_bytes(total.in_remote_bytes)} in remote storage was not asked"
+        return f"Brokers uploaded {human_bytes(total.in_remote_bytes)}, but their records were not read"
     if total.tiered_segments:
         return "Everything that may be tiered is tiered"
     return "Nothing here is for remote storage"
@@ -170,7 +171,7 @@ def headline(report: Report) -> str:
 
 _AT_END = {
     SnapshotVerdict.MATCHES: "identical to the log",
-    SnapshotVerdict.EXTENDS: "know more, from before the log begins",
+    SnapshotVerdict.EXTENDS: "have more producers, from before the log begins",
     SnapshotVerdict.SUSPECT: "contradict the log",
     SnapshotVerdict.CORRUPT: "cannot be read",
     SnapshotVerdict.MISSING: "missing",
@@ -179,7 +180,7 @@ _AT_END = {
 
 
 def snapshot_counts(report: Report) -> dict[str, int]:
-    """Return closed segments by the snapshot at their end, in words, most first; each segment is counted once."""
+    """Return the number of closed segments by the snapshot at their end, in words, most first."""
     counted: Counter[str] = Counter()
     for each in report.snapshots:
         counted[_at_end(each)] += each.segments
@@ -193,32 +194,36 @@ def _at_end(found: SnapshotsAtEnds) -> str:
     if found.provenance not in (None, Provenance.BROKER):
         return "computed by tiersnap"
     if found.compared is SnapshotVerdict.SUSPECT and found.snapshot.is_trusted:
-        return "differ only where a broker that loads them drops or resets the entry"
+        return "differ only in entries that a broker drops or resets when it loads them"
     return _AT_END[found.compared or found.snapshot]
 
 
 def remote_checked(report: Report) -> str:
-    """Return how much of what is in remote storage was verified, in a sentence; "" where nothing is there."""
-    partitions = [each for topic in report.topics for each in topic.partitions]
+    """Return a sentence about the verified part of the remote segments; "" if there are none."""
+    partitions = (each for topic in report.topics for each in topic.partitions)
+    # Replicas of a partition have the same remote segments.
     found = {(each.topic, each.partition): each.remote_checked for each in partitions if each.remote_checked}
-    if not found:
-        total = report.cluster
-        is_any = total.tiered_segments or total.uploaded_segments or total.in_remote_segments
-        return "Nobody says whether what is in remote storage is right" if is_any else ""
-    names = ("segments", "verified", "compared", "encrypted", "unsound")
-    segments, verified, compared, encrypted, unsound = (
-        sum(getattr(each, name) for each in found.values()) for name in names
-    )
+    if found:
+        return _checked_in_words(list(found.values()))
+    total = report.cluster
+    is_any = total.tiered_segments or total.uploaded_segments or total.in_remote_segments
+    return "Remote storage has not been verified. Verify it" if is_any else ""
+
+
+def _checked_in_words(found: Sequence[RemoteChecked]) -> str:
+    segments, verified = sum(each.segments for each in found), sum(each.verified for each in found)
+    compared, unsound = sum(each.compared for each in found), sum(each.unsound for each in found)
+    encrypted = sum(each.encrypted for each in found)
     unread = f"; {many(encrypted, 'encrypted segment')} could not be read" if encrypted else ""
     return (
         f"Of {many(segments, 'remote segment')} in {many(len(found), 'partition')} {verified:,} were verified, the "
-        f"last {time(max(each.last_at for each in found.values()))}; snapshots of {compared:,} were compared with a "
-        f"log; {unsound:,} are not sound{unread}"
+        f"last {time(max(each.last_at for each in found))}; snapshots of {compared:,} were compared with a log; "
+        f"{unsound:,} are not sound{unread}"
     )
 
 
 def side_by_side(parts: Iterable[tuple[str, int, str]], whole: int) -> list[Piece]:
-    """Return (name, size, title) as pieces over the whole width; what has no size is left out."""
+    """Return pieces over the whole width for each (name, size, title) with a size."""
     pieces, x = [], 0.0
     for name, size, title in parts:
         width = 100 * size / max(1, whole)
@@ -230,7 +235,7 @@ def side_by_side(parts: Iterable[tuple[str, int, str]], whole: int) -> list[Piec
 
 
 def bar(totals: Totals) -> list[Piece]:
-    """Return bytes by verdict."""
+    """Return the bar of bytes by verdict."""
     whole = totals.bytes
     parts = (
         (
@@ -244,7 +249,7 @@ def bar(totals: Totals) -> list[Piece]:
 
 
 def disk_bar(disk: DiskForecast) -> list[Piece]:
-    """Return what stays used, what can be freed, what is free."""
+    """Return the bar of a disk: used, freeable and free bytes."""
     used = max(0, disk.total - disk.free)
     freeable = min(disk.freeable, used)
     sizes = {"kept": used - freeable, "freeable": freeable, "free": disk.free}
@@ -254,7 +259,7 @@ def disk_bar(disk: DiskForecast) -> list[Piece]:
 
 
 def rectangles(partition: PagePartition) -> Markup:
-    """The timeline as SVG, of verdicts and numbers alone; put together here, as a template takes five times as long."""
+    """Return the timeline as SVG. It has only verdicts and numbers; a template would take five times as long."""
     axis = axis_of(partition)
     return Markup("\n".join(_rectangle(span, axis) for span in worst_last(partition.timeline)))
 
@@ -272,19 +277,19 @@ def _rectangle(span: Span, axis: Axis) -> str:
 
 
 def span_name(span: Span) -> str:
-    """Its verdict, or what the worst of its verdicts is."""
+    """Return the worst verdict of a span in words."""
     return f"{span.verdict} and others" if span.is_mixed else span.verdict
 
 
 def offsets(span: Span) -> str:
-    """'offsets 1,000 to 1,999', both inclusive; 'from offset 2,000' for the active segment."""
+    """Return 'offsets 1,000 to 1,999', both inclusive, or 'from offset 2,000' for the active segment."""
     if span.end_offset is None:
         return f"from offset {span.base_offset:,}"
     return f"offsets {span.base_offset:,} to {span.end_offset - 1:,}"
 
 
 def marks(partition: PagePartition) -> list[Mark]:
-    """Log start, last stable offset and high watermark on the timeline, from left to right."""
+    """Return the marks of log start, last stable offset and high watermark, from left to right."""
     axis = axis_of(partition)
     stable, watermark = partition.last_stable_offset, partition.high_watermark
     lines: list[tuple[str, str, int, str]] = [
@@ -300,14 +305,21 @@ def marks(partition: PagePartition) -> list[Mark]:
 
 
 def _labelled(lines: list[tuple[str, str, float, str]]) -> Iterator[Mark]:
-    """Neighbours without room for two labels share one, at the first of them."""
+    """Yield the marks; neighbours without room for two labels share one, at the first of them."""
     while lines:
         near = [line for line in lines if line[2] - lines[0][2] < _LABEL_ROOM]
-        for position, (kind, title, x, _) in enumerate(near):
-            label = "" if position else _joined(near)
-            anchor = "start" if x < _LABEL_ROOM / 2 else "end" if x > 100 - _LABEL_ROOM / 2 else "middle"
-            yield Mark(kind, percent(x), title, label, anchor)
+        label = _joined(near)
+        for kind, title, x, _ in near:
+            yield Mark(kind, percent(x), title, label, _anchor_at(x))
+            label = ""
         lines = lines[len(near) :]
+
+
+def _anchor_at(x: float) -> str:
+    """Return the text-anchor of a label at x per cent, so that the label stays inside."""
+    if x < _LABEL_ROOM / 2:
+        return "start"
+    return "end" if x > 100 - _LABEL_ROOM / 2 else "middle"
 
 
 def _joined(lines: list[tuple[str, str, float, str]]) -> str:
@@ -332,13 +344,13 @@ INLINE = 200
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A topic as the page shows it.
+    """A topic in the page's list.
 
     Attributes:
-        number: of the topic, worst first.
-        inline: partitions that the page holds.
-        rest: partitions that are loaded, PIECE by PIECE.
-        file: number of the file with the first piece of the rest; the others are in the files that follow.
+        number: position of the topic, worst first.
+        inline: partitions on the page itself.
+        rest: partitions that are loaded on demand, PIECE by PIECE.
+        file: number of the file with the first piece of the rest; the next files have the other pieces.
     """
 
     number: int
@@ -355,26 +367,25 @@ class Listed:
 
 
 def listed_topics(report: Report, *, inline: int = INLINE, max_topics: int) -> list[Listed]:
-    """All topics, worst first; only the first `max_topics` hold partitions themselves."""
-    on_page = [
-        [(number, place) for place in range(len(topic.partitions))]
-        for number, topic in enumerate(report.topics[:max_topics])
-    ]
-    chosen = set(most_worth(on_page, lambda at: bool(report.topics[at[0]].partitions[at[1]].blocking))[:inline])
-    listed = [
-        Listed(
-            number,
-            topic,
-            tuple(each for place, each in enumerate(topic.partitions) if (number, place) in chosen),
-            tuple(each for place, each in enumerate(topic.partitions) if (number, place) not in chosen),
-        )
-        for number, topic in enumerate(report.topics)
-    ]
-    return list(_in_files(listed))
+    """Return all topics, worst first; only the first `max_topics` have partitions on the page itself."""
+    on_page = (topic.partitions for topic in report.topics[:max_topics])
+    chosen = set(map(_key_of, most_worth(on_page, lambda partition: bool(partition.blocking))[:inline]))
+    return list(_in_files(_listed(number, topic, chosen) for number, topic in enumerate(report.topics)))
+
+
+def _key_of(partition: PagePartition) -> PartitionKey:
+    return PartitionKey(partition.log_dir, partition.topic, partition.partition)
+
+
+def _listed(number: int, topic: PageTopic, chosen: Container[PartitionKey]) -> Listed:
+    """Return a topic; `chosen` are the partitions on the page itself."""
+    inline = tuple(each for each in topic.partitions if _key_of(each) in chosen)
+    rest = tuple(each for each in topic.partitions if _key_of(each) not in chosen)
+    return Listed(number, topic, inline, rest)
 
 
 def _in_files(listed: Iterable[Listed]) -> Iterator[Listed]:
-    """Give each topic the file that its rest begins in: topics with few partitions share one."""
+    """Yield the topics with the numbers of their files; topics with few partitions share a file."""
     file = held = 0
     for each in listed:
         if held and held + min(len(each.rest), PIECE) > PIECE:

@@ -2,14 +2,14 @@
 
     Report
       cluster   ClusterTotals   all segments
-      causes    Cause, ...      what stands in the way, most bytes first
+      causes    Cause, ...      verdicts that block segments, most bytes first
       topics    TopicReport, ...  worst first
-        partitions  PartitionReport, ...  worst first; one a (log_dir, topic, partition), so one a replica
-          blocking  Blocker, ...  one a verdict that stands in the way, in offset order
-          snapshots Held, ...     what producer snapshots there are, and where each is from
+        partitions  PartitionReport, ...  worst first; one per (log_dir, topic, partition), so one per replica
+          blocking  Blocker, ...  one per verdict that blocks segments, in offset order
+          snapshots Held, ...     the producer snapshots, each with its provenance
 
 readiness.json has the fields of these classes, in their order, and docs/readiness.schema.json is made from them. The
-page shows more than that: classes whose names begin with Page have these fields as well.
+page needs further fields; they are in classes whose names begin with Page.
 
 Offsets named `end_offset` are exclusive; times are epoch ms; bytes are those of segment files.
 """
@@ -22,7 +22,6 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from tiersnap.snapshot.gate.printed_steps import Step
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import (
     DISPLAY_ORDER,
@@ -33,6 +32,7 @@ from tiersnap.snapshot.gate.verdict import (
     Verdict,
     worst,
 )
+from tiersnap.snapshot.report.blockers import Blocker, Cause, PageBlocker, PageCause
 from tiersnap.snapshot.report.disk_forecast import Forecast
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
@@ -51,24 +51,32 @@ class Count:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sums:
-    """Segments by what may be done with them; see `totals_of`.
+class Extent:
+    """All segments.
 
     Attributes:
         worst: the worst verdict, None without segments.
-        level: what the worst verdict asks for.
-        tiered: brokers know them in remote storage.
-        uploaded: tiersnap uploaded them, and no record tells that brokers know them.
-        in_remote: brokers uploaded them, and no record tells that brokers know them.
-        ready: the next run may tier them.
-        waiting: they ought to be tiered and cannot be.
-        never_tiered: active segments and those of compacted topics.
+        level: the level of the worst verdict.
     """
 
     worst: Verdict | None
     level: Level
     segments: Size
     bytes: Size
+
+
+@dataclass(frozen=True, kw_only=True)
+class TieringProgress:
+    """The segments that belong in remote storage, by how far they are.
+
+    Attributes:
+        tiered: brokers know them in remote storage.
+        uploaded: tiersnap uploaded them, and no record of a broker is known.
+        in_remote: brokers uploaded them, and no record of a broker is known.
+        ready: the next run may tier them.
+        waiting: something prevents that they are tiered.
+    """
+
     tiered_segments: Size
     tiered_bytes: Size
     uploaded_segments: Size
@@ -79,6 +87,16 @@ class Sums:
     ready_bytes: Size
     waiting_segments: Size
     waiting_bytes: Size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sums(TieringProgress, Extent):
+    """Segments by verdict group; see `totals_of`.
+
+    Attributes:
+        never_tiered: active segments, and segments of compacted topics.
+    """
+
     never_tiered_segments: Size
     never_tiered_bytes: Size
 
@@ -88,9 +106,9 @@ class Totals(Sums):
     """Segments of a partition, a topic or the cluster.
 
     Attributes:
-        findings: damaged places that the scan met in these segments.
-        waiting_since: largest timestamp of the oldest segment that waits; None when none waits or is dated.
-        verdicts: only those that occur, in DISPLAY_ORDER.
+        findings: number of damaged places in these segments.
+        waiting_since: largest timestamp of the oldest segment that waits; None if no waiting segment has a timestamp.
+        verdicts: those that occur, in DISPLAY_ORDER.
     """
 
     findings: Size
@@ -109,42 +127,14 @@ class ClusterTotals(Totals):
     partitions: Size
 
 
-@dataclass(frozen=True, kw_only=True)
-class Blocker:
-    """The first segment of a partition with one verdict that stands in the way.
-
-    Attributes:
-        base_offset: of that first segment.
-        segments, bytes: of all segments of the partition with the verdict.
-        reason: of the first one.
-        next_step: what clears it.
-        commands: those of `next_step` in which nothing is left to fill in.
-    """
-
-    verdict: Verdict
-    base_offset: Size
-    segments: Size
-    bytes: Size
-    reason: str
-    next_step: str
-    commands: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PageBlocker(Blocker):
-    """A blocker with the steps that its `next_step` tells."""
-
-    steps: tuple[Step, ...]
-
-
 @dataclass(frozen=True)
 class Held:
-    """The producer snapshots at the ends of neighbouring segments that say the same of them.
+    """The producer snapshots at the ends of neighbouring segments, with one verdict and one provenance.
 
     Attributes:
-        base_offset: of the first of these segments.
-        end_offset: of the last one; None for the active segment, whose end is the log's.
-        provenance: None where there is no snapshot to be trusted.
+        base_offset: of the first segment.
+        end_offset: of the last segment; None for the active segment, which ends at the log end.
+        provenance: None without a trusted snapshot.
     """
 
     base_offset: Size
@@ -156,12 +146,12 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of the timeline: one segment, or neighbours.
+    """A piece of the timeline: one segment, or neighbours.
 
     Attributes:
-        verdict: the worst, where `is_mixed`.
-        end_offset: None where it holds the active segment.
-        is_mixed: neighbours of several verdicts, which are too many to be drawn.
+        verdict: the worst of the segments.
+        end_offset: None if the active segment is the last one.
+        is_mixed: the segments have several verdicts; they are too many to be drawn one by one.
     """
 
     verdict: Verdict
@@ -179,22 +169,31 @@ class _Partition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartitionReport(Totals, _Partition):
-    """One replica of a partition.
+class Offsets:
+    """The offsets of a replica.
 
     Attributes:
         log_start_offset: inclusive.
-        last_stable_offset: exclusive, None when no high watermark is known.
-        high_watermark: exclusive, None when not checkpointed.
-        blocking: in ascending base offset: the first is cleared first; GAP_BEFORE only if the table holds nothing that
-            it could wait for.
-        snapshots: in offset order; None where the run did not list the segments one by one.
-        remote_checked: how much of what is in remote storage was verified; None where nobody says.
+        last_stable_offset: exclusive, None if no high watermark is known.
+        high_watermark: exclusive, None if no checkpoint has it.
     """
 
     log_start_offset: Size
     last_stable_offset: Size | None
     high_watermark: Size | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionReport(Offsets, Totals, _Partition):
+    """One replica of a partition.
+
+    Attributes:
+        blocking: in offset order, which is the order to clear them. GAP_BEFORE is listed only if the table lacks the
+            segment that it waits for.
+        snapshots: in offset order; None if the run did not list the segments one by one.
+        remote_checked: the verified part of the remote segments; None if it is unknown.
+    """
+
     blocking: tuple[Blocker, ...]
     snapshots: tuple[Held, ...] | None = None
     remote_checked: RemoteChecked | None = None
@@ -202,7 +201,7 @@ class PartitionReport(Totals, _Partition):
 
 @dataclass(frozen=True, kw_only=True)
 class PagePartition(PartitionReport):
-    """A partition with its timeline, which is empty for partitions without details."""
+    """A partition with its timeline, which is empty if the page does not show the partition's segments."""
 
     topic: str
     blocking: tuple[PageBlocker, ...]
@@ -233,38 +232,12 @@ class PageTopic(TopicReport):
     partitions: tuple[PagePartition, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cause:
-    """A cause that stands in the way, over the whole cluster.
-
-    Attributes:
-        partitions: whose segments have the verdict.
-        segments, bytes: of segments with it.
-        behind_segments, behind_bytes: of segments with GAP_BEFORE that wait for them.
-        next_step, commands: as of Blocker; complete only as far as they are the same everywhere.
-    """
-
-    verdict: Verdict
-    meaning: str
-    partitions: Size
-    segments: Size
-    bytes: Size
-    behind_segments: Size
-    behind_bytes: Size
-    next_step: str
-    commands: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PageCause(Cause):
-    """A cause with the steps that its `next_step` tells."""
-
-    steps: tuple[Step, ...]
-
-
 @dataclass(frozen=True)
 class SnapshotsAtEnds:
-    """The closed segments with such a snapshot at their end; `compared` is the strict verdict on a broker's."""
+    """The number of closed segments with such a snapshot at their end.
+
+    `compared` is the strict verdict on a broker's file.
+    """
 
     snapshot: SnapshotVerdict
     provenance: Provenance | None
@@ -278,9 +251,9 @@ class ReportHead:
 
     Attributes:
         log_dirs: ascending.
-        snapshots: closed segments by the snapshot at their end, most first; each segment is counted once.
-        compared: brokers' files at closed segments' ends by the strict verdict on them.
-        forgetful: replicas that have forgotten producers; empty, too, if remote storage was not asked.
+        snapshots: closed segments by the snapshot at their end, most first.
+        compared: brokers' files at the ends of closed segments, by the strict verdict.
+        forgetful: replicas that lost active producers; empty if remote storage was not read.
     """
 
     schema_version: Literal[1] = 1
@@ -312,7 +285,7 @@ class Report(ReadinessDocument):
 
 
 def with_remote_checks(report: Report, found: Mapping[Key, RemoteChecked]) -> Report:
-    """Return the report with how much of each partition's remote segments was verified."""
+    """Return the report with the verified part of each partition's remote segments."""
 
     def told(each: PagePartition) -> PagePartition:
         return replace(each, remote_checked=found.get((each.topic, each.topic_id, each.partition)))
@@ -322,7 +295,7 @@ def with_remote_checks(report: Report, found: Mapping[Key, RemoteChecked]) -> Re
 
 
 def totals_of(verdicts: Mapping[Verdict, Count], findings: int, recent: int, waiting_since: int | None) -> Totals:
-    """Return what follows from segments by verdict; `recent` are bytes."""
+    """Return the totals of segments by verdict; `recent` are bytes."""
 
     def count(kinds: Iterable[Verdict]) -> Count:
         return sum((verdicts[each] for each in kinds if each in verdicts), Count())
@@ -356,7 +329,7 @@ def totals_of(verdicts: Mapping[Verdict, Count], findings: int, recent: int, wai
 
 
 def sum_of(parts: Iterable[Totals]) -> Totals:
-    """Return the sum of partitions or topics; `waiting_since` is of the oldest that waits."""
+    """Return the sum of partitions or topics; `waiting_since` is the earliest of theirs."""
     verdicts: dict[Verdict, Count] = {}
     findings = recent = 0
     since = []

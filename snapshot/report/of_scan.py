@@ -1,4 +1,4 @@
-"""The readiness page of a scan: what was found in log directories, without a look at remote storage."""
+"""The readiness page of a scan of log directories."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tiersnap.snapshot.tables.readiness import readiness_batch
 
 
 class ScanPage:
-    """Takes in partitions as they are scanned, and keeps no more than their rows."""
+    """Collects the rows of scanned partitions, and writes their page."""
 
     def __init__(self) -> None:
         self._rows: list[pa.RecordBatch] = []
@@ -27,7 +27,7 @@ class ScanPage:
         self._forgetful: list[ForgetfulReplica] = []
 
     def add(self, log_dir: str, scanned: Scanned) -> None:
-        """One partition."""
+        """Add a partition."""
         found = scanned.examination
         self._rows.append(readiness_batch(log_dir, found.partition, found.facts, scanned.segments))
         self._newest.append(newest_snapshot(log_dir, scanned))
@@ -35,7 +35,7 @@ class ScanPage:
             self._forgetful.append(ForgetfulReplica.of(log_dir, found.partition, lost))
 
     def write(self, folder: Path, info: RunInfo, checks: Mapping[Key, RemoteChecked]) -> None:
-        """The files, when all partitions are in; `checks` say what was verified in remote storage."""
+        """Write the files after the last partition; `checks` are the verified remote segments."""
         made = replace(summarise(self._rows, info), forgetful=tuple(self._forgetful))
         made = with_remote_checks(made, checks)
         write_report(made, folder, ExactlyOnce(failover=Failover.of(self._newest)))

@@ -1,83 +1,102 @@
-"""Aggregated tables -> a PagePartition for each replica of a partition, still without timelines.
+"""Build a PagePartition for each replica from aggregated tables, without timelines; and the forecast of local disks.
 
-The forecast says what tiering frees on local disks, and how long they last at the rate of the last RECENT_MS before the
-run, by the timestamps of the records. What retention deletes meanwhile is not taken off, so disks may last longer.
+The forecast gives the bytes that tiering frees, and the days until the disks are full. Its write rate is that of the
+last RECENT_MS before the run, by the timestamps of the records. It ignores deletions by retention, so disks may last
+longer.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter
 
-from tiersnap.snapshot.gate.printed_steps import commands, text
 from tiersnap.snapshot.gate.verdict import SEVERITY, WAITING, Verdict
 from tiersnap.snapshot.report.aggregate import PARTITION_CODES, RECENT_MS, Aggregated
+from tiersnap.snapshot.report.blockers import PageBlocker, cleared_by
 from tiersnap.snapshot.report.disk_forecast import DiskForecast, Forecast
-from tiersnap.snapshot.report.model import Count, PageBlocker, PagePartition, Totals, totals_of
+from tiersnap.snapshot.report.model import Count, Offsets, PagePartition, Totals, totals_of
 from tiersnap.snapshot.report.run_info import Disk, RunInfo, without_user
 from tiersnap.snapshot.report.step_place import place_of, segment_file
+from tiersnap.snapshot.rows import Rows
 
 Codes = tuple[int, int, int]  # topic, log directory, partition
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
-    """One row of Aggregated.verdicts; the fields are its columns."""
-
+class _Codes:
     topic: int
     log_dir: int
     partition: int
-    verdict: int
-    segments: int
-    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One row of Aggregated.verdicts: the segments of a partition with one verdict."""
+
+    codes: _Codes
+    verdict: int  # rank in SEVERITY
+    count: Count
     first_offset: int
     reason: str
-    next_step: str
     oldest: int | None
     findings: int
     topic_id: str | None
     recent_bytes: int
-    log_start_offset: int
-    last_stable_offset: int | None
-    high_watermark: int | None
+    offsets: Offsets
 
     @property
-    def count(self) -> Count:
-        return Count(self.segments, self.bytes)
+    def judged(self) -> Verdict:
+        return SEVERITY[self.verdict]
+
+    @property
+    def waits_since(self) -> int | None:
+        return self.oldest if self.judged in WAITING else None
+
+
+_ROWS = Rows(_Row)
 
 
 def partitions(found: Aggregated, run: RunInfo) -> Iterator[tuple[Codes, PagePartition]]:
-    """Each partition once, in the order of its codes."""
+    """Yield each partition once, in the order of its codes."""
     if not found.verdicts.num_rows:
         return
     table = found.verdicts.sort_by([(name, "ascending") for name in (*PARTITION_CODES, "verdict")])
-    columns = [table[name].to_pylist() for name in _Row.__slots__]
-    for codes, group in groupby(zip(*columns, strict=True), key=itemgetter(0, 1, 2)):
-        yield codes, _partition(found, run, [_Row(*values) for values in group])
+    for codes, group in groupby(_ROWS.read(table.select(_ROWS.names).to_batches()), key=attrgetter("codes")):
+        yield astuple(codes), _partition(found, run, codes, list(group))
 
 
-def _partition(found: Aggregated, run: RunInfo, rows: list[_Row]) -> PagePartition:
-    topic, log_dir, partition = found.topics[rows[0].topic], found.log_dirs[rows[0].log_dir], rows[0].partition
-    waiting = [row for row in rows if SEVERITY[row.verdict] in WAITING]
-    totals = totals_of(
-        {SEVERITY[row.verdict]: row.count for row in rows},
+def _partition(found: Aggregated, run: RunInfo, codes: _Codes, rows: list[_Row]) -> PagePartition:
+    topic, log_dir = found.topics[codes.topic], without_user(found.log_dirs[codes.log_dir])
+    return PagePartition(
+        **vars(_totals(rows)),
+        **vars(_offsets([row.offsets for row in rows])),
+        log_dir=log_dir,
+        topic=topic,
+        partition=codes.partition,
+        topic_id=next((row.topic_id for row in rows if row.topic_id is not None), None),
+        blocking=tuple(_blockers(rows, run, log_dir, topic)),
+    )
+
+
+def _totals(rows: list[_Row]) -> Totals:
+    waiting = [row.waits_since for row in rows if row.waits_since is not None]
+    return totals_of(
+        {row.judged: row.count for row in rows},
         findings=sum(row.findings for row in rows),
         recent=sum(row.recent_bytes for row in rows),
-        waiting_since=min((row.oldest for row in waiting if row.oldest is not None), default=None),
+        waiting_since=min(waiting, default=None),
     )
-    return PagePartition(
-        **vars(totals),
-        log_dir=without_user(log_dir),
-        topic=topic,
-        partition=partition,
-        topic_id=next((row.topic_id for row in rows if row.topic_id is not None), None),
-        log_start_offset=max(row.log_start_offset for row in rows),
-        last_stable_offset=_max(row.last_stable_offset for row in rows),
-        high_watermark=_max(row.high_watermark for row in rows),
-        blocking=tuple(_blockers(waiting, run, without_user(log_dir), topic)),
+
+
+def _offsets(offsets: list[Offsets]) -> Offsets:
+    """Return the highest offset of each kind."""
+    return Offsets(
+        log_start_offset=max(each.log_start_offset for each in offsets),
+        last_stable_offset=_max(each.last_stable_offset for each in offsets),
+        high_watermark=_max(each.high_watermark for each in offsets),
     )
 
 
@@ -85,22 +104,21 @@ def _max(offsets: Iterator[int | None]) -> int | None:
     return max((offset for offset in offsets if offset is not None), default=None)
 
 
-def _blockers(waiting: list[_Row], run: RunInfo, log_dir: str, topic: str) -> Iterator[PageBlocker]:
+def _blockers(rows: list[_Row], run: RunInfo, log_dir: str, topic: str) -> Iterator[PageBlocker]:
+    """Yield the verdicts that block segments, in offset order."""
+    waiting = [row for row in rows if row.judged in WAITING]
     # A filtered table may hold segments that wait for one that is not in it.
-    causes = [row for row in waiting if SEVERITY[row.verdict] is not Verdict.GAP_BEFORE] or waiting
+    causes = [row for row in waiting if row.judged is not Verdict.GAP_BEFORE] or waiting
     for row in sorted(causes, key=lambda row: row.first_offset):
         on_host = run.collected.get(log_dir, log_dir)
-        file = segment_file(on_host, topic, row.partition, row.first_offset)
-        clearing = place_of(run, (on_host,)).beside(file).steps(SEVERITY[row.verdict])
+        file = segment_file(on_host, topic, row.codes.partition, row.first_offset)
         yield PageBlocker(
-            verdict=SEVERITY[row.verdict],
+            verdict=row.judged,
             base_offset=row.first_offset,
-            segments=row.segments,
-            bytes=row.bytes,
+            segments=row.count.segments,
+            bytes=row.count.bytes,
             reason=row.reason,
-            next_step=text(clearing),
-            commands=commands(clearing),
-            steps=clearing,
+            **cleared_by(place_of(run, (on_host,)).beside(file).steps(row.judged)),
         )
 
 
@@ -108,7 +126,7 @@ DAY_MS = 86_400_000
 
 
 def forecast(total: Totals, partitions: Iterable[PagePartition], disks: Iterable[Disk]) -> Forecast:
-    """Return the forecast of all segments, the partitions that they are of, and the disks below them."""
+    """Return the forecast of local disks from the totals of all segments and of each partition."""
     recent: Counter[str] = Counter()
     freeable: Counter[str] = Counter()
     for each in partitions:

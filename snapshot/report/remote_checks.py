@@ -25,11 +25,11 @@ class RemoteChecked:
     """The part of a partition's remote segments that was verified.
 
     Attributes:
-        segments: in remote storage, when the newest check listed them.
-        verified, bytes: of them, segments that were verified, and the bytes of their objects.
-        encrypted: others, which are complete, and which could not be read.
-        compared: of those, segments whose snapshot was compared with a log.
-        unsound: SUSPECT, CORRUPT, MISSING or UNVERIFIED.
+        segments: number of remote segments that the newest check listed.
+        verified, bytes: verified segments, and the bytes of their objects.
+        encrypted: other complete segments, which could not be read.
+        compared: verified segments whose snapshot was compared with a log.
+        unsound: segments that are SUSPECT, CORRUPT, MISSING or UNVERIFIED.
         depths: verified segments by depth.
     """
 
@@ -44,7 +44,7 @@ class RemoteChecked:
 
     @property
     def sentence(self) -> str:
-        """For people."""
+        """Return the numbers in a sentence."""
         of = count_of(self.segments, "remote segment was", "remote segments were")
         how = ", ".join(f"{count} at depth {depth}" for depth, count in sorted(self.depths.items()))
         wrong = f"{count_of(self.unsound, 'is', 'are')} not sound" if self.unsound else "all are sound"
@@ -61,26 +61,25 @@ class RemoteChecked:
 def remote_checked(checks: Iterable[RemoteCheck]) -> dict[Key, RemoteChecked]:
     """Sum up checks by partition.
 
-    Of the checks of one segment the latest counts, unless retention has deleted it since; a check of offsets that no
-    segment holds counts if its partition has no later one.
+    The latest check of each segment counts, unless retention has deleted the segment since. A check of missing offsets
+    counts if its partition has no later check.
     """
     newest: defaultdict[Key, dict[str | int, RemoteCheck]] = defaultdict(dict)
     for check in checks:
         of_partition = newest[check.topic, check.topic_id, check.partition]
-        known = of_partition.get(check.segment_id or check.base_offset)
-        if known is None or known.checked_at <= check.checked_at:
-            of_partition[check.segment_id or check.base_offset] = check
+        name = check.segment_id or check.base_offset
+        if of_partition.get(name, check).checked_at <= check.checked_at:
+            of_partition[name] = check
     return {key: _summed(list(found.values())) for key, found in newest.items()}
 
 
 def _summed(checks: list[RemoteCheck]) -> RemoteChecked:
-    last = max(checks, key=lambda each: each.checked_at)
-    # A check that could not list the partition tells 0, and nothing of what earlier ones found.
+    last_at = max(each.checked_at for each in checks)
+    # A check that could not list the partition has 0 listed segments; an earlier listing is better.
     listing = max(checks, key=lambda each: (each.listed > 0, each.checked_at))
-    named = (each for each in checks if each.segment_id and each.verdict != RemoteVerdict.GONE)
-    listed = [each for each in named if each.base_offset >= listing.listed_from]
+    listed = [each for each in checks if _exists(each, listing.listed_from)]
     segments = [each for each in listed if each.verdict != RemoteVerdict.NOT_CHECKABLE]
-    holes = [each for each in checks if not each.segment_id and each.checked_at == last.checked_at]
+    holes = [each for each in checks if not each.segment_id and each.checked_at == last_at]
     return RemoteChecked(
         segments=listing.listed,
         verified=min(len(segments), listing.listed),
@@ -89,19 +88,25 @@ def _summed(checks: list[RemoteCheck]) -> RemoteChecked:
         encrypted=len(listed) - len(segments),
         unsound=sum(not each.verdict.is_sound for each in (*segments, *holes)),
         depths=dict(Counter(str(each.depth) for each in segments)),
-        last_at=last.checked_at,
+        last_at=last_at,
     )
 
 
+def _exists(check: RemoteCheck, listed_from: int) -> bool:
+    """Return whether the check is about a segment that retention has not deleted since."""
+    is_segment = bool(check.segment_id) and check.verdict != RemoteVerdict.GONE
+    return is_segment and check.base_offset >= listed_from
+
+
 def read_lines(file: Path, *, may_be_empty: bool = False) -> Iterator[RemoteCheck]:
-    """Give the checks that JSON lines of `tiersnap verify --remote` tell; other lines are passed by.
+    """Yield the checks in JSON lines of `tiersnap verify --remote`; other lines are skipped.
 
     Args:
-        may_be_empty: accept a file without a line, or with the beginning of one, as a check leaves it that was killed.
+        may_be_empty: accept a file without a complete line, as a killed check leaves it.
 
     Raises:
         SourceNotFoundError: no such file.
-        UsageError: no line of it tells a segment.
+        UsageError: no line of it is a check.
     """
     hint = "tiersnap verify --remote URI --output jsonl writes it"
     try:
@@ -114,7 +119,7 @@ def read_lines(file: Path, *, may_be_empty: bool = False) -> Iterator[RemoteChec
             try:
                 check = decode(line)
             except (msgspec.DecodeError, ValueError):
-                continue  # the last line of a run that was killed, or of another kind
+                continue  # of another kind, or the last line of a killed check
             tells = True
             yield check
     is_begun = number < 2 and line.startswith(b"{") and not line.endswith(b"\n")

@@ -1,6 +1,6 @@
-"""The runs that a report's folder remembers: the index of runs, what each said of its partitions, what changed since.
+"""The earlier runs in a report's folder: the index of runs, the states of their partitions, and the changes since.
 
-runs.json is a RunIndex; the runs in it stand oldest first.
+runs.json is a RunIndex, with the oldest run first.
 """
 
 from __future__ import annotations
@@ -21,20 +21,14 @@ from tiersnap.snapshot.report.changes import Changes, States, compare_states, st
 from tiersnap.snapshot.report.files import read_json
 from tiersnap.snapshot.report.html_parts import moment, percent
 from tiersnap.snapshot.report.model import Report, Sums
-from tiersnap.snapshot.report.run_info import Size
+from tiersnap.snapshot.report.run_info import RunRecord, Size
 from tiersnap.snapshot.units import human_bytes
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Run:
-    run_id: str
-    finished_at: int
-    applied: bool
-    source: str
-    remote: str
-    version: str
+class _Run(RunRecord):
     partitions: Size
 
 
@@ -58,13 +52,13 @@ class RunIndex:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """The data beside a report: the runs of the folder that it is written to.
+    """The earlier runs in the folder that a report is written to.
 
     Attributes:
-        now: the report's own head.
-        runs: all heads, this one among them, oldest first.
-        before: the run before; None for the first.
-        changes: since then, partition by partition; None where what that run said of them is not kept.
+        now: the head of the report itself.
+        runs: all heads with that of the report, oldest first.
+        before: the previous run; None for the first one.
+        changes: since the previous run, by partition; None if its partitions are not kept.
     """
 
     now: RunHead
@@ -74,7 +68,7 @@ class Beside:
 
     @classmethod
     def of(cls, report: Report, folder: Path | None = None) -> Beside:
-        """Return what a folder holds of earlier runs; what of it cannot be read counts as not there."""
+        """Return the earlier runs of a folder; unreadable files count as missing."""
         head = RunHead.of(report)
         if folder is None:
             return cls(head, (head,))
@@ -86,18 +80,18 @@ class Beside:
 
 
 def run_file(run_id: str) -> str:
-    """Return a run's id as the name of its files, without a suffix."""
+    """Return the name of a run's files, without a suffix."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", run_id)[:100] or "run"
 
 
 def with_head(earlier: Iterable[RunHead], head: RunHead) -> tuple[RunHead, ...]:
-    """Return the index with a run in it, each once, by time."""
+    """Return the heads, each run once, by time."""
     others = [each for each in earlier if each.run_id != head.run_id]
     return tuple(sorted([*others, head], key=lambda each: (each.finished_at, each.run_id)))
 
 
 def index_of(heads: tuple[RunHead, ...]) -> bytes:
-    """Return runs.json, a run a line."""
+    """Return runs.json with a line for each run."""
     rows = b",\n".join(msgspec.json.encode(head) for head in heads)
     return b'{"schema_version": 1, "runs": [\n' + rows + b"\n]}\n"
 
@@ -106,13 +100,13 @@ def heads_of(index: bytes) -> tuple[RunHead, ...]:
     """Return the runs of a runs.json.
 
     Raises:
-        ValueError: it is not of this version's form.
+        ValueError: it has another version's form.
     """
     return read_json(index, RunIndex, "index of runs").runs
 
 
 def read_heads(folder: Path) -> tuple[RunHead, ...]:
-    """Return the index of runs; empty where there is none, or none that can be read, which is logged."""
+    """Return the index of runs; empty if it is missing or, with a logged warning, unreadable."""
     try:
         return heads_of(read_regular(folder / "runs.json", follow=True))
     except FileNotFoundError:
@@ -123,7 +117,7 @@ def read_heads(folder: Path) -> tuple[RunHead, ...]:
 
 
 def read_states(folder: Path, run_id: str) -> States | None:
-    """Return where every partition stood in a run; None where that is not kept, or cannot be read."""
+    """Return the states of a run's partitions; None if they are not kept or not readable."""
     kept = folder / "runs" / f"{run_file(run_id)}.json.gz"
     try:
         return states_of_json(gzip.decompress(read_regular(kept, follow=True)))
@@ -131,7 +125,7 @@ def read_states(folder: Path, run_id: str) -> States | None:
         return None
 
 
-# From done to waiting, as bars are drawn.
+# In the order of bars, from done to waiting.
 GROUPS = {
     "tiered": "Tiered",
     "uploaded": "Uploaded",
@@ -145,7 +139,7 @@ MOST_COLUMNS = 60
 
 @dataclass(frozen=True, slots=True)
 class RunBar:
-    """A piece of one run's column; all are per cent of the plot."""
+    """A piece of one run's column; positions and sizes are per cent of the plot."""
 
     name: str
     x: str
@@ -156,12 +150,12 @@ class RunBar:
 
 
 def part_of(head: RunHead, group: str) -> str:
-    """Bytes of a group as per cent of all bytes of the run."""
+    """Return the bytes of a group as per cent of the run's bytes."""
     return percent(100 * int(getattr(head, f"{group}_bytes")) / max(1, head.bytes))
 
 
 def columns(heads: Sequence[RunHead]) -> list[RunBar]:
-    """The newest runs side by side, waiting below and tiered on top of it."""
+    """Return the columns of the newest runs, each from waiting at the bottom to tiered."""
     shown = heads[-MOST_COLUMNS:]
     highest = max((head.bytes for head in shown), default=0) or 1
     found = []

@@ -11,26 +11,26 @@ from typing import Annotated
 
 from msgspec import Meta
 
-# user:password@ in a URI: these pages are mailed around.
+# user:password@ in a URI, which must not be in pages that people send to each other.
 USER_INFO = r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@"
 _USER_INFO = re.compile(USER_INFO)
-Size = Annotated[int, Meta(ge=0)]
+Size = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 def new_run_id() -> str:
-    """A name for a run that sorts by when it began."""
+    """Return a new run id; ids sort by the start of their runs."""
     return datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ-") + uuid.uuid4().hex[:6]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunCounts:
-    """The counts of what one run did; not of what is there.
+    """The work of one run, counted.
 
     Attributes:
-        bytes_decoded: of segment files that were read.
-        snapshots_mended: of those written, how many took the place of a damaged object.
+        bytes_decoded: of segment files.
+        snapshots_mended: written snapshots that replaced a damaged object.
         bytes_uploaded: of segment files, without their indexes.
-        segments_published: of which brokers were told.
+        segments_published: segments whose records were written.
         delta_commits: to all tables.
     """
 
@@ -49,8 +49,8 @@ class Disk:
     """A file system below log directories; bytes.
 
     Attributes:
-        free: what a user other than root may write.
-        log_dirs: those of the report that lie on it.
+        free: bytes that a user other than root may write.
+        log_dirs: log directories of the report on it.
     """
 
     mount: str
@@ -60,32 +60,43 @@ class Disk:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunInfo(RunCounts):
-    """Facts of one run, and what it did.
+class RunRecord:
+    """One run, as the index of runs names it.
 
     Attributes:
-        started_at, finished_at: epoch ms, by the clock.
-        judged_at: epoch ms at which the verdicts hold, None where that is `started_at`; see `now`.
-        source: the log directory or directories, as given to --source, for people.
-        sources: the same one by one, for commands; empty where there is one.
-        collected: of log directories whose decodes alone are known, the path on the host where the segments lie.
-        remote: as given to --remote, "" when nothing is to be tiered.
-        warehouse: as given to --warehouse, "" when no tables are kept.
+        finished_at: epoch ms, by the clock.
+        source: the log directories, as given to --source, for people.
+        remote: as given to --remote, "" if the run tiers nothing.
         version: of tiersnap.
-        applied: False when the run only planned; then nothing was written.
-        ready_elsewhere: READY segments that the run has no more than decodes of, by the log directory where they lie.
-        disks: the file systems below the log directories, as far as the run could look at them.
-        options: words that commands, by their names, are to be given as this run was.
+        applied: False if the run only planned, and wrote nothing to remote storage.
     """
 
     run_id: str
-    started_at: int
     finished_at: int
     source: str
     remote: str
-    warehouse: str
     version: str
     applied: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInfo(RunRecord, RunCounts):
+    """One run: its settings, its times and its counts.
+
+    Attributes:
+        started_at: epoch ms, by the clock.
+        judged_at: epoch ms at which the verdicts hold, None if that is `started_at`; see `now`.
+        sources: `source` one by one, for commands; empty if there is only one.
+        collected: by collected folder, the path of the log directory on its host.
+        warehouse: as given to --warehouse, "" without tables.
+        ready_elsewhere: READY segments of collected folders, which the run cannot upload, by the log directory of their
+            host.
+        disks: the file systems of the log directories that the run could examine.
+        options: by command, the words of the options of this run that the command takes, too.
+    """
+
+    started_at: int
+    warehouse: str
     ready_elsewhere: Mapping[str, Size] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     collected: Mapping[str, str] = field(default_factory=dict)
@@ -99,7 +110,7 @@ class RunInfo(RunCounts):
         return self.started_at if self.judged_at is None else self.judged_at
 
     def without_secrets(self) -> RunInfo:
-        """The same without user information in its URIs."""
+        """Return the run without user information in its URIs."""
         source, remote, warehouse = (without_user(uri) for uri in (self.source, self.remote, self.warehouse))
         elsewhere = {without_user(place): count for place, count in self.ready_elsewhere.items()}
         return replace(

@@ -1,4 +1,4 @@
-"""The place of a report's next steps: the host or the fleet that was judged, and its remote location."""
+"""The place of a report's next steps: the judged host or fleet, and its remote location."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def place_of(run: RunInfo, log_dirs: tuple[str, ...] = ()) -> Place:
     """Return the place of a report's steps.
 
     Args:
-        log_dirs: entries of log.dirs of one host; empty if the steps are not for one host.
+        log_dirs: entries of one host's log.dirs; empty if the steps are for several hosts.
     """
     return judged_place(_sources(run), run.remote, run.warehouse, run.options, log_dirs)
 
@@ -34,7 +34,7 @@ def judged_place(
 
     Args:
         remote: URI, "" if it is unknown.
-        warehouse: URI; "" for a host, where `tier` does what `run` does for a fleet.
+        warehouse: URI of a fleet, whose steps use `run`; "" for a host, whose steps use `tier`.
         options: see RunInfo.
         log_dirs: see `place_of`.
     """
@@ -53,10 +53,11 @@ def judged_place(
 
 
 def _words_of(names: tuple[str, ...], options: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    """Yield the words of these options; `run` and `tier` have all by which location and cluster are reached."""
+    """Yield the words of these options, as `run` or `tier` has them: both take every option of location and cluster."""
     is_kept = False
     for each in options.get("run") or options.get("tier") or ():
-        is_kept = each in names if each.startswith("--") else is_kept
+        if each.startswith("--"):
+            is_kept = each in names
         if is_kept:
             yield each
 

@@ -1,4 +1,4 @@
-"""READINESS rows -> Report: counts rolled up from partition to topic to cluster, causes, and details of the worst."""
+"""Build a Report from READINESS rows: totals of partitions, topics and the cluster, causes, and details."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from tiersnap.snapshot.gate.printed_steps import Place, commands, text
+from tiersnap.snapshot.gate.printed_steps import Place
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import MEANING, RANK, SEVERITY, Verdict
 from tiersnap.snapshot.report.aggregate import Aggregated, aggregate, of_partitions
+from tiersnap.snapshot.report.blockers import PageCause, cleared_by
 from tiersnap.snapshot.report.model import (
     ClusterTotals,
     Count,
     Held,
-    PageCause,
     PagePartition,
     PageTopic,
     Report,
@@ -34,21 +34,21 @@ from tiersnap.snapshot.report.step_place import place_of, segment_file
 from tiersnap.snapshot.report.timeline import held_runs, spans
 
 T = TypeVar("T")
-# So many partitions have their segments drawn; a hundred spans each are at most 40 KB.
+# Number of partitions with a timeline; a hundred spans are at most 40 KB.
 DEFAULT_DETAILS = 20_000
 
 
 def summarise(rows: pa.Table | Iterable[pa.RecordBatch], run: RunInfo, *, details: int = DEFAULT_DETAILS) -> Report:
-    """Roll up the readiness of every segment.
+    """Return the report on all segments.
 
     Args:
-        rows: schema tables.schemas.READINESS, in any order; batches are taken in one at a time, and 49 bytes of each
-            row are kept until the end.
-        run: what the header says; user information is taken out of its URIs, and out of the log directories.
-        details: so many partitions get a timeline and their snapshots, see `most_worth`.
+        rows: schema tables.schemas.READINESS, in any order; batches are read one by one, and 49 bytes of each row are
+            kept until the end.
+        run: for the header; user information is removed from its URIs and from the log directories.
+        details: number of partitions with a timeline and their snapshots, see `most_worth`.
 
     Raises:
-        UsageError: the rows do not follow the schema, or hold verdicts of another version.
+        UsageError: the rows do not follow the schema, or have verdicts of another version.
     """
     found = aggregate(rows, run.now)
     return summarise_aggregated(found, lambda codes: of_partitions(found.segments, codes), run, details=details)
@@ -57,10 +57,10 @@ def summarise(rows: pa.Table | Iterable[pa.RecordBatch], run: RunInfo, *, detail
 def summarise_aggregated(
     found: Aggregated, segments_of: Callable[[list[Codes]], pa.Table], run: RunInfo, *, details: int = DEFAULT_DETAILS
 ) -> Report:
-    """`summarise` of rows that were aggregated already, by Arrow or by Spark.
+    """Return the report on segments that Arrow or Spark has aggregated.
 
     Args:
-        segments_of: given some partitions, what of_partitions gives for them.
+        segments_of: returns the segments of some partitions, as `of_partitions` does.
     """
     run = run.without_secrets()
     reports = dict(partitions(found, run))
@@ -105,7 +105,7 @@ def _topic(totals: Totals, members: list[PagePartition]) -> PageTopic:
 
 
 def _causes(reports: Iterable[PagePartition], run: RunInfo) -> list[PageCause]:
-    """Return the causes; `reports` come worst first, and the first with a cause lends it its segment file."""
+    """Return the causes; `reports` come worst first, and the segment file of a cause is that of the first report."""
     touched: Counter[Verdict] = Counter()
     behind: defaultdict[Verdict, Count] = defaultdict(Count)
     own: defaultdict[Verdict, Count] = defaultdict(Count)
@@ -128,7 +128,6 @@ def _causes(reports: Iterable[PagePartition], run: RunInfo) -> list[PageCause]:
 
 
 def _cause(verdict: Verdict, partitions: int, own: Count, behind: Count, place: Place) -> PageCause:
-    clearing = place.steps(verdict)
     return PageCause(
         verdict=verdict,
         meaning=MEANING[verdict],
@@ -137,20 +136,24 @@ def _cause(verdict: Verdict, partitions: int, own: Count, behind: Count, place: 
         bytes=own.bytes,
         behind_segments=behind.segments,
         behind_bytes=behind.bytes,
-        next_step=text(clearing),
-        commands=commands(clearing),
-        steps=clearing,
+        **cleared_by(place.steps(verdict)),
     )
 
 
 def _place(where: dict[str, str], run: RunInfo) -> Place:
-    """Return by log directory the first file that has the cause; collected ones may be of several hosts: the first."""
+    """Return the place of a cause's steps.
+
+    Collected folders may come from several hosts, so only the first log directory counts then.
+
+    Args:
+        where: by log directory, the first segment file with the cause.
+    """
     log_dirs = sorted(where) if not run.collected else list(where)[:1]
     return place_of(run, tuple(log_dirs)).beside(next(iter(where.values())))
 
 
 def _details(table: pa.Table, chosen: int, labels: list[str]) -> Iterator[tuple[tuple[Span, ...], tuple[Held, ...]]]:
-    """Timeline and snapshots of each chosen partition, in their order."""
+    """Yield timeline and snapshots of each chosen partition, in their order."""
     names = ("base_offset", "size_bytes", "verdict", "segments", "held", "wanted")
     base, size, rank, segments, held, wanted = (table[name].to_numpy() for name in names)
     end = table["next_base_offset"].fill_null(pa.scalar(-1, pa.int64())).to_numpy()
@@ -185,9 +188,9 @@ def _compared(found: Iterable[SnapshotsAtEnds]) -> dict[SnapshotVerdict, int]:
 
 
 def most_worth(topics: Iterable[Sequence[T]], is_blocked: Callable[[T], bool]) -> list[T]:
-    """Sort partitions for display: blocked first, then in turns over topics.
+    """Return partitions in the order of display: blocked ones first, and in turns over topics.
 
-    One topic with thousands of blocked partitions leaves room for the others. Topics and the partitions of each are
+    So a topic with thousands of blocked partitions leaves room for other topics. The topics and their partitions are
     given worst first.
     """
     keyed = [

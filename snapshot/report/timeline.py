@@ -1,6 +1,6 @@
-"""A partition's segments as a strip: neighbours that may be drawn as one, and where on the axis they lie.
+"""The timeline of a partition's segments: neighbours that are drawn as one, and their places on the axis.
 
-The x axis is offsets, linear, from the log start to the largest offset known; 0 to 100 per cent.
+The x axis has offsets, linear, from the log start to the largest known offset; 0 to 100 per cent.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import RANK, SEVERITY
 from tiersnap.snapshot.report.model import Count, Held, PagePartition, Span
 
-# More rectangles than this cannot be told apart, and 200 partitions of them would make the page heavy.
+# More rectangles than this cannot be distinguished, and 200 partitions with more would make the page large.
 MAX_SPANS = 60
-# Of more segments than this, neighbours of equal verdict are drawn as one: a fleet has 50 segments a partition.
+# With more segments than this, neighbours of equal verdict are drawn as one: a fleet has 50 segments per partition.
 MAX_SINGLE = 24
-# The active segment grows: nobody knows how far, so it is given some room.
+# The active segment grows, so it gets some room.
 _ACTIVE_SHARE = 0.03
 
 
@@ -30,17 +30,17 @@ def spans(
     *,
     max_spans: int = MAX_SPANS,
 ) -> tuple[Span, ...]:
-    """Spans of a partition's segments, in offset order.
+    """Return the spans of a partition's segments, in offset order.
 
-    Up to MAX_SINGLE segments are a span each; of more, neighbours of equal verdict are merged; if that leaves too
-    many, the axis is cut into `max_spans` pieces and the runs that begin in one become one mixed span.
+    Up to MAX_SINGLE segments are a span each. Of more segments, neighbours of equal verdict are merged. If that leaves
+    too many spans, the axis is cut into `max_spans` pieces, and the spans that begin in one piece are merged.
 
     Args:
         base: int64, base offsets, ascending.
         end: int64, next base offsets, exclusive; -1 for the active segment.
         size: int64, bytes.
         rank: verdicts as their rank in SEVERITY.
-        segments: how many segments each stands for; neighbours of one verdict may come merged.
+        segments: number of segments of each item; neighbours of one verdict may come merged.
         max_spans: at least 1.
     """
     if not base.size:
@@ -49,7 +49,7 @@ def spans(
     if base.size > min(max_spans, MAX_SINGLE):
         starts = _starts_of(rank)
     if starts.size > max_spans:
-        # In float, because offsets times anything may not fit an int64.
+        # In float, because a product of offsets may not fit an int64.
         share = (base[starts].astype(np.float64) - float(base[0])) / max(1.0, float(base[-1]) - float(base[0]))
         starts = starts[_starts_of(np.minimum((share * max_spans).astype(np.int64), max_spans - 1))]
     stops = np.append(starts[1:], base.size)
@@ -76,7 +76,7 @@ def spans(
 def held_runs(
     base: np.ndarray, end: np.ndarray, segments: np.ndarray, held: np.ndarray, labels: list[str]
 ) -> tuple[Held, ...]:
-    """Return the snapshots at the ends of a partition's segments, neighbours of one kind together; args as of `spans`.
+    """Return the snapshots at the ends of a partition's segments, equal neighbours together; arguments as in `spans`.
 
     Args:
         held: positions in `labels`, each a verdict and its provenance with a space between.
@@ -96,12 +96,12 @@ def held_runs(
 
 
 def _starts_of(values: np.ndarray) -> np.ndarray:
-    """Positions at which a run of equal values starts."""
+    """Return the positions at which a run of equal values starts."""
     return np.concatenate(([0], np.flatnonzero(values[1:] != values[:-1]) + 1))
 
 
 def runs(partition: PagePartition) -> list[Span]:
-    """The timeline for those who cannot see it, neighbours of equal verdict merged, however few there are."""
+    """Return the timeline as a table for people who cannot see it; neighbours of equal verdict are always merged."""
     found: list[Span] = []
     for span in partition.timeline:
         last = found[-1] if found else None
@@ -120,12 +120,12 @@ class Axis:
     end: int
 
     def at(self, offset: int) -> float:
-        """Per cent from the left, 0 to 100."""
+        """Return the place of an offset, in per cent from the left, 0 to 100."""
         return min(100.0, max(0.0, 100.0 * (offset - self.start) / (self.end - self.start)))
 
 
 def axis_of(partition: PagePartition) -> Axis:
-    """The axis that holds all segments and marks of a partition."""
+    """Return the axis for all segments and marks of a partition."""
     offsets = [partition.log_start_offset, partition.last_stable_offset or 0, partition.high_watermark or 0]
     for span in partition.timeline:
         offsets += [span.base_offset, span.base_offset if span.end_offset is None else span.end_offset]
@@ -138,5 +138,5 @@ def axis_of(partition: PagePartition) -> Axis:
 
 
 def worst_last(timeline: tuple[Span, ...]) -> list[Span]:
-    """Drawing order: what is worse lies on top of what is next to it."""
+    """Return the spans in drawing order: a worse one is drawn above its neighbours."""
     return sorted(timeline, key=lambda span: (-RANK[span.verdict], span.base_offset))

@@ -1,15 +1,15 @@
-"""The report's folder, each file of it complete or as it was before.
+"""Write the report's folder; a crash leaves each file complete, old or new.
 
-    index.html               what is stuck, and what changed since the run before
+    index.html               what is stuck, and the changes since the previous run
     lost.html                what was lost or doubled
-    failover.html            what happens if this broker dies now
+    failover.html            the failover if this broker dies now
     runs.html, runs.json     the index of runs
     readiness.json, .csv     the newest run as data
-    details/*.js             partitions that index.html loads as they are opened
-    runs/<run id>.html       what is kept of each run as a page
+    details/*.js             partitions that index.html loads when they are opened
+    runs/<run id>.html       a short page of each run
     runs/<run id>.json.gz    its readiness.json, for comparisons
 
-What lies beside is found here as well: the runs before are those that this folder holds. Nothing of them is deleted.
+The earlier runs are those of this folder. They are never deleted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DETAIL = re.compile(r"(?:[0-9]+|partitions|topics)(?:-[0-9]+)?\.js")
 
 
 def contents(report: Report, beside: Beside, known: ExactlyOnce) -> Iterator[tuple[str, Iterable[str]]]:
-    """(file name, its text in pieces), the page last: who sees it finds what it points to."""
+    """Yield (file name, its text in pieces). The page comes last, because it links to the other files."""
     kept = f"runs/{run_file(report.run.run_id)}"
     for name, text in detail_files(report):
         yield name, (text,)
@@ -52,17 +52,16 @@ def contents(report: Report, beside: Beside, known: ExactlyOnce) -> Iterator[tup
 
 
 def write_report(report: Report, destination: Path | str, known: ExactlyOnce | None = None) -> tuple[Path, ...]:
-    """Write the files, UTF-8, into a folder, which is made if need be; returns their paths, index.html last.
+    """Write the files, UTF-8, into a folder, which is created if needed; return their paths, index.html last.
 
-    The same report gives the same bytes. A file is written beside its place and renamed, so a reader, or a crash,
-    never meets half of one. Details of an earlier run that this one has no use for are removed when all is written;
-    other files of the folder are left alone.
+    The same report gives the same bytes. Each file is written under another name and renamed, so no reader sees half of
+    it. At the end the details of earlier runs are deleted. Other files of the folder stay.
 
     Args:
-        known: what the pages of the other two questions show; without it, how to find out.
+        known: the data of lost.html and failover.html; without it these pages show how to get it.
 
     Raises:
-        UsageError: the folder cannot be made or written, or is a broker's.
+        UsageError: the folder cannot be created or written, or it is a broker's.
     """
     folder = Path(destination)
     for place in (folder, folder / "details", folder / "runs"):
@@ -88,7 +87,7 @@ def _replace(path: Path, chunks: Iterable[str]) -> Path:
     try:
         with temporary.open("xb") as file:
             if path.suffix == ".gz":
-                # Without a time in it, so that the same text gives the same bytes.
+                # Without a timestamp, so that the same text gives the same bytes.
                 with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
                     packed.writelines(chunk.encode() for chunk in chunks)
             else:

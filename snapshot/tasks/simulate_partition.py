@@ -12,18 +12,19 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
 from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin, WriteOutcome
 from tiersnap.snapshot.exactly_once.simulate.outcomes import Tally, outcomes
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings, partition_risk
 from tiersnap.snapshot.exactly_once.simulate.replica import InItsPlace, in_its_place
 from tiersnap.snapshot.exactly_once.simulate.replica_state import ReplicaState
+from tiersnap.snapshot.exactly_once.simulate.risk_kinds import ReplicaKey
 from tiersnap.snapshot.exactly_once.simulate.risk_rows import BOUNDARIES, PARTITIONS, boundary_rows, partition_row
+from tiersnap.snapshot.exactly_once.simulate.settings import SimulationSettings
 from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotFound, Survey
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
 from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
-from tiersnap.snapshot.replay.expiry import BrokerExpiry, Expiry
-from tiersnap.snapshot.rows import Int32, Rows
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
+from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tasks.log_tables import LogTables, read_log_tables
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
@@ -52,9 +53,7 @@ class SimulatedCounts:
 class WhatIfRow:
     """Answers of a partition's replica, or its counts."""
 
-    log_dir: str
-    topic: str
-    partition: Int32
+    replica: ReplicaKey
     answers: WriteOutcome | None = None
     differs: bool | None = None
     counts: SimulatedCounts | None = None
@@ -69,18 +68,10 @@ class SimulatePartition:
 
     Attributes:
         origin: `ours` or `empty`; of other files the tables hold no entries.
-        expiry: what `ours` leaves out, and the time at which all is judged.
-        producer_expiration: ms; None if producers never expire.
-        brokers, clients: the releases that answer; counted are the answers of the last brokers.
-        transaction_version: of transactions that begin now.
     """
 
     origin: SnapshotOrigin
-    expiry: Expiry
-    producer_expiration: int | None
-    brokers: tuple[BrokerEra, ...]
-    clients: tuple[ClientEra, ...]
-    transaction_version: int = 1
+    settings: SimulationSettings
 
     @property
     def schema(self) -> pa.Schema:
@@ -95,20 +86,20 @@ class SimulatePartition:
 
     def rows(self, found: LogTables) -> Iterator[WhatIfRow]:
         """Yield the answers, and the counts behind them."""
-        key = found.results.log_dir, found.results.topic, found.results.partition
+        key, settings = _key_of(found), self.settings
         tally = Tally()
         both = self._both(found)
         if both is not None:
-            given = Circumstances(found.replayed.facts.log_start_offset, self.transaction_version)
-            classes = list(what_if(both.leader, both.replica, self.brokers, given))
-            tally.add(classes, self.brokers[-1])
+            given = Circumstances(found.replayed.facts.log_start_offset, settings.transaction_version)
+            classes = list(what_if(both.leader, both.replica, settings.brokers, given))
+            tally.add(classes, settings.brokers[-1])
             ids = both.leader.entries["producer_id"].tolist()
-            for each in outcomes(classes, ids, self.brokers, self.clients, given):
-                yield WhatIfRow(*key, each, each.answers.differs)
+            for each in outcomes(classes, ids, settings.brokers, settings.clients, given):
+                yield WhatIfRow(key, each, each.answers.differs)
         expired = 0 if both is None else both.expired
         is_unlocated = bool(found.replayed.facts.log_start_unknown)
         counts = SimulatedCounts(both is not None, is_unlocated, found.has_headers, expired, tally)
-        yield WhatIfRow(*key, counts=counts)
+        yield WhatIfRow(key, counts=counts)
 
     def _both(self, found: LogTables) -> InItsPlace | None:
         if found.end is None or found.state is None:
@@ -116,14 +107,14 @@ class SimulatePartition:
         offset = found.replayed.state_offset
         at_start = np.empty(0, ENTRY_DTYPE)
         if self.origin is SnapshotOrigin.OURS:
-            at_start = self.expiry.live(found.state, found.closed_timestamp)
+            at_start = self.settings.expiry.live(found.state, found.closed_timestamp)
         return in_its_place(
             found.end,
             at_start,
             found.after,
             found.batches,
             found.batches.compress(found.batches["first_offset"] >= offset),
-            BrokerExpiry(self.expiry.now, self.producer_expiration),
+            BrokerExpiry(self.settings.expiry.now, self.settings.producer_expiration),
         )
 
 
@@ -149,14 +140,16 @@ class RiskPartition:
         yield BOUNDARIES.batch(boundary_rows(risk)) if self.boundaries else PARTITIONS.batch([partition_row(risk)])
 
 
+def _key_of(found: LogTables) -> ReplicaKey:
+    return ReplicaKey(found.results.log_dir, found.results.topic, found.results.partition)
+
+
 def survey_of(found: LogTables) -> Survey:
     """Return the survey of a partition from its tables, as a pass over its log would make it."""
     results, facts = found.results, found.replayed.facts
     snapshots, log_end = results.snapshots, facts.log_end_offset
     return Survey(
-        results.log_dir,
-        results.topic,
-        results.partition,
+        _key_of(found),
         facts.internal or facts.compacted,
         facts.log_start_offset,
         log_end,

@@ -51,4 +51,4 @@ class ListTransactionalIds:
             value = record.value
             ids = () if value is None else (value.producer_id, value.previous_producer_id, value.next_producer_id)
             for producer_id in {each for each in ids if each >= 0}:
-                yield IdOfProducer(cluster_id, producer_id, record.transactional_id, record.offset)
+                yield IdOfProducer(cluster_id, producer_id, record.transactional_id, record.place.offset)

@@ -8,7 +8,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tiersnap.remote_storage.own_objects.claim_protocol import claimed_segments, read_claim
 
 from tests.protocol import commands
 from tests.protocol.installed import installed
@@ -19,6 +18,7 @@ from tests.reference.broker_lock import broker
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.model_cluster import ENDLESS, STORAGE_MANAGER
 from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.locks.claim_protocol import claimed_segments, read_claim
 from tiersnap.snapshot.errors import ExitCode
 
 pytestmark = pytest.mark.unit

@@ -241,11 +241,11 @@ def test_a_plan_does_not_read_like_something_done() -> None:
 @pytest.mark.parametrize(
     ("verdicts", "headline"),
     [
-        ("READY ACTIVE_SEGMENT", "Nothing stands in the way: 1.0 GiB are ready to be tiered"),
+        ("READY ACTIVE_SEGMENT", "Nothing is blocked: 1.0 GiB are ready to be tiered"),
         ("TIERED ACTIVE_SEGMENT", "Everything that may be tiered is tiered"),
         ("TIERED UPLOADED ACTIVE_SEGMENT", "No record is known of 1.0 GiB that tiersnap uploaded: publish them"),
-        ("TIERED IN_REMOTE ACTIVE_SEGMENT", "Whether brokers know 1.0 GiB in remote storage was not asked"),
-        ("UPLOADED READY", "Nothing stands in the way: 1.0 GiB are ready to be tiered"),
+        ("TIERED IN_REMOTE ACTIVE_SEGMENT", "Brokers uploaded 1.0 GiB, but their records were not read"),
+        ("UPLOADED READY", "Nothing is blocked: 1.0 GiB are ready to be tiered"),
         ("COMPACTED_TOPIC ACTIVE_SEGMENT", "Nothing here is for remote storage"),
         ("", "There are no segments"),
     ],

@@ -141,8 +141,8 @@ def test_page_counts_the_snapshot_at_each_closed_segments_end_once() -> None:
     kinds = [
         ("MATCHES", "BROKER", "MATCHES", "identical to the log"),
         ("MATCHES", "BROKER", "MATCHES", "identical to the log"),
-        ("MATCHES", "BROKER", "SUSPECT", "differ only where a broker that loads them drops or resets the entry"),
-        ("EXTENDS", "BROKER", "EXTENDS", "know more, from before the log begins"),
+        ("MATCHES", "BROKER", "SUSPECT", "differ only in entries that a broker drops or resets when it loads them"),
+        ("EXTENDS", "BROKER", "EXTENDS", "have more producers, from before the log begins"),
         ("SUSPECT", None, "SUSPECT", "contradict the log"),
         ("CORRUPT", None, "CORRUPT", "cannot be read"),
         ("MISSING", None, None, "missing"),
@@ -187,7 +187,7 @@ def test_commands_name_every_source_and_the_hosts_directory_where_only_decodes_w
 
 def test_the_other_questions_are_answered_with_a_command_where_nobody_looked() -> None:
     report = summarise(sample_table(), RUN)
-    assert "Nobody has audited these logs yet" in lost_html(report, ExactlyOnce())
+    assert "These logs have not been audited" in lost_html(report, ExactlyOnce())
     assert "tiersnap audit --source" in lost_html(report, ExactlyOnce()).replace("</span> <span>", " ")
     given = replace(RUN, options={"simulate": ("--topic", "a b"), "transactions find-hanging": ("--topic", "o.*")})
     page = failover_html(summarise(sample_table(), given), ExactlyOnce()).replace("</span> <span>", " ")

@@ -1,4 +1,4 @@
-"""Words of the logs of brokers with tiered storage, which are no errors of producers."""
+"""Words in the logs of brokers with tiered storage that are not answers to producers."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class BrokerWord:
     """A word of a broker's log."""
 
     name: str
-    other: str  # the exception or the error of the same meaning; "" without one
+    other: str  # the exception or error with the same meaning; "" without one
     request: str
     when: str
     does: str
-    command: str  # the next one
+    command: str  # the next command to run
 
     def has_name(self, word: str) -> bool:
-        """Return whether a word is its exception, with or without a Java package, or a line of a log with its name."""
+        """Return whether a word is one of its names, also behind a Java package, or a log line with its name."""
         last = word.rpartition(".")[2].lower()
         return self.name.lower() in word.lower() or (bool(self.other) and last == self.other.lower())
 
     def row(self) -> ExplainedRow:
-        """Return the explanation."""
+        """Return the row that explains the word."""
         return ExplainedRow("broker", "3.6-4.4", "KIP-405", None, self.request, self.name, self.when, None, self.does)
 
 
@@ -62,6 +62,6 @@ def find_word(word: str) -> BrokerWord | None:
 
 
 def rows_of(word: BrokerWord, broker: str | None) -> tuple[ExplainedRow, ...]:
-    """Return the explanation; nothing if `broker`, a release, has no tiered storage."""
+    """Return the rows that explain the word; none if the release `broker` has no tiered storage."""
     has_tiers = broker is None or tuple(map(int, broker.split(".")))[:2] >= _FIRST
     return (word.row(),) if has_tiers else ()

@@ -1,4 +1,4 @@
-"""The reactions of Java clients to an error, row by row of the tables that decide it, and what the application sees."""
+"""Explain the reactions of Java clients to an error, by the rows of the decision tables, and the application's view."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tiersnap.snapshot.exactly_once.models.exception_groups import Surface, exce
 from tiersnap.snapshot.exactly_once.models.produce_reaction import IDEMPOTENT, TRANSACTIONAL, SentBatch, react
 from tiersnap.snapshot.exactly_once.models.transaction_reaction import TABLE, react_to_coordinator, repair_steps
 
-# Batches that meet every condition of the tables.
+# For every condition of the tables there is a batch that meets it.
 _BATCHES = (
     SentBatch(),
     SentBatch(log_start_offset=5, was_renumbered=True),
@@ -53,7 +53,7 @@ _SURFACES = {
 
 
 def of_produce(error: Answer, release: str | None) -> Iterator[ExplainedRow]:
-    """Explain what clients without and with a transactional id do with an answer to Produce."""
+    """Yield the reactions to an answer to Produce, of clients without and with a transactional id."""
     for mode, table, transactional in (("idempotent", IDEMPOTENT, False), ("transactional", TRANSACTIONAL, True)):
 
         def ask(era: ClientEra, batch: SentBatch, is_transactional: bool = transactional) -> _Asked:
@@ -65,7 +65,7 @@ def of_produce(error: Answer, release: str | None) -> Iterator[ExplainedRow]:
 
 
 def of_coordinator(error: Answer, release: str | None) -> Iterator[ExplainedRow]:
-    """Explain what clients do with an answer of a coordinator."""
+    """Yield the reactions of clients to an answer of a coordinator."""
 
     def ask(era: ClientEra, request: str, can_bump: bool) -> _Asked:
         found = react_to_coordinator(error, request, era, can_bump=can_bump)
@@ -86,19 +86,23 @@ def _rows(
     asks: Sequence[Callable[[ClientEra], _Asked]],
     release: str | None,
 ) -> Iterator[ExplainedRow]:
-    """Return a row for each row of the table that decides and for each of its reactions, in the order of the table."""
+    """Yield each reaction of each row of the table that decides some question, in the order of the table."""
     deciding = {ask(era)[0]: ask for ask in reversed(asks) for era in CLIENT_ERAS}
     rows = [row for row in table if row["#"] in deciding]
     for row in rows:
         when = "in any case" if len(rows) == 1 else _WHEN[row["condition"]]
         named = row.get("request", "any")
+        asked = {"any": request}.get(named, named)
         for run, (_, reaction, said) in runs(CLIENT_ERAS, deciding[row["#"]]):
             if reaction is not None and run.has(release, CLIENT_ERAS):
-                told = "" if said is None else f"; the application is told {said}"
-                asked = request if named == "any" else named
-                is_asked_again = reaction is Reaction.RETRY and table is TABLE
-                does = "sends the same request again" if is_asked_again else reaction.next_step
-                yield _row(run, error, asked, when, does + told, reaction)
+                does = _does(reaction, said, is_coordinator=table is TABLE)
+                yield _row(run, error, asked, when, does, reaction)
+
+
+def _does(reaction: Reaction, said: Answer | None, *, is_coordinator: bool) -> str:
+    is_asked_again = is_coordinator and reaction is Reaction.RETRY
+    does = "sends the same request again" if is_asked_again else reaction.next_step
+    return does if said is None else f"{does}; the application is told {said}"
 
 
 def _row(
@@ -110,7 +114,7 @@ def _row(
 
 
 def of_abort(error: Answer, release: str | None, broker: str | None) -> Iterator[ExplainedRow]:
-    """Return the requests by which a client mends an abort, with the coordinators of one release or of all."""
+    """Yield the requests that a client sends in an abort, with coordinators of the release `broker` or of all."""
     for when, takes_identity, version in _COORDINATORS:
         if broker is not None and not _may_be(broker, takes_identity=takes_identity, version=version):
             continue
@@ -130,7 +134,7 @@ def _may_be(broker: str, *, takes_identity: bool, version: int) -> bool:
 
 
 def of_application(error: Answer, release: str | None) -> Iterator[ExplainedRow]:
-    """Explain how clients since KIP-1050 report the error, and how KIP-691 wanted it; nothing for older clients."""
+    """Yield how clients since KIP-1050 report the error, and how KIP-691 wanted it; nothing for older clients."""
     group = exception_group(error)
     if group is None or (release is not None and era_of(release, CLIENT_ERAS) is not CLIENT_ERAS[-1]):
         return

@@ -2,8 +2,8 @@
 
 The transactional id of the examples has producer id 10 in epoch 7, and had epoch 6 before; a new producer id is 11.
 
-    known    its state, its epoch where that is another, `writing`: a record of it is being written, `timed out`: the
-             coordinator has aborted its transaction, `reloaded`: another coordinator has taken over; `-`: unknown
+    known    the id's state, and its epoch if that is not 7. `writing`: a record is being written; `timed out`: the
+             coordinator has aborted the transaction; `reloaded`: another coordinator has taken over; `-`: unknown id
     client   producer id and epoch of the request; `-`: none
 """
 
@@ -81,13 +81,14 @@ def _request(row: Row) -> Ask[CoordinatorEra]:
     request = _REQUESTS[row["name"]]
 
     def ask(era: CoordinatorEra) -> SituationAnswer | None:
-        names_itself = request.producer_id >= 0 and era.resume is ResumeRule.NEVER
-        if names_itself or ((request.in_two_phases or request.keep_prepared) and not era.knows_two_phases):
-            return None  # there are no such fields
+        names_itself = request.producer_id >= 0
+        if names_itself and era.resume is ResumeRule.NEVER:
+            return None  # the era's request has no such fields
+        if (request.in_two_phases or request.keep_prepared) and not era.knows_two_phases:
+            return None
         answer = check_request(request) or Answer.NONE
-        return SituationAnswer(
-            answer, "writes nothing" if answer.is_error else "gives a new producer id, epoch 0; writes nothing"
-        )
+        given = "" if answer.is_error else "gives a new producer id, epoch 0; "
+        return SituationAnswer(answer, f"{given}writes nothing")
 
     return ask
 
@@ -101,7 +102,7 @@ def _add(row: Row) -> Ask[CoordinatorEra]:
 
 
 def _end(row: Row) -> Ask[CoordinatorEra]:
-    """Ask EndTxn in the version of the era."""
+    """Return the question to EndTxn, in the version of the era."""
     commit = row["name"].startswith("commit")
 
     def ask(era: CoordinatorEra) -> SituationAnswer:
@@ -121,7 +122,7 @@ def _end(row: Row) -> Ask[CoordinatorEra]:
 
 
 def _by_clock(row: Row) -> Ask[CoordinatorEra]:
-    """Look at the clock 30 days after a transaction began."""
+    """Return the question to the coordinator's timer, 30 days after a transaction began."""
     ongoing = TransactionMetadata(10, 7, TransactionState.ONGOING, last_producer_epoch=6)
     timeout_ms = int(row["timeout"])
 

@@ -1,6 +1,6 @@
-"""A word explained: an error, or a situation, in the releases of one broker and one client or in all.
+"""Explain an error or a situation, for one release of brokers and clients or for all.
 
-Errors are named as the protocol has them, as Java's exceptions, and as numbers.
+An error has three names: the protocol's, that of Java's exception, and its number.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ TABLE = read_table("""
 
 @dataclass(frozen=True, slots=True)
 class NamedError:
-    """An error; `code` and `exception` are None for DELIVERY_TIMED_OUT, which a client tells itself."""
+    """An error; `code` and `exception` are None for DELIVERY_TIMED_OUT, which no broker sends."""
 
     error: Answer
     code: int | None
@@ -71,7 +71,7 @@ ERRORS = (
 
 
 def named_error(word: str) -> NamedError | None:
-    """Return the error of a name, of an exception's name, or of a code; None if it is none of these."""
+    """Return the error by its name, its exception's name or its code; None if there is no such error."""
     last = word.rpartition(".")[2].lower()
     for each in ERRORS:
         names = (str(each.error), each.exception or "", "" if each.code is None else str(each.code))
@@ -80,14 +80,15 @@ def named_error(word: str) -> NamedError | None:
     return None
 
 
-# Of no row of its own: clients react to it as to any error.
+# The tables have no row for it: clients react as to any error.
 _OF_PRODUCE_AS_ANY = Answer.TOPIC_AUTHORIZATION_FAILED
+_COORDINATORS = {version: [era for era in COORDINATOR_ERAS if era.transaction_version == version] for version in (1, 2)}
 _OF_CLIENTS = frozenset({"InitProducerId", "AddPartitionsToTxn", "EndTxn(COMMIT)", "EndTxn(ABORT)"})
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Rows of brokers and coordinators, of clients, and of the application; `error` is None of a situation."""
+    """Rows about brokers and coordinators, clients, and the application; `error` is None for a situation."""
 
     error: NamedError | None
     rows: tuple[ExplainedRow, ...]
@@ -95,12 +96,12 @@ class Explanation:
 
     @property
     def is_answered(self) -> bool:
-        """Return whether a broker or a coordinator answers so, or has such a request."""
+        """Return whether brokers or coordinators give this answer, or have this situation."""
         return any(row.situation is not None for row in self.rows)
 
 
 def explain(word: str, *, broker: str | None = None, client: str | None = None) -> Explanation | None:
-    """Explain an error, by any of its names, a situation or a word of a broker's log; None if it is none of these.
+    """Explain an error, a situation, or a word of a broker's log; return None for any other word.
 
     Args:
         broker, client: releases, as 3.9 or 3.9.1; None for all.
@@ -110,13 +111,17 @@ def explain(word: str, *, broker: str | None = None, client: str | None = None) 
         answers = _answered_with(error.error, broker)
         requests = {row.request for row in _answered_with(error.error, None)}
         return Explanation(error, (*answers, *_of_clients(error.error, requests, client, broker)))
-    situation = next((each for each in SITUATIONS if each.name == word.lower()), None)
-    if situation is None:
-        found = find_word(word)
-        return None if found is None else Explanation(None, rows_of(found, broker), found)
-    answers = list(_of_situation(situation.name, broker))
+    if word.lower() in (each.name for each in SITUATIONS):
+        return _explain_situation(word.lower(), broker, client)
+    found = find_word(word)
+    return None if found is None else Explanation(None, rows_of(found, broker), found)
+
+
+def _explain_situation(name: str, broker: str | None, client: str | None) -> Explanation:
+    answers = list(_of_situation(name, broker))
     errors = dict.fromkeys(row.answer for row in answers if row.answer is not None and row.answer.is_error)
-    reactions = [row for each in errors for row in _of_clients(each, {situation.request}, client, broker)]
+    requests = {each.request for each in SITUATIONS if each.name == name}
+    reactions = [row for each in errors for row in _of_clients(each, requests, client, broker)]
     return Explanation(None, (*answers, *reactions))
 
 
@@ -125,13 +130,14 @@ def _answered_with(error: Answer, release: str | None) -> list[ExplainedRow]:
 
 
 def _of_situation(name: str, release: str | None) -> Iterator[ExplainedRow]:
-    """Return the answers of brokers or coordinators, a row each; those of one release if it is given."""
-    for asked in (each for each in OF_PARTITIONS if each.name == name):
-        yield from _answers("broker", None, asked, BROKER_ERAS, release)
-    for asked_of_coordinator in (each for each in OF_COORDINATORS if each.name == name):
-        for version in (1, 2):
-            eras = [era for era in COORDINATOR_ERAS if era.transaction_version == version]
-            yield from _answers("coordinator", version, asked_of_coordinator, eras, release)
+    """Yield the answers of brokers or coordinators, of one release or of all."""
+    for asked in OF_PARTITIONS:
+        if asked.name == name:
+            yield from _answers("broker", None, asked, BROKER_ERAS, release)
+    for asked_of_coordinator in OF_COORDINATORS:
+        if asked_of_coordinator.name == name:
+            for version, eras in _COORDINATORS.items():
+                yield from _answers("coordinator", version, asked_of_coordinator, eras, release)
 
 
 def _answers(
@@ -149,24 +155,28 @@ def _answers(
 
 
 def _of_clients(error: Answer, requests: set[str], release: str | None, broker: str | None) -> Iterator[ExplainedRow]:
-    """Explain what is done with an error that answers these requests; nothing if brokers alone get it."""
-    is_unanswered = not requests
-    is_of_produce = produce_knows(error) or error is _OF_PRODUCE_AS_ANY
-    by_partition = "Produce" in requests or (is_unanswered and is_of_produce)
-    by_coordinator = bool(requests & _OF_CLIENTS) or (is_unanswered and coordinator_knows(error))
-    rows = [
-        *(of_produce(error, release) if by_partition else ()),
-        *(of_coordinator(error, release) if by_coordinator else ()),
-    ]
+    """Yield the reactions of clients to an error that answers these requests; none if only brokers get it.
+
+    If no request is known, the tables of reactions tell where the error comes from.
+    """
+    rows: list[ExplainedRow] = []
+    if "Produce" in requests or (not requests and (produce_knows(error) or error is _OF_PRODUCE_AS_ANY)):
+        rows += of_produce(error, release)
+    if requests & _OF_CLIENTS or (not requests and coordinator_knows(error)):
+        rows += of_coordinator(error, release)
     yield from rows
-    if any(row.severity == Severity.ABORTABLE and row.does != Reaction.UNINITIALIZED.next_step for row in rows):
+    if any(map(_ends_in_abort, rows)):
         yield from of_abort(error, release, broker)
     if rows:
         yield from of_application(error, release)
 
 
+def _ends_in_abort(row: ExplainedRow) -> bool:
+    return row.severity == Severity.ABORTABLE and row.does != Reaction.UNINITIALIZED.next_step
+
+
 def names() -> Iterator[tuple[str, str, str]]:
-    """Return name, request and meaning of each error, situation and word of a broker's log."""
+    """Yield name, request and meaning of each error, situation and word of a broker's log."""
     for error in ERRORS:
         yield str(error.error), "", "" if error.code is None else f"error {error.code}, {error.exception}"
     for situation in SITUATIONS:

@@ -1,8 +1,8 @@
 """Situations that the leader of a partition answers: batches (Produce) and markers (WriteTxnMarkers).
 
-The producer of the examples has epoch 3, and its batches of the sequences 0 to 4 and 5 to 9 are the last ones.
+The producer of the examples has epoch 3. Its last batches have the sequences 0 to 4 and 5 to 9.
 
-    entry    what the leader knows of it, see _ENTRIES; `-`: nothing
+    entry    the leader's entry of it, see _ENTRIES; `-`: none
     batch    its epoch, first and last sequence; `v2`: of a transaction of version 2
     marker   its epoch; `v2`: of a transaction of version 2, `older`: of an older coordinator, `replicated`
 """

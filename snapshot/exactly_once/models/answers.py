@@ -1,4 +1,4 @@
-"""The answers of brokers and coordinators: Kafka's names of error codes, and two ways of saying yes."""
+"""The answers of brokers and coordinators: Kafka's error codes, and two kinds of success."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from enum import StrEnum
 class Answer(StrEnum):
     """An answer to one request; all but the first three and the last are org.apache.kafka.common.protocol.Errors."""
 
-    NONE = "NONE"  # of a coordinator: it did what was asked
+    NONE = "NONE"  # of a coordinator: the request succeeded
     ACCEPT = "ACCEPT"  # of a broker: the batch is appended
-    DUPLICATE_ACK = "DUPLICATE_ACK"  # of a broker: success with the offsets of the first time, nothing is appended
+    DUPLICATE_ACK = "DUPLICATE_ACK"  # of a broker: success with the earlier offsets, without an append
     OUT_OF_ORDER_SEQUENCE_NUMBER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
     DUPLICATE_SEQUENCE_NUMBER = "DUPLICATE_SEQUENCE_NUMBER"
     INVALID_PRODUCER_EPOCH = "INVALID_PRODUCER_EPOCH"
@@ -43,7 +43,7 @@ class Answer(StrEnum):
 
     @property
     def appends(self) -> bool:
-        """Return whether the batch is in the log once more afterwards."""
+        """Return whether the broker appends the batch."""
         return self is Answer.ACCEPT
 
     @property

@@ -1,13 +1,13 @@
 """The broker's answer to a producer's next batch, and to an end-transaction marker.
 
-A batch meets one table of sequences, and the checks before and after it:
+The origin of a batch decides which checks it must pass:
 
-    CLIENT       a produce request on the leader: verification, duplicates, the table below and a pending question about
-                 another batch, and at last whether the batch belongs to the open transaction
+    CLIENT       a produce request on the leader: verification, duplicates, the table SEQUENCES, a pending verification,
+                 and last whether the batch belongs to the open transaction
     COORDINATOR  offsets that a group coordinator commits in a transaction: verification and epoch
-    REPLICATION  a follower, a recovery, a replay: everything is applied but a plain batch inside a transaction
+    REPLICATION  a follower, a recovery, a replay: every batch is applied, except a plain one inside a transaction
 
-A coordinator's marker is checked in the order of the rows of MARKERS; a replica applies whatever its leader has.
+A coordinator's marker is checked in the order of the rows of MARKERS; a replica applies every marker of its leader.
 KIP-1228 is the rule of 4.2 for markers. Follows org.apache.kafka.storage.internals.log.ProducerAppendInfo and
 UnifiedLog.analyzeAndValidateProducerState.
 """
@@ -78,7 +78,7 @@ class AppendOrigin(StrEnum):
 class AppendAnswer:
     """The answer to the producer."""
 
-    # Which check decided: a row of SEQUENCES, or `verification`, `duplicate`, `epoch`, `pending verification`,
+    # The check that decided: a row of SEQUENCES, or `verification`, `duplicate`, `epoch`, `pending verification`,
     # `transaction`, `origin`.
     rule: str
     answer: Answer
@@ -111,9 +111,9 @@ def append(
 def _refused_to_client(
     entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, verification: TransactionCheck
 ) -> AppendAnswer | None:
-    """Return the first check that does not let the batch pass, in the broker's order."""
+    """Return the first refusal, in the broker's order of checks; None if the batch passes."""
     asked = verify(entry, batch, era, verification)
-    # The log itself sees this one, after it looked for duplicates.
+    # The log itself checks this one, after duplicates.
     is_late = verification.said is CheckResult.ENDED_MEANWHILE
     if asked.refusal is not None and not is_late:
         return AppendAnswer("verification", asked.refusal)
@@ -122,8 +122,20 @@ def _refused_to_client(
         return AppendAnswer("duplicate", Answer.DUPLICATE_ACK, duplicate)
     if asked.refusal is not None:
         return AppendAnswer("verification", asked.refusal)
+    return _refused_by_sequence(entry, batch, era, verification, was_asked=asked.was_asked)
+
+
+def _refused_by_sequence(
+    entry: ProducerEntry | None,
+    batch: NextBatch,
+    era: BrokerEra,
+    verification: TransactionCheck,
+    *,
+    was_asked: bool,
+) -> AppendAnswer | None:
+    """Return the refusal by the table of sequences, or by a pending verification."""
     pending = verification.pending if era.verifies else None
-    begun = 0 if not asked.was_asked else batch.transaction_version
+    begun = batch.transaction_version if was_asked else 0
     version = begun if pending is None else pending.transaction_version
     rule, answer = sequence_rule(entry, batch, era, begins_version_2=version >= 2)
     is_above = pending is not None and batch.first_sequence > pending.lowest_sequence
@@ -181,7 +193,7 @@ def _epoch_relation(entry: ProducerEntry | None, batch: NextBatch) -> str:
 def _sequence_relations(
     entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, begins_version_2: bool
 ) -> frozenset[str]:
-    """Return all that is true of the batch's sequence."""
+    """Return the conditions of the table that the batch's sequence meets."""
     found = {"zero" if batch.first_sequence == 0 else "not zero"}
     if begins_version_2 and batch.first_sequence != 0:
         found.add("version 2")
@@ -189,7 +201,7 @@ def _sequence_relations(
         if batch.first_sequence == next_sequence(entry.last_sequence):
             found.add("next")
         lowest = entry.batches[-era.cached_batches :][0].first_sequence
-        # As 1.0.0 has it: it does not take a sequence that may have wrapped for one below.
+        # As in 1.0.0: a sequence that may have wrapped does not count as below the cache.
         if batch.last_sequence < lowest and batch.last_sequence != 0 and lowest != LARGEST_SEQUENCE:
             found.add("below cache")
     return frozenset(found)
@@ -228,7 +240,7 @@ def _lacks_bump(entry: ProducerEntry, marker: EndMarker, era: BrokerEra) -> bool
     if not era.marker_needs_bump or marker.transaction_version < 2 or marker.producer_epoch != entry.producer_epoch:
         return False
     is_tolerated = era.tolerates_last_epoch and marker.producer_epoch == LARGEST_EPOCH
-    # Without an open transaction it is a marker that was sent again.
+    # Without an open transaction the marker is a retry.
     return entry.txn_first_offset is not None and not is_tolerated
 
 

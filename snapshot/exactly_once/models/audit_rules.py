@@ -1,9 +1,8 @@
 """The rules of an audit of batches: findings, their harm, and why a producer is unknown.
 
-`rule` is the number of the statement in docs/contributing/seeds.md that says so. `harm` holds if the judgement
-(`LossVerdict`) leaves it standing: nothing is lost if retention removed it or if it was not read. The judgement is a
-decision table whose first row that fits decides; it follows "Solving the problem of spurious OutOfOrderSequence errors"
-(KIP-185's discussion).
+`rule` is the number of a statement in docs/contributing/seeds.md. The judgement (`LossVerdict`) may cancel the `harm`:
+records are not lost if retention removed them, or if they were not read. In the table of judgements the first row that
+fits decides. It follows "Solving the problem of spurious OutOfOrderSequence errors" (KIP-185's discussion).
 """
 
 from __future__ import annotations
@@ -69,14 +68,14 @@ class AuditKind(StrEnum):
 class Harm(StrEnum):
     """The harm to exactly-once, the worst first."""
 
-    LOSS = "LOSS"  # records that were there, or that their producer took for written, are not
+    LOSS = "LOSS"  # records are missing that were in the log or acknowledged
     DUPLICATE = "DUPLICATE"  # readers get records twice
     FENCING = "FENCING"  # a fenced producer's batch or a fenced coordinator's marker was appended
-    TRANSACTION = "TRANSACTION"  # a transaction holds what does not belong to it
+    TRANSACTION = "TRANSACTION"  # a transaction holds records that do not belong to it
     NONE = "NONE"
 
 
-# `missing` is judged as records that are gone, `forgotten` as a producer that the broker did not know any more.
+# Judged as `missing`: records that are no longer in the log. As `forgotten`: a producer that the broker lost.
 RULES = read_table("""
  kind                             | rule | judged as | harm
  DUPLICATE_EXACT                  | 0.3  | forgotten | DUPLICATE
@@ -101,15 +100,15 @@ RULES = read_table("""
 
 
 class Confidence(StrEnum):
-    """The confidence that a client sent records again under other numbers, the surest first."""
+    """The confidence that a client sent records again under other numbers, the highest first."""
 
     HIGH = "HIGH"
     MEDIUM = "MEDIUM"
-    LOW = "LOW"  # an application may as well have said the same thing twice: no harm is taken from it
+    LOW = "LOW"  # the application itself may have sent equal records twice: no harm is assumed
 
 
-# What a client that is refused does (see produce_reaction): it takes the next epoch or a new producer id and sends
-# again what was in flight. These were the last batches under the old numbers, and are the first under the new ones.
+# A client that is refused takes the next epoch or a new producer id, and sends the batches in flight again (see
+# produce_reaction). They were the last batches under the old numbers, and are the first under the new ones.
 IN_FLIGHT = 5
 CONFIDENCE = read_table("""
  numbers    | in flight | records | confidence
@@ -123,7 +122,7 @@ RULE = {AuditKind(row["kind"]): row["rule"] for row in RULES}
 MISSING = frozenset(AuditKind(row["kind"]) for row in RULES if row["judged as"] == "missing")
 FORGOTTEN = frozenset(AuditKind(row["kind"]) for row in RULES if row["judged as"] == "forgotten")
 
-# A judgement beside those of LossVerdict: bytes lie where records are missing, and nobody decoded them.
+# A further judgement: there are bytes where records are missing, but they were not decoded.
 UNREAD = "UNREAD"
 JUDGEMENTS = ("", UNREAD, *LossVerdict)
 _HARM = {AuditKind(row["kind"]): Harm(row["harm"]) for row in RULES}
@@ -131,12 +130,12 @@ _LOST = frozenset(LossVerdict(row["verdict"]) for row in TABLE if row["lost"] ==
 
 
 def harm_of(kind: AuditKind, judgement: str, *, is_hidden: bool = False) -> Harm:
-    """Return the harm that one finding says was done.
+    """Return the harm of one finding.
 
     Args:
         judgement: a LossVerdict, UNREAD, or "" for kinds that are not judged.
-        is_hidden: no reader of committed records gets what was written, as its transaction was aborted, or gets it
-            twice, as all that had its sequences before was aborted or lies below the log start offset.
+        is_hidden: readers of committed records do not notice the finding. Either its transaction was aborted, or every
+            earlier batch with its sequences was aborted or is below the log start offset.
     """
     harm = _HARM[kind]
     if kind in MISSING and judgement not in _LOST:

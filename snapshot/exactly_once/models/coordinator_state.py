@@ -1,6 +1,6 @@
 """A transaction coordinator's state of one transactional id, and its release.
 
-Also what it checks of an InitProducerId request before it looks at the transactional id. Follows
+Also its checks of an InitProducerId request that do not need the transactional id. Follows
 org.apache.kafka.coordinator.transaction.TransactionMetadata, TransactionState,
 kafka.coordinator.transaction.TransactionCoordinator.handleInitProducerId and kafka.server.KafkaApis.
 """
@@ -50,18 +50,18 @@ class TransactionMetadata:
     state: TransactionState
     # The epoch before the last bump, if the client that asked for it had named it; -1 otherwise.
     last_producer_epoch: int = NO_EPOCH
-    # The producer id before the last record, another one only right after a rotation; -1 before any record was written,
-    # or where it did not survive a failover.
+    # The producer id before the last record, which differs only after a rotation; -1 before the first record, or if a
+    # failover lost it.
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID  # reserved for the end of a transaction that exhausts the epoch, else -1
     instance_epoch: int = NO_EPOCH  # KIP-360's draft alone: the epoch that the running instance began with
-    is_pending: bool = False  # a record of it is being written, and the next state is known in memory alone
+    is_pending: bool = False  # a record of it is being written, so the next state is only in memory
     # The record of an earlier fence could not be written; `producer_epoch` is that fence's.
     has_failed_fence: bool = False
 
     @property
     def is_exhausted(self) -> bool:
-        """Return whether the epoch is too high to be bumped for a client once more."""
+        """Return whether the epoch is too high for another bump."""
         return self.producer_epoch >= EXHAUSTED_EPOCH
 
     @property
@@ -71,9 +71,9 @@ class TransactionMetadata:
 
 
 class ResumeRule(StrEnum):
-    """The rule that tells a client that names its producer id and epoch in InitProducerId from a fenced one."""
+    """The rule by which InitProducerId accepts a client's producer id and epoch, or takes the client for fenced."""
 
-    NEVER = "never"  # the request has no such fields: every call fences the instance before
+    NEVER = "never"  # the request has no such fields: every call fences the previous instance
     LAST_EPOCH = "last epoch"  # KIP-360 as shipped
     INSTANCE_EPOCH = "instance epoch"  # KIP-360's draft
 
@@ -82,17 +82,17 @@ class ResumeRule(StrEnum):
 class CoordinatorEra(Era):
     """The coordinators of some releases."""
 
-    # The highest transaction.version of the server that the era is for; the server's alone decides how it fences.
+    # The highest transaction.version of the era's servers; it decides how they fence.
     transaction_version: int = 1
     resume: ResumeRule = ResumeRule.LAST_EPOCH
-    fenced: Answer = Answer.PRODUCER_FENCED  # what a client is told whose epoch is not the current one
+    fenced: Answer = Answer.PRODUCER_FENCED  # the answer to a client with an old epoch
     looks_for_pending_first: bool = True  # whether AddPartitionsToTxn looks for a pending record before it compares ids
     knows_two_phases: bool = False  # whether requests have the flags of KIP-939
     # Whether a fence-abort raises the epoch by itself; with version 2 the abort raises it, too, and 4.0.0 did both
     # (KAFKA-19367)
     fence_is_kept: bool = True
-    # Whether a fence leaves the last epoch as it was while its record is not written yet. Nobody sees it: the record of
-    # the abort sets it anew.
+    # Whether a fence keeps the last epoch until its record is written. This has no effect: the record of the abort sets
+    # it again.
     fence_keeps_last: bool = False
     # Whether epoch 32767 is fenced and aborted, and an exhausted one gives a new producer id (KAFKA-20090); before, the
     # coordinator failed.
@@ -146,7 +146,7 @@ def coordinator_era_of(release: str, transaction_version: int) -> CoordinatorEra
 
 
 def after_failover(metadata: TransactionMetadata, era: CoordinatorEra) -> TransactionMetadata:
-    """Return what another coordinator that loads the record knows: no release up to 4.4.0 writes the last epoch."""
+    """Return the state that another coordinator loads: no release up to 4.4.0 writes the last epoch."""
     kept = metadata if era.persists_rotation else replace(metadata, previous_producer_id=-1, next_producer_id=-1)
     return replace(kept, last_producer_epoch=NO_EPOCH, is_pending=False)
 
@@ -154,7 +154,7 @@ def after_failover(metadata: TransactionMetadata, era: CoordinatorEra) -> Transa
 DEFAULT_MAX_TIMEOUT_MS = 900_000
 FIRST_VERSION_WITH_IDENTITY = 3
 FIRST_VERSION_WITH_FENCED = 4
-# What a coordinator notes as the timeout of a transaction in two phases (KIP-939, since 4.1): it never times out.
+# The stored timeout of a transaction in two phases (KIP-939, since 4.1): it never times out.
 TWO_PHASE_TIMEOUT_MS = 2_147_483_647
 _AT_REST = (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
@@ -178,9 +178,9 @@ class InitProducerIdRequest:
 def check_request(
     request: InitProducerIdRequest, *, max_timeout_ms: int = DEFAULT_MAX_TIMEOUT_MS, allows_two_phases: bool = False
 ) -> Answer | None:
-    """Return the answer that needs no transactional id; None if `init_producer_id` decides.
+    """Return the answer that does not depend on the transactional id's state; None if `init_producer_id` decides.
 
-    NONE is for a producer without a transactional id: a new producer id with epoch 0, whatever it supplied.
+    NONE means a producer without a transactional id: it gets a new producer id with epoch 0.
 
     Args:
         max_timeout_ms: transaction.max.timeout.ms.
@@ -203,13 +203,13 @@ def check_request(
 
 
 def as_reported(answer: Answer, request_version: int) -> Answer:
-    """Return the answer as a request of that version can say it."""
+    """Return the answer in the error codes of a request version."""
     is_new = answer is Answer.PRODUCER_FENCED and request_version < FIRST_VERSION_WITH_FENCED
     return Answer.INVALID_PRODUCER_EPOCH if is_new else answer
 
 
 def is_timed_out(*, start_timestamp: int, timeout_ms: int, now: int) -> bool:
-    """Return whether an ongoing transaction is aborted by the next look at the clock (ms)."""
+    """Return whether the coordinator aborts an ongoing transaction at `now` (ms)."""
     return timeout_ms != TWO_PHASE_TIMEOUT_MS and start_timestamp + timeout_ms < now
 
 

@@ -39,7 +39,7 @@ def read_table(text: str) -> tuple[Row, ...]:
 
 
 def first_row(table: Iterable[Row], cells: Mapping[str, Collection[str]]) -> Row:
-    """Return the first row that fits: each cell named is `any`, `always` or one of the values.
+    """Return the first row that fits: each of the named cells is `any`, `always` or one of the values.
 
     Raises:
         LookupError: no row fits.

@@ -1,12 +1,13 @@
-"""The coordinator's answer to EndTxn and to AddPartitionsToTxn, one decision table a transaction version.
+"""The coordinator's answer to EndTxn and to AddPartitionsToTxn, one decision table per transaction version.
 
-    retry       transaction version 2 alone: the epoch was bumped by the EndTxn that this one repeats
+    retry       only version 2: the request repeats an EndTxn that bumped the epoch
     prepare     the transaction is decided: a Prepare record, then markers, then `completed`
-    empty abort transaction version 2 alone: nothing was ongoing; the epoch is bumped all the same
+    empty abort only version 2: no transaction was ongoing; the epoch is bumped, too
 
-A coordinator also aborts a transaction over its owner's head: if another instance calls InitProducerId, or if it times
-out. Follows kafka.coordinator.transaction.TransactionCoordinator.endTransaction (4.0 and later with KIP-890) and
-handleAddPartitionsToTransaction, and TransactionMetadata.prepareFenceProducerEpoch and prepareAbortOrCommit.
+A coordinator also aborts a transaction without its owner's request: if another instance calls InitProducerId, or if the
+transaction times out. Follows kafka.coordinator.transaction.TransactionCoordinator.endTransaction (4.0 and later with
+KIP-890) and handleAddPartitionsToTransaction, and TransactionMetadata.prepareFenceProducerEpoch and
+prepareAbortOrCommit.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class CoordinatorAnswer:
     # Producer id and epoch that the client continues with, None with an error.
     identity: ProducerIdAndEpoch | None = None
     record: TransactionMetadata | None = None  # the transactional id as it is afterwards; None if no record is written
-    # PrepareEpochFence, the step in memory before the record of a fence-abort; None elsewhere, and if the epoch has no
-    # room.
+    # PrepareEpochFence, the step in memory before the record of a fence-abort. None for other answers, and if the epoch
+    # cannot be bumped.
     fence: TransactionMetadata | None = None
     rule: str = ""  # number of the row that decided, of InitProducerId
 
@@ -107,7 +108,7 @@ def prepared(
     """Return the Prepare record; None if version 2 has no epoch left for it, which is an error of the coordinator.
 
     Args:
-        next_producer_id: reserved if version 2 takes the last epoch; -1 where the coordinator reserves none.
+        next_producer_id: reserved if version 2 takes the last epoch; -1 if the coordinator reserves none.
     """
     state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
     record = replace(metadata, state=state, previous_producer_id=metadata.producer_id, next_producer_id=NO_PRODUCER_ID)
@@ -140,7 +141,7 @@ def completed(prepared: TransactionMetadata) -> TransactionMetadata:
 
 
 def add_partitions(metadata: TransactionMetadata | None, supplied: ProducerIdAndEpoch, era: CoordinatorEra) -> Answer:
-    """Answer AddPartitionsToTxn or AddOffsetsToTxn; a higher epoch is fenced like a lower one."""
+    """Return the answer to AddPartitionsToTxn or AddOffsetsToTxn; a higher epoch is fenced like a lower one."""
     if metadata is None:
         return Answer.INVALID_PRODUCER_ID_MAPPING
     if era.looks_for_pending_first and metadata.is_pending:
@@ -195,8 +196,8 @@ def _is_overflow_retry(metadata: TransactionMetadata, supplied: ProducerIdAndEpo
 def fence_abort(metadata: TransactionMetadata, era: CoordinatorEra, *, new_producer_id: int) -> CoordinatorAnswer:
     """Abort the ongoing transaction of `metadata` and fence its producer; the markers carry the record's epoch.
 
-    CONCURRENT_TRANSACTIONS asks the caller to come again when the markers are written. UNKNOWN_SERVER_ERROR: the epoch
-    has no room for the bump.
+    CONCURRENT_TRANSACTIONS: the caller should retry after the markers are written. UNKNOWN_SERVER_ERROR: the epoch
+    cannot be bumped.
     """
     reserved = new_producer_id if era.fences_last_epoch else NO_PRODUCER_ID
     step = _fence(metadata, era)

@@ -1,7 +1,7 @@
-"""Eras: releases of Kafka whose brokers answer, or whose Java clients react, alike.
+"""Eras: ranges of Kafka releases whose brokers give the same answers, or whose Java clients react in the same way.
 
-Severities are KIP-691's: RETRY is invisible to the application; ABORTABLE wants an abort and keeps the producer; FATAL
-ends it; FAIL_BATCH gives the exception to the batch's callback and the producer goes on.
+Severities are KIP-691's. RETRY is invisible to the application. ABORTABLE needs an abort and keeps the producer. FATAL
+ends the producer. FAIL_BATCH gives the exception to the batch's callback, and the producer goes on.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tiersnap.snapshot.exactly_once.models.decision_table import read_table
 
 @dataclass(frozen=True, slots=True)
 class Era:
-    """Releases that are alike."""
+    """A range of releases with the same behaviour."""
 
     name: str  # column of the decision tables
     first: tuple[int, ...]  # the first release, as numbers
     releases: str  # as people say it
-    changed_by: str  # the KIPs and issues that made it another era
+    changed_by: str  # the KIPs and issues that began the era
 
 
 E = TypeVar("E", bound=Era)
@@ -44,12 +44,12 @@ def era_of(release: str, eras: Sequence[E]) -> E:
 
 
 def newest_known(eras: Sequence[Era]) -> str:
-    """Return the newest release that the eras tell of, such as `4.4`."""
+    """Return the newest release that the eras cover, such as `4.4`."""
     return eras[-1].releases.rpartition("-")[2]
 
 
 def is_newer(release: str, eras: Sequence[Era]) -> bool:
-    """Return whether a release is newer than the eras tell of; 4.4.1 is one of 4.4.
+    """Return whether a release is newer than all eras; 4.4.1 belongs to 4.4.
 
     Raises:
         ValueError: as `era_of`.
@@ -82,23 +82,23 @@ def _range(eras: Sequence[Era]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BrokerEra(Era):
-    """The brokers of some releases, as producers meet them."""
+    """The brokers of some releases, by their answers to producers."""
 
-    cached_batches: int = 5  # how many batches of a producer a broker can tell to be sent again
+    cached_batches: int = 5  # batches of a producer that a broker caches to recognise retries
     # Whether a live leader forgets a producer with the last of its records (until KAFKA-7190)
     forgets_deleted: bool = False
-    # What INVALID_PRODUCER_EPOCH means to a client: its end, or abort and go on (KIP-588)
+    # Whether INVALID_PRODUCER_EPOCH ends a client; otherwise it can abort and go on (KIP-588)
     stale_epoch_is_fatal: bool = False
     replica_refuses_older_marker: bool = False  # whether a marker of a lower epoch stops a replica, too
     marker_moves_timestamp: bool = True  # whether a marker keeps its producer from expiring
     # Whether a leader asks the coordinator before a transaction begins on a partition (KIP-890, part 1)
     verifies: bool = False
-    verifies_offsets: bool = False  # whether it does so, too, for offsets that a group coordinator commits
-    ongoing_needs_epoch: bool = False  # whether a transaction that is open spares the question only in the same epoch
-    checks_epoch_first: bool = False  # whether an older epoch is refused before the question
+    verifies_offsets: bool = False  # whether it also asks about offsets that a group coordinator commits
+    ongoing_needs_epoch: bool = False  # whether an open transaction of another epoch is verified, too
+    checks_epoch_first: bool = False  # whether an older epoch is refused before the coordinator is asked
     speaks_version_2: bool = False  # whether transactions of protocol version 2 exist (KIP-890, part 2)
     marker_needs_bump: bool = False  # whether a marker of a version 2 transaction must raise the epoch (KIP-1228)
-    tolerates_last_epoch: bool = False  # whether such a marker need not where the epoch is 32767 already
+    tolerates_last_epoch: bool = False  # whether such a marker is accepted without a bump at epoch 32767
 
 
 _BEFORE_2_4 = {
@@ -132,7 +132,7 @@ BROKER_ERA = {era.name: era for era in BROKER_ERAS}
 
 @dataclass(frozen=True, slots=True)
 class ClientEra(Era):
-    """Java clients of some releases."""
+    """The Java clients of some releases."""
 
 
 CLIENT_ERAS = (
@@ -181,15 +181,15 @@ class Reaction(StrEnum):
 
     @property
     def next_step(self) -> str:
-        """Return what the client sends or does next."""
+        """Return the client's next request or action."""
         return _ROWS[self]["next step"]
 
     @property
     def may_duplicate(self) -> bool:
-        """Return whether the next batch may be in the log already, unrecognised by any broker.
+        """Return whether the next batch may be a duplicate that no broker recognises.
 
-        A batch whose sequence, epoch or producer id changes is a new one to every broker; if the failed attempt was
-        written, it is there twice. No release of the client looks whether it may have been.
+        A batch with another sequence, epoch or producer id is a new batch to every broker. If the failed attempt was
+        written, its records are in the log twice. No release of the client checks that.
         """
         return _ROWS[self]["renames"] == "yes"
 

@@ -1,8 +1,8 @@
 """Exception groups of errors: as KIP-691 proposed them, and as KIP-1050 shipped them with 4.1.
 
-KIP-691 was accepted and not built. It wanted fatal errors bare, abortable ones wrapped once in a KafkaException (in a
-commit: CommitFailedException), and nothing else wrapped. KIP-1050 gave the exceptions groups as base classes instead;
-the groups are labels, and the producer's own states stay as in produce_reaction and transaction_reaction.
+KIP-691 was accepted and not built. It wanted to wrap abortable errors once in a KafkaException (in a commit:
+CommitFailedException), and no other errors. KIP-1050 gave the exceptions base classes instead. These groups are labels;
+the producer's own states stay as in produce_reaction and transaction_reaction.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tiersnap.snapshot.exactly_once.models.eras import Severity
 
 
 class Surface(StrEnum):
-    """The place where the application meets an error."""
+    """The place where the application gets an error."""
 
     CALL = "call"  # thrown by the next transactional call
     BOTH = "both"  # and the callback of send gets it
@@ -59,14 +59,14 @@ class ExceptionGroup:
 
     surface: Surface
     proposed: Severity  # its severity by KIP-691
-    wraps: int  # how many exceptions KIP-691 would put around it: 0 or 1, never more
+    wraps: int  # number of exceptions that KIP-691 would wrap around it, 0 or 1
     failure_type: str | None  # KIP-691's reason in ProduceFailedException, None if it is no produce error
-    streams_action: str | None  # what Kafka Streams would throw the error again as by KIP-691, None if it would retry
+    streams_action: str | None  # the exception that Kafka Streams would throw by KIP-691, None if it would retry
     kip1050: str | None  # base class since 4.1, None if it has none of KIP-1050's
 
 
 def exception_group(error: Answer) -> ExceptionGroup | None:
-    """Return how the error is told; None if neither KIP speaks of it."""
+    """Return the group of an error; None if neither KIP mentions the error."""
     row = _BY_ERROR.get(error)
     if row is None:
         return None

@@ -1,7 +1,7 @@
 """The coordinator's answer to InitProducerId, one decision table for all releases.
 
-The first row that fits decides. `resume` says which eras a row is for, see coordinator_state.ResumeRule; a row for
-`any` is for all. Conditions and records are explained below the table, each in one function.
+The first row that fits decides. The column `resume` names the eras of a row, see coordinator_state.ResumeRule; `any`
+are all eras. Each condition and each record is a function below the table.
 
 Follows kafka.coordinator.transaction.TransactionCoordinator.prepareInitProducerIdTransit and KIP-360.
 """
@@ -57,8 +57,8 @@ def init_producer_id(
 
     Args:
         metadata: None if the coordinator does not know the transactional id, or has expired it.
-        supplied: the client's producer id and epoch; None for (-1, -1), which is what a new instance sends.
-        new_producer_id: what the coordinator takes if it needs a new producer id.
+        supplied: the client's producer id and epoch; None for (-1, -1), which a new instance sends.
+        new_producer_id: the producer id that the coordinator takes if it needs a new one.
     """
     if metadata is None:
         metadata = TransactionMetadata(new_producer_id, NO_EPOCH, TransactionState.EMPTY)
@@ -85,7 +85,7 @@ def init_producer_id(
 
 
 def _is_other_producer(metadata: TransactionMetadata, supplied: Supplied) -> bool:
-    """Return whether another producer has the transactional id; for a retry the id before a rotation is the same."""
+    """Return whether another producer has the transactional id. A retry may have the producer id before a rotation."""
     if supplied is None or metadata.producer_epoch == NO_EPOCH or supplied.producer_id == metadata.producer_id:
         return False
     is_rotated = supplied.producer_id == metadata.previous_producer_id

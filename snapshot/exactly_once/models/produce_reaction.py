@@ -38,8 +38,8 @@ IDEMPOTENT = read_table("""
  18 | DELIVERY_TIMED_OUT           | always                | fail    | =          | =         | =         | =  | =
  19 | any                          | always                | fail    | fail+lower | fail+bump | =         | =  | =
 """)
-# Of a client with one. Rows 4 to 7, `fatal` of C0 and C1: these say that an abort will do, but it does not mend their
-# sequences, and their own documentation calls the error fatal.
+# Of a client with a transactional id. Rows 4 to 7 are `fatal` in C0 and C1: these clients suggest an abort, but it does
+# not repair their sequences, and their own documentation calls the error fatal.
 TRANSACTIONAL = read_table("""
  #  | error                        | condition             | C0    | C1          | C2    | C3    | C4    | C5
  1  | UNKNOWN_PRODUCER_ID          | no log start          | abort | retry       | =     | =     | =     | =
@@ -63,7 +63,7 @@ TRANSACTIONAL = read_table("""
  19 | DELIVERY_TIMED_OUT           | always                | abort | =           | =     | =     | =     | =
  20 | any                          | always                | abort | abort+lower | =     | =     | =     | =
 """)
-# Errors that are treated alike, by their name in the tables.
+# Groups of errors with the same reaction, by their name in the tables.
 _GROUPS = {
     Answer.PRODUCER_FENCED: "INVALID_PRODUCER_EPOCH",
     Answer.CLUSTER_AUTHORIZATION_FAILED: "not allowed",
@@ -72,7 +72,7 @@ _GROUPS = {
     Answer.NOT_ENOUGH_REPLICAS: "retriable",
     Answer.REQUEST_TIMED_OUT: "retriable",
 }
-# What a client since 4.1 tells the application instead, by row of TRANSACTIONAL (KIP-1050).
+# Rows of TRANSACTIONAL for which clients since 4.1 report another error to the application (KIP-1050).
 _SAID_AS_ABORTABLE = frozenset({"11"})
 
 
@@ -81,7 +81,7 @@ class SentBatch:
     """A client's knowledge of the batch that failed."""
 
     producer_epoch: int = 0  # of the batch
-    log_start_offset: int = -1  # in the produce response; -1 where the leader moved while it answered
+    log_start_offset: int = -1  # in the produce response; -1 if the leader moved meanwhile
     last_acked_offset: int = -1  # inclusive, of the partition; -1 before the first acknowledgement
     was_renumbered: bool = False  # since it was last drained
     is_next: bool = True  # its first sequence follows the last one that was acknowledged
@@ -96,19 +96,19 @@ class SentBatch:
 class ProduceReaction:
     """The client's reaction."""
 
-    rule: str  # row of the table; empty where the answer is no error
+    rule: str  # row of the table; empty if the answer is no error
     reaction: Reaction | None  # None if such a client does not get this answer
-    said: Answer | None = None  # the error that the application sees, where it is another one
+    said: Answer | None = None  # the error that the application gets, if it is another one
 
 
 def knows_error(answer: Answer) -> bool:
-    """Return whether a row of the tables is for this error, and not only the last one, for any."""
+    """Return whether a row of the tables names this error; the last row, for any error, does not count."""
     name = _GROUPS.get(answer, str(answer))
     return any(row["error"] == name for row in (*IDEMPOTENT, *TRANSACTIONAL))
 
 
 def react(answer: Answer, era: ClientEra, batch: SentBatch, *, transactional: bool) -> ProduceReaction:
-    """Return what a Java client does with this answer to its produce request."""
+    """Return a Java client's reaction to this answer to its produce request."""
     if not answer.is_error:
         return ProduceReaction("", Reaction.SUCCESS)
     error = _GROUPS.get(answer, str(answer))
@@ -120,7 +120,7 @@ def react(answer: Answer, era: ClientEra, batch: SentBatch, *, transactional: bo
 
 
 def _for_epoch(reaction: Reaction, batch: SentBatch) -> Reaction:
-    """Replace a bump from the largest epoch: the client takes a new producer id instead."""
+    """Return the reaction; at the largest epoch a client takes a new producer id instead of a bump."""
     if batch.producer_epoch < LARGEST_EPOCH:
         return reaction
     return {Reaction.BUMP: Reaction.NEW_ID, Reaction.FAIL_BUMP: Reaction.FAIL_NEW_ID}.get(reaction, reaction)

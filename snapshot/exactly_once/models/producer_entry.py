@@ -19,7 +19,7 @@ def next_sequence(last_sequence: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BatchMetadata:
-    """A batch that a broker remembers; offsets and sequences inclusive."""
+    """A batch that a broker caches; offsets and sequences are inclusive."""
 
     first_sequence: int
     last_sequence: int
@@ -29,7 +29,7 @@ class BatchMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ProducerEntry:
-    """A producer as a broker knows it."""
+    """A broker's state of one producer."""
 
     producer_epoch: int
     batches: tuple[BatchMetadata, ...] = ()  # of this epoch, oldest first; none after a marker that changed the epoch
@@ -39,7 +39,7 @@ class ProducerEntry:
 
     @property
     def last_sequence(self) -> int:
-        """-1 where the entry knows no sequence."""
+        """The last sequence, -1 without one."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 

@@ -42,7 +42,7 @@ REPAIRS = read_table("""
  C4, C5 | takes identity | any                         | EndTxn(abort), InitProducerId(producer id, epoch)
  C4, C5 | older          | any                         | EndTxn(abort)
 """)
-# Errors that are treated alike, by their name in the table.
+# Groups of errors with the same reaction, by their name in the table.
 _GROUPS = {
     Answer.NOT_COORDINATOR: "elsewhere",
     Answer.COORDINATOR_NOT_AVAILABLE: "elsewhere",
@@ -61,7 +61,7 @@ _GROUPS = {
 
 @dataclass(frozen=True, slots=True)
 class TransactionReaction:
-    """The client's reaction, None if its release does not know the error; the application sees `said`."""
+    """The client's reaction, None if its release does not know the error; the application gets the error `said`."""
 
     rule: str
     reaction: Reaction | None
@@ -69,12 +69,12 @@ class TransactionReaction:
 
 
 def knows_error(error: Answer) -> bool:
-    """Return whether a row of TABLE is for this error, and not only the last one, for any."""
+    """Return whether a row of TABLE names this error; the last row, for any error, does not count."""
     return any(row["error"] == _GROUPS.get(error, str(error)) for row in TABLE)
 
 
 def react_to_coordinator(error: Answer, request: str, era: ClientEra, *, can_bump: bool = True) -> TransactionReaction:
-    """Return what a Java client does with an error of a coordinator.
+    """Return a Java client's reaction to an error of a coordinator.
 
     Args:
         request: the API, as InitProducerId, AddPartitionsToTxn, TxnOffsetCommit or EndTxn (an abort).
@@ -84,7 +84,7 @@ def react_to_coordinator(error: Answer, request: str, era: ClientEra, *, can_bum
     conditions = ["can bump"] if can_bump else []
     row = first_row(TABLE, {"error": {name}, "request": {request}, "condition": conditions})
     cell = row[era.name]
-    # Since 2.7 the application sees both epoch errors of a coordinator as fenced.
+    # Since 2.7 the application gets PRODUCER_FENCED for both epoch errors of a coordinator.
     is_stale = error is Answer.INVALID_PRODUCER_EPOCH and era.first >= (2, 7)
     said = Answer.PRODUCER_FENCED if is_stale else error
     return TransactionReaction(row["#"], None if cell == "-" else Reaction(cell), said)
@@ -93,13 +93,13 @@ def react_to_coordinator(error: Answer, request: str, era: ClientEra, *, can_bum
 def repair_steps(
     last_error: Answer, era: ClientEra, *, takes_identity: bool = True, transaction_version: int = 1
 ) -> tuple[str, ...]:
-    """Return the requests by which a client mends an abortable error when the application aborts.
+    """Return the requests that a client sends when the application aborts after an abortable error.
 
-    Where the last of them gives an identity, all sequences begin at 0 again; otherwise they go on.
+    If the last answer has a producer id and epoch, all sequences begin at 0 again; otherwise they go on.
     """
     coordinator = "takes identity" if takes_identity else "older"
     if transaction_version >= 2 and era.name in ("C4", "C5"):
         coordinator = "version 2"
     rows = (row for row in REPAIRS if era.name in words(row["eras"]))
-    row = first_row(rows, {"coordinator": {coordinator}, "last error": {last_error}})
-    return tuple(step if step.endswith(")") else f"{step})" for step in row["steps"].split("), "))
+    steps = first_row(rows, {"coordinator": {coordinator}, "last error": {last_error}})["steps"]
+    return tuple(f"{step})" for step in steps.removesuffix(")").split("), "))

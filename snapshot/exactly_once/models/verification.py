@@ -1,7 +1,7 @@
-"""The question of a leader to the transaction coordinator before a transaction begins on a partition (KIP-890).
+"""The verification of a transaction: before it begins on a partition, the leader asks its coordinator (KIP-890).
 
-The first table row that names what the coordinator says gives the produce error of the era; `-`: the batch passes, or
-the era does not ask. Follows kafka.server.AddPartitionsToTxnManager and ReplicaManager.
+The first table row with the coordinator's answer gives the produce error of the era; `-`: the batch passes, or the era
+does not ask. Follows kafka.server.AddPartitionsToTxnManager and ReplicaManager.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tiersnap.snapshot.exactly_once.models.producer_entry import NextBatch, Prod
 
 
 class CheckResult(StrEnum):
-    """The outcome of the question."""
+    """The coordinator's answer."""
 
     VERIFIED = "verified"
     WRONG_PRODUCER_ID = "wrong producer id"
@@ -53,19 +53,19 @@ _FIRST_PRODUCE_WITH_ABORTABLE = 11
 
 @dataclass(frozen=True, slots=True)
 class PendingVerification:
-    """A question about the producer that is still under way; it also holds back batches outside transactions."""
+    """A verification of the producer that has no answer yet; it also delays batches outside transactions."""
 
-    lowest_sequence: int  # the lowest first sequence that was asked about in the producer's newest epoch
-    transaction_version: int = 1  # of the batch that was asked about first
+    lowest_sequence: int  # the lowest first sequence of the batches that wait for it, in the producer's newest epoch
+    transaction_version: int = 1  # of the first batch that waits for it
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionCheck:
-    """The circumstances of the question."""
+    """The circumstances of a verification."""
 
-    said: CheckResult = CheckResult.VERIFIED  # what comes of it if it is asked
-    is_enabled: bool = True  # transaction.partition.verification.enable; transactions of version 2 always ask
-    pending: PendingVerification | None = None  # another question about the producer; None if none is under way
+    said: CheckResult = CheckResult.VERIFIED  # the coordinator's answer if it is asked
+    is_enabled: bool = True  # transaction.partition.verification.enable; transactions of version 2 are always verified
+    pending: PendingVerification | None = None  # another verification of the producer; None without one
     produce_version: int = _FIRST_PRODUCE_WITH_ABORTABLE  # of the produce request
 
 
@@ -81,20 +81,24 @@ class Verified:
 
 
 def verify(entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, verification: TransactionCheck) -> Verified:
-    """Ask for a batch that may begin a transaction on the partition."""
+    """Verify a batch that may begin a transaction on the partition."""
     is_version_2 = batch.transaction_version >= 2 and era.speaks_version_2
-    if not batch.is_transactional or not era.verifies or not (verification.is_enabled or is_version_2):
+    may_ask = era.verifies and (verification.is_enabled or is_version_2)
+    if not may_ask or not batch.is_transactional or _is_ongoing(entry, batch, era):
         return Verified(was_asked=False)
-    if entry is not None and entry.txn_first_offset is not None:
-        same_epoch = entry.producer_epoch == batch.producer_epoch
-        if same_epoch or not era.ongoing_needs_epoch:
-            return Verified(was_asked=False)
     if era.checks_epoch_first and entry is not None and batch.producer_epoch < entry.producer_epoch:
         return Verified(was_asked=False, refusal=Answer.INVALID_PRODUCER_EPOCH)
-    requests = []
-    if verification.produce_version < _FIRST_PRODUCE_WITH_ABORTABLE:
-        requests.append("produce v10")
-    if is_version_2:
-        requests.append("version 2")
+    conditions = {
+        "produce v10": verification.produce_version < _FIRST_PRODUCE_WITH_ABORTABLE,
+        "version 2": is_version_2,
+    }
+    requests = [name for name, holds in conditions.items() if holds]
     row = first_row(TABLE, {"said": {verification.said}, "request": requests})
     return Verified(was_asked=True, refusal=_CELLS[row[era.name]])
+
+
+def _is_ongoing(entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra) -> bool:
+    """Return whether the batch goes on with a transaction that is open on the partition."""
+    if entry is None or entry.txn_first_offset is None:
+        return False
+    return entry.producer_epoch == batch.producer_epoch or not era.ongoing_needs_epoch

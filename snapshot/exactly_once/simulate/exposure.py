@@ -1,9 +1,9 @@
 """Count the producers that an empty snapshot at an offset would expose, for every offset at once.
 
-A follower that loads an empty snapshot at X and replays the log from there knows a producer iff the log names it at or
-above X, and knows less of it than the leader iff something that still counts lies below X: its cached batches, its
-last marker, the beginning of its open transaction. Each of these is one offset a producer, so every number below is a
-count, or a sum, of producers whose offsets lie below X.
+A follower that loads an empty snapshot at X replays the log from X. It knows a producer only if the producer has a
+record at or above X. It knows less than the leader if one of these is below X: the cached batches, the last marker, the
+beginning of the open transaction. Each of them is one offset per producer. So every number is a count or a sum over the
+producers with that offset below X.
 
 Only producers count that a broker would still keep: with an open transaction, or idle for less than
 producer.id.expiration.ms. Follows KIP-952, "Rejected Alternatives" 1 and 2.
@@ -30,12 +30,12 @@ from tiersnap.snapshot.producer_fold import NONE
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
 _NEVER = 2**63 - 1
-# delivery.timeout.ms of producers: for so long a client sends a batch again by itself.
+# delivery.timeout.ms of producers: how long a client retries a batch by itself.
 DEFAULT_DELIVERY_TIMEOUT_MS = 120_000
 
 
 class ProducersAtRisk:
-    """The producers of one partition that a broker would still keep, and what decides for each who is exposed where."""
+    """The living producers of one partition, and the offsets that decide where each of them is exposed."""
 
     def __init__(
         self,
@@ -51,18 +51,18 @@ class ProducersAtRisk:
         """Derive the columns.
 
         Args:
-            leader: what a leader that never stopped knows at the log's end; the expired are dropped here.
+            leader: the state of a leader that never stopped, at the log end; expired producers are dropped here.
             sightings: of the whole log.
             now: ms.
             expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
-            era: the brokers that are asked whether they append a batch once more.
+            era: the brokers that decide whether they append a batch a second time.
             delivery_timeout: ms, the producers' delivery.timeout.ms.
         """
         leader = leader.live(BrokerExpiry(now, expiration))
         entries = leader.entries
         seen = sightings.of(entries["producer_id"])
         self.first_seen, self.last_marker = seen["first_seen"], seen["last_marker"]
-        # What only emptied batches name has no time, and a broker that drops idle producers drops it at once.
+        # A producer that only emptied batches name has no timestamp: a broker that drops idle producers drops it.
         self.last_seen = seen["last_seen"] if expiration is None else seen["last_epoch"]
         self.opened = entries["current_txn_first_offset"].astype(np.int64)
         self.has_coordinator_epoch = entries["coordinator_epoch"] >= 0
@@ -89,14 +89,14 @@ class ProducersAtRisk:
         if expiration is None:
             never = np.ones(entries.size, np.bool_)
         self._dropped_at = np.where(never, _NEVER, entries["timestamp"].astype(np.int64) + (expiration or 0))
-        # Of one that never goes, the time is not added up.
+        # Producers that are never dropped have no time left to add up.
         self._left = np.where(never, 0, self._dropped_at - now)
 
     def __len__(self) -> int:
         return int(self.last_seen.size)
 
     def exposures(self, offsets: Sequence[int]) -> list[Exposure]:
-        """Return the exposure of an empty snapshot at each of the offsets, at which runs begin; any order."""
+        """Return the exposure of an empty snapshot at each offset; a run begins at each, in any order."""
         at = np.asarray(offsets, np.int64)
         lost_below = self.last_seen
         coordinator = np.where(self.has_coordinator_epoch, self.last_marker, _NEVER)
@@ -126,16 +126,16 @@ class ProducersAtRisk:
         return found
 
     def _doubled(self, at: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Return the sum of the weights of those whose last batch would be appended once more."""
+        """Return the sum of the weights of the producers whose last batch would be appended a second time."""
         unknown = _sums(self.last_seen, at, np.where(self._is_doubled, weights, 0))
-        # The batch lies below the offset and a marker above it, which leaves the producer without a sequence.
+        # The batch is below the offset and a marker above it: the follower knows the producer without a sequence.
         marked = _between(self.last_offset, self.last_seen, at, np.where(self._is_doubled_by_marker, weights, 0))
         total: np.ndarray = unknown + marked
         return total
 
 
 def _of_batches(ids: np.ndarray, cached: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return per producer of its cached batches the lowest offset, records, bytes, and whether all bytes are known."""
+    """Return for the cached batches of each producer: lowest offset, records, bytes, whether all bytes are known."""
     lowest, records, size = np.full(ids.size, _NEVER), np.zeros(ids.size, np.int64), np.zeros(ids.size, np.int64)
     is_sized = np.ones(ids.size, np.bool_)
     index = np.searchsorted(ids, cached["producer_id"])
@@ -147,7 +147,7 @@ def _of_batches(ids: np.ndarray, cached: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _is_doubled(leader: ReplicaState, replica: ReplicaState, era: BrokerEra, given: Circumstances) -> np.ndarray:
-    """Return a mask of the leader's producers whose last batch the replica appends once more."""
+    """Return a mask of the leader's producers whose last batch the replica appends a second time."""
     mask = np.zeros(leader.entries.size, np.bool_)
     for each in what_if(leader, replica, (era,), given):
         if each.write is Write.RETRY_OF_LAST and each.doubles(era):
@@ -156,7 +156,7 @@ def _is_doubled(leader: ReplicaState, replica: ReplicaState, era: BrokerEra, giv
 
 
 def _markers_alone(leader: ReplicaState) -> ReplicaState:
-    """Return the state of a replica that saw nothing but a marker of each producer."""
+    """Return the state of a replica that saw only a marker of each producer."""
     entries = leader.entries.copy()
     entries["last_offset"] = entries["last_sequence"] = entries["current_txn_first_offset"] = NONE
     entries["offset_delta"] = 0
@@ -164,7 +164,7 @@ def _markers_alone(leader: ReplicaState) -> ReplicaState:
 
 
 def _between(low: np.ndarray, high: np.ndarray, at: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Return for each offset the sum of the weights (or the count) where `low` lies below it and `high` does not."""
+    """Return for each offset the sum of the weights (or the count) of values with `low` below it and `high` not."""
     sums: np.ndarray = _sums(low, at, weights) - _sums(np.maximum(low, high), at, weights)
     return sums
 

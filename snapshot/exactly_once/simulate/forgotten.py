@@ -1,6 +1,6 @@
-"""Find the producers that a replica has forgotten: those that live and that remote storage knows.
+"""Find replicas that lost active producers, which remote storage still knows.
 
-Stock brokers make such replicas. One that is rebuilt from remote storage downloads the producer snapshot and deletes it
+Stock brokers lose them: a replica that is rebuilt from remote storage downloads the producer snapshot, but deletes it
 before it loads it (TierStateMachine.buildRemoteLogAuxState, ProducerStateManager.reloadSnapshots).
 """
 
@@ -12,10 +12,11 @@ import shlex
 import numpy as np
 
 from tiersnap.snapshot.errors import TiersnapError, UnknownStateError
-from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS
+from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten, SnapshotOrigin
 from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
 from tiersnap.snapshot.exactly_once.simulate.replica import ReplicaSnapshot
+from tiersnap.snapshot.exactly_once.simulate.settings import SimulationSettings
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.log_start import begins_below, may_begin_below
@@ -29,21 +30,17 @@ from tiersnap.snapshot.replay.replay_start import Beginning, Beginnings, beginni
 def find_forgotten(
     look: RemoteLook, filesystem: FileSystem, partition: Partition, expiry: BrokerExpiry
 ) -> Forgotten | None:
-    """Return what a replica forgot; None if it knows each producer that lives.
+    """Return the producers that a replica lost; None if it knows every living producer.
 
-    Only a log that may begin in remote storage is looked at. The file that a broker would load is compared with the
-    remote snapshots of the time in which producers live. If it lacks a producer of theirs, the log is read, and the
-    remote segments that tell its state, as `simulate` reads them; this decides.
+    Only logs that may begin in remote storage are examined. The snapshot file that a broker would load is compared with
+    the remote snapshots that are younger than the expiration. If the file lacks one of their producers, the log and
+    the remote segments before it are replayed, as in `simulate`, and the replay decides.
 
     Raises:
-        UnknownStateError: a producer is lacking, and remote storage does not tell the state of the log, or the log is
-            damaged.
+        UnknownStateError: the file lacks a producer, but the state of the log cannot be computed.
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
     """
-    is_tiered = partition.topic_id is not None and not never_tiered_reason(partition)
-    if not may_begin_below(partition) or not is_tiered:
-        return None
-    if not (begins_below(partition) or is_continued(partition, look(partition).copies)):
+    if not _begins_in_remote(look, partition):
         return None
     partition, broker = Beginning(True).opened(partition), ReplicaSnapshot(SnapshotOrigin.BROKER)
     start = broker.start(filesystem, partition)
@@ -51,20 +48,26 @@ def find_forgotten(
     if start.entries is None or np.isin(living, start.entries["producer_id"]).all():
         return None
     begins = beginning(look, expiry, partition)
-    simulation = HostSimulation(
-        broker,
-        Expiry(DEFAULT_EXPIRATION_MS, expiry.now),
-        expiry.expiration,
-        BROKER_ERAS,
-        CLIENT_ERAS,
-        transaction_version=1,
-        check_crc=True,
-        everything=False,
-        by_producer=False,
-        beginnings=Beginnings(lambda _: begins),
-    )
+    settings = SimulationSettings(Expiry(DEFAULT_EXPIRATION_MS, expiry.now), expiry.expiration)
+    simulation = HostSimulation(broker, settings, beginnings=Beginnings(lambda _: begins))
     for _ in simulation.outcomes_of(filesystem, partition):
         pass  # counted in the tally
+    _refuse_unknown(simulation, begins, partition)
+    tally = simulation.tally
+    if not tally.unknown:
+        return None
+    return Forgotten(tally.producers - tally.unknown, tally.producers, tally.sentence(BROKER_ERAS[-1]))
+
+
+def _begins_in_remote(look: RemoteLook, partition: Partition) -> bool:
+    """Return whether the log begins in remote storage; False for partitions that are never tiered."""
+    if partition.topic_id is None or never_tiered_reason(partition) or not may_begin_below(partition):
+        return False
+    return bool(begins_below(partition) or is_continued(partition, look(partition).copies))
+
+
+def _refuse_unknown(simulation: HostSimulation, begins: Beginning, partition: Partition) -> None:
+    """Raise UnknownStateError if the partition could not be simulated."""
     lacks = "its snapshot lacks producers that remote snapshots know, and nobody knows which live"
     if simulation.not_compared:
         raise UnknownStateError(f"{lacks}: {begins.why}", hint=ELSEWHERE)
@@ -73,16 +76,12 @@ def find_forgotten(
         raise UnknownStateError(
             f"{lacks}: {why}", hint=f"tiersnap scan {shlex.quote(posixpath.dirname(partition.path))}"
         )
-    tally = simulation.tally
-    if not tally.unknown:
-        return None
-    return Forgotten(tally.producers - tally.unknown, tally.producers, tally.sentence(BROKER_ERAS[-1]))
 
 
 def told_forgotten(
     look: RemoteLook, filesystem: FileSystem, partition: Partition, expiry: BrokerExpiry
 ) -> Forgotten | None:
-    """Return what `find_forgotten` does; 0 of 0 if that is not known, and `meets` says why."""
+    """Return the result of `find_forgotten`; if it fails, 0 of 0 with the reason in `meets`."""
     try:
         return find_forgotten(look, filesystem, partition, expiry)
     except TiersnapError as error:

@@ -1,9 +1,12 @@
-"""Kinds of what a simulation asks: the snapshot that a leader begins with, and the next write."""
+"""The objects of a simulation: the snapshot that a leader begins with, the next write, and the answers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
 
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.eras import Reaction, Severity
@@ -15,9 +18,9 @@ class SnapshotOrigin(StrEnum):
     """The origin of the replica's snapshot."""
 
     BROKER = "broker"  # the newest file beside the log that a broker can load; without one, the whole log
-    OLDER = "older"  # the one before that
-    OURS = "ours"  # what `tiersnap repair` would write at the offset
-    EMPTY = "empty"  # one without producers, as KIP-952 considered uploading
+    OLDER = "older"  # the second newest file that a broker can load
+    OURS = "ours"  # the snapshot that `tiersnap repair` would write at the offset
+    EMPTY = "empty"  # a snapshot without producers, as KIP-952 considered uploading
     ANOTHER = "another"  # the newest file of another replica's directory
 
     @property
@@ -27,7 +30,7 @@ class SnapshotOrigin(StrEnum):
 
 
 class Write(StrEnum):
-    """Kinds of writes that a producer may send next, going by the leader's acknowledgements."""
+    """The kinds of writes that a producer may send after the leader's last acknowledgement."""
 
     NEXT = "NEXT"  # the next batch in sequence
     RETRY_OF_LAST = "RETRY_OF_LAST"  # the last batch once more, byte for byte
@@ -44,10 +47,10 @@ class Write(StrEnum):
         return self in (Write.RETRY_OF_LAST, Write.RETRY_OF_OLDER, Write.RETRY_BEFORE_BUMP)
 
     def coordinator_says(self, *, is_ongoing: bool) -> CheckResult:
-        """Return the answer of a coordinator that is asked before the append.
+        """Return the coordinator's answer when the broker verifies the transaction before the append.
 
         Args:
-            is_ongoing: the producer's transaction is open on the leader, and so is it at the coordinator.
+            is_ongoing: the producer's transaction is open, on the leader and at the coordinator.
         """
         if self in (Write.ZOMBIE_EPOCH, Write.RETRY_BEFORE_BUMP):
             return CheckResult.FENCED
@@ -56,7 +59,7 @@ class Write(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDisagreement:
-    """The difference from another replica's snapshot, at the newest offset at which the two differ."""
+    """The difference between the snapshots of two replicas, at the newest offset at which they differ."""
 
     replica: str
     partition: str
@@ -72,25 +75,24 @@ class ReplicaDisagreement:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """The producers that one replica forgot.
+    """The living producers that a replica lost, counted.
 
     Attributes:
         known: living producers that the replica knows.
-        living: all that it should know.
-        meets: a sentence: the answers that producers would get if it led now. `simulate` lists them.
+        living: all living producers.
     """
 
-    known: int
-    living: int
-    meets: str
+    known: Annotated[int, Meta(ge=0)]
+    living: Annotated[int, Meta(ge=0)]
+    meets: Annotated[str, Meta(description="the answers that producers would get if this replica led now")]
 
     @property
     def count(self) -> int:
-        """Return how many living producers it does not know."""
+        """Return the number of lost producers."""
         return self.living - self.known
 
     def says(self, name: str) -> str:
-        """Return it in words; `name` is that of the partition."""
+        """Return a sentence about the partition called `name`."""
         return f"{name} knows {self.known} of {count_of(self.living, 'living producer')}. {self.meets}"
 
 
@@ -107,32 +109,42 @@ class WriteAnswers:
 
     @property
     def differs(self) -> bool:
-        """Return whether the replica answers otherwise than the leader would."""
+        """Return whether the two answers differ."""
         return self.leader_answer is not self.replica_answer
 
     @property
+    def lets_in(self) -> bool:
+        """Return whether the replica appends a write that the leader would not."""
+        return self.replica_answer.appends and not self.leader_answer.appends
+
+    @property
+    def refuses(self) -> bool:
+        """Return whether the replica does not append a write that the leader would."""
+        return self.leader_answer.appends and not self.replica_answer.appends
+
+    @property
     def hides_loss(self) -> bool:
-        """Return whether the replica takes a batch after a lost one, which the leader would refuse."""
-        return self.write is Write.AFTER_GAP and self.replica_answer.appends and not self.leader_answer.appends
+        """Return whether the replica appends a batch after a lost one, which the leader would refuse."""
+        return self.write is Write.AFTER_GAP and self.lets_in
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOutcome:
-    """One row; `reaction` is None if no such client gets the answer."""
+    """The answers to writes of one kind, and the reaction of clients, None if no client gets the answer."""
 
     answers: WriteAnswers
-    writes: int  # of that kind; each producer has one, but for RETRY_OF_OLDER and RETRY_BEFORE_BUMP
+    writes: int  # one per producer, except for RETRY_OF_OLDER and RETRY_BEFORE_BUMP
     example: int  # producer id of one of them
     brokers: str
     clients: str
     reaction: Reaction | None
     severity: Severity | None
     next_step: str | None
-    may_double_later: bool  # what the client sends next may be in the log already
+    may_double_later: bool  # the client may send records next that are in the log already
 
     @property
     def effect(self) -> str:
-        """Return the damage that no client notices, else the reaction of the client."""
+        """Return the unnoticed damage, or else the reaction of the client."""
         if self.answers.doubles:
             return "duplicate, unnoticed"
         if self.answers.hides_loss:
@@ -142,7 +154,7 @@ class WriteOutcome:
 
 @dataclass(frozen=True, slots=True)
 class DifferingWrite:
-    """A producer and a write that a replica answers otherwise than the leader."""
+    """A producer and a write to which the replica and the leader give different answers."""
 
     producer_id: int
     producer_epoch: int
@@ -153,7 +165,7 @@ class DifferingWrite:
 
 @dataclass(frozen=True, slots=True)
 class AnsweringReplica:
-    """A replica of a partition that began with a snapshot of this origin, at that offset."""
+    """A replica of a partition that starts from a snapshot of this origin, at offset `at`."""
 
     log_dir: str
     partition: str
@@ -184,7 +196,7 @@ class SimulatedProducer:
 
 @dataclass(frozen=True, slots=True)
 class FleetWrite:
-    """The answers to producers of one kind, in so many partitions."""
+    """The answers to producers of one kind, and the number of partitions that have such producers."""
 
     outcome: WriteOutcome
     partitions: int

@@ -1,45 +1,39 @@
-"""The partitions of this host's log directories, each with a replica in its leader's place."""
+"""Simulate a replica in the leader's place, for the partitions of this host's log directories."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
 from tiersnap.snapshot.exactly_once.simulate.kinds import AnsweringReplica, SimulatedProducer, SimulatedWrite
 from tiersnap.snapshot.exactly_once.simulate.outcomes import Tally, differing_writes, outcomes
 from tiersnap.snapshot.exactly_once.simulate.replica import Replicas, ReplicaSnapshot, replicas
+from tiersnap.snapshot.exactly_once.simulate.settings import SimulationSettings
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, WriteClass, what_if
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
-from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.replay_start import Beginnings
 from tiersnap.snapshot.units import count_of
 
 
 @dataclass
 class HostSimulation:
-    """Simulates partition by partition, and adds up what it finds."""
+    """Simulates partition by partition, and adds up the results."""
 
     snapshot: ReplicaSnapshot  # of the replica
-    expiry: Expiry
-    producer_expiration: int | None  # ms; None if producers never expire
-    brokers: tuple[BrokerEra, ...]  # brokers, clients: the releases that answer; the tally is of the last brokers
-    clients: tuple[ClientEra, ...]
-    transaction_version: int  # of transactions that begin now
-    check_crc: bool
-    everything: bool  # also rows in which the replica answers as the leader does
-    by_producer: bool  # a row a producer and write instead, for the last brokers
-    beginnings: Beginnings = field(default_factory=Beginnings)  # what came before the files of a log
-    # Partitions of which nothing can be said: their logs begin in remote storage, which was not asked, or does not tell
-    # how.
+    settings: SimulationSettings
+    check_crc: bool = True
+    everything: bool = False  # also yield writes to which the replica answers as the leader does
+    by_producer: bool = False  # yield each producer and write instead, for the last brokers
+    beginnings: Beginnings = field(default_factory=Beginnings)  # of logs that begin in remote storage
+    # Partitions without a simulation: their logs begin in remote storage, which was not asked or lacks their beginning.
     not_compared: list[str] = field(default_factory=list)
-    # Partitions that are not simulated, as their logs cannot be replayed to the end; `findings` say why.
+    # Partitions without a simulation: their logs cannot be replayed to the end, for the reasons in `findings`.
     not_whole: list[str] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)  # what is damaged or may not be read
-    said: list[str] = field(default_factory=list)  # sentences about partitions that were not, or not wholly, simulated
+    findings: list[Finding] = field(default_factory=list)  # damaged or unreadable files
+    said: list[str] = field(default_factory=list)  # sentences about partitions that were not completely simulated
 
     def __post_init__(self) -> None:
         self.tally = Tally()
@@ -47,14 +41,14 @@ class HostSimulation:
     def answers(
         self, partitions: Iterable[tuple[NamedLogDir, Partition]]
     ) -> Iterator[SimulatedWrite | SimulatedProducer]:
-        """Yield what replicas answer; by producers if these were asked for."""
+        """Yield the answers of replicas, a row per producer if `by_producer` is set."""
         for named, partition in partitions:
             of_partition = self._differing_of if self.by_producer else self.outcomes_of
             yield from of_partition(named.log_dir.filesystem, partition, named.uri)
 
     def sentence(self) -> str:
-        """Return what would happen if this replica became leader now, and of how many partitions nobody knows."""
-        sentence = self.tally.sentence(self.brokers[-1])
+        """Return the consequences of a failover to this replica, and the number of partitions without a simulation."""
+        sentence = self.tally.sentence(self.settings.brokers[-1])
         if not self.not_compared:
             return sentence
         count = count_of(len(self.not_compared), "partition is", "partitions are")
@@ -63,24 +57,24 @@ class HostSimulation:
         return f"{sentence} {unknown}" if self.tally.producers else unknown
 
     def outcomes_of(self, filesystem: FileSystem, partition: Partition, log_dir: str = "") -> Iterator[SimulatedWrite]:
-        """Yield what the replica of one partition answers."""
+        """Yield the answers of the replica of one partition."""
         for found, classes, given in self._simulated(filesystem, partition):
             replica = AnsweringReplica(log_dir, partition.name, self.snapshot.origin, found.start.offset)
             ids = found.leader.entries["producer_id"].tolist()
-            for each in outcomes(classes, ids, self.brokers, self.clients, given):
+            for each in outcomes(classes, ids, self.settings.brokers, self.settings.clients, given):
                 if self.everything or each.answers.differs:
                     yield SimulatedWrite(replica, each)
 
     def _differing_of(self, filesystem: FileSystem, partition: Partition, log_dir: str) -> Iterator[SimulatedProducer]:
         for found, classes, _ in self._simulated(filesystem, partition):
             replica = AnsweringReplica(log_dir, partition.name, self.snapshot.origin, found.start.offset)
-            for each in differing_writes(classes, found.leader, self.brokers[-1]):
+            for each in differing_writes(classes, found.leader, self.settings.brokers[-1]):
                 yield SimulatedProducer(replica, each)
 
     def _simulated(
         self, filesystem: FileSystem, partition: Partition
     ) -> Iterator[tuple[Replicas, list[WriteClass], Circumstances]]:
-        """Simulate one partition, and count it; nothing if its beginning is not known."""
+        """Simulate one partition and count it; yield nothing if its beginning is unknown."""
         begins = self.beginnings.of(partition)
         if begins.goes_back(partition) and begins.start is None and begins.copy is None:
             self.not_compared.append(partition.name)
@@ -92,17 +86,17 @@ class HostSimulation:
             filesystem,
             partition,
             self.snapshot,
-            self.expiry,
-            producer_expiration=self.producer_expiration,
+            self.settings.expiry,
+            producer_expiration=self.settings.producer_expiration,
             check_crc=self.check_crc,
             begins=begins,
         )
         self.findings.extend(found.findings)
         self.not_whole += [] if found.is_whole else [partition.name]
         self.said.extend(_said(found))
-        given = Circumstances(partition.log_start_offset, self.transaction_version)
-        classes = list(what_if(found.leader, found.replica, self.brokers, given))
-        self.tally.add(classes, self.brokers[-1])
+        given = Circumstances(partition.log_start_offset, self.settings.transaction_version)
+        classes = list(what_if(found.leader, found.replica, self.settings.brokers, given))
+        self.tally.add(classes, self.settings.brokers[-1])
         yield found, classes, given
 
 

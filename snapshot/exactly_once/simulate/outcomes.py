@@ -1,12 +1,12 @@
-"""The rows of a simulation: answers of all releases and reactions of all clients; equal ones are one row.
+"""The rows of a simulation: the answers of all releases and the reactions of all clients.
 
-A row is (kind of write, transactional or not) x (brokers that answer alike) x (clients that react alike). Follows
-Kafka's names; releases are ranges such as `2.5-4.4`.
+A row is (kind of write, transactional or not) x (brokers with the same answer) x (clients with the same reaction).
+Releases are ranges such as `2.5-4.4`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
@@ -33,13 +33,13 @@ def outcomes(
     clients: Sequence[ClientEra],
     given: Circumstances,
 ) -> list[WriteOutcome]:
-    """Return the classes as rows, equal ones as one; those that double first, then those that differ.
+    """Return a row for each distinct outcome: first those that double, then those that differ.
 
     Args:
-        producer_ids: of the leader's entries, to which the members of the classes are indexes.
+        producer_ids: of the leader's entries; members of the classes are indexes into it.
     """
     found: dict[WriteOutcome, WriteOutcome] = {}
-    first: dict[str, tuple[int, ...]] = {}  # by releases of brokers, the first of them
+    first: dict[str, tuple[int, ...]] = {}  # by range of broker releases, its first release
     for write_class in classes:
         for era, outcome in _of_class(write_class, int(producer_ids[write_class.members[0]]), brokers, clients, given):
             key = replace(outcome, writes=0, example=0)
@@ -47,17 +47,16 @@ def outcomes(
             found[key] = outcome if before is None else replace(before, writes=before.writes + outcome.writes)
             first[outcome.brokers] = era.first
     order = list(Write)
-    return sorted(
-        found.values(),
-        key=lambda each: (
-            *(not each.answers.doubles, not each.answers.differs),
-            *(order.index(each.answers.write), first[each.brokers]),
-        ),
-    )
+
+    def rank(each: WriteOutcome) -> tuple[bool, bool, int, tuple[int, ...]]:
+        answers = each.answers
+        return not answers.doubles, not answers.differs, order.index(answers.write), first[each.brokers]
+
+    return sorted(found.values(), key=rank)
 
 
 def differing_writes(classes: Iterable[WriteClass], leader: ReplicaState, era: BrokerEra) -> Iterator[DifferingWrite]:
-    """Yield each producer and write that a replica of the era answers otherwise than the leader."""
+    """Yield each producer and write to which the replica and the leader give different answers in this era."""
     for each in classes:
         answers = _answers(each, era, each.leader_answers[era.name], each.replica_answers[era.name])
         if answers.differs:
@@ -88,20 +87,18 @@ def _of_class(
     for (leader, replica), alike in _grouped(answers).items():
         reactions = {era: _reaction(replica, era, write_class, given) for era in clients}
         for reaction, reacting in _grouped(reactions).items():
-            yield (
-                alike[0],
-                WriteOutcome(
-                    _answers(write_class, alike[0], leader, replica),
-                    int(write_class.members.size),
-                    example,
-                    releases_of(alike, BROKER_ERAS),
-                    releases_of(reacting, CLIENT_ERAS),
-                    reaction,
-                    None if reaction is None else reaction.severity,
-                    None if reaction is None else reaction.next_step,
-                    reaction is not None and write_class.write.is_retry and reaction.may_duplicate,
-                ),
+            outcome = WriteOutcome(
+                answers=_answers(write_class, alike[0], leader, replica),
+                writes=int(write_class.members.size),
+                example=example,
+                brokers=releases_of(alike, BROKER_ERAS),
+                clients=releases_of(reacting, CLIENT_ERAS),
+                reaction=reaction,
+                severity=None if reaction is None else reaction.severity,
+                next_step=None if reaction is None else reaction.next_step,
+                may_double_later=write_class.write.is_retry and reaction is not None and reaction.may_duplicate,
             )
+            yield alike[0], outcome
 
 
 def _reaction(answer: Answer, era: ClientEra, write_class: WriteClass, given: Circumstances) -> Reaction | None:
@@ -130,56 +127,29 @@ def _grouped(values: Mapping[K, V]) -> dict[V, list[K]]:
 class Tally:
     """Counts over partitions."""
 
-    producers: int = 0  # alive on the leader, in each partition
-    unknown: int = 0  # of these, not known to the replica
-    doubled: int = 0  # last batches that would be appended a second time if they were sent again
-    doubled_older: int = 0  # likewise of the batches before them
-    refused: int = 0  # next batches in sequence that would be refused, and the leader would take
-    unrecognized: int = 0  # batches sent again that would be refused, and the leader would acknowledge once more
-    hidden: int = 0  # batches after a gap that would be taken, and the leader would refuse: nobody notices the loss
-    zombies: int = 0  # first writes of fenced instances that would be taken, and the leader would refuse
+    producers: int = 0  # alive on the leader, counted in each partition
+    unknown: int = 0  # of these, unknown to the replica
+    doubled: int = 0  # retries of the last batch that the replica would append a second time
+    doubled_older: int = 0  # retries of earlier batches that it would append a second time
+    refused: int = 0  # next batches in sequence that it would refuse, and the leader would append
+    unrecognized: int = 0  # retries that it would refuse, and the leader would acknowledge again
+    hidden: int = 0  # batches after a lost one that it would append, which hides the loss; the leader would refuse
+    zombies: int = 0  # first writes of fenced instances that it would append, and the leader would refuse
 
     def add(self, classes: Iterable[WriteClass], era: BrokerEra) -> None:
         """Count the classes of one partition, by the answers of brokers of one era."""
         for each in classes:
-            count = int(each.members.size)
-            leader, replica = each.leader_answers[era.name], each.replica_answers[era.name]
-            if each.write.is_retry and leader is Answer.DUPLICATE_ACK and replica.is_error:
-                self.unrecognized += count
-            if each.write is Write.NEXT:
-                self.producers += count
-                self.unknown += 0 if each.is_known else count
-                self.refused += count if leader.appends and not replica.appends else 0
-            elif each.write is Write.RETRY_OF_LAST:
-                self.doubled += count if each.doubles(era) else 0
-            elif each.write.is_retry:
-                self.doubled_older += count if each.doubles(era) else 0
-            elif each.write is Write.AFTER_GAP:
-                self.hidden += count if replica.appends and not leader.appends else 0
-            elif each.write is Write.ZOMBIE_EPOCH:
-                self.zombies += count if replica.appends and not leader.appends else 0
+            answers = _answers(each, era, each.leader_answers[era.name], each.replica_answers[era.name])
+            for name, counts in _COUNTED.items():
+                if counts(answers):
+                    setattr(self, name, getattr(self, name) + int(each.members.size))
 
     def sentence(self, era: BrokerEra) -> str:
-        """Return the answers that producers would get if this replica became leader now; `era` gave them."""
+        """Return in words how producers would fare if this replica became leader now; `era` answers."""
         if not self.producers:
             return "If this replica became leader now, nobody would notice: no producer is alive."
-        parts = []
-        if self.unknown:
-            parts.append(f"it would not know {self.unknown} of {count_of(self.producers, 'producer')}")
-        else:
-            parts.append(f"it would know all of {count_of(self.producers, 'producer')}")
-        if self.doubled:
-            parts.append(f"append the last batch of {self.doubled} a second time if it was sent again")
-        if self.doubled_older:
-            parts.append(f"append {count_of(self.doubled_older, 'older batch', 'older batches')} likewise")
-        if not (self.doubled or self.doubled_older):
-            parts.append("append nothing twice")
-        if self.refused:
-            parts.append(f"refuse the next batch of {self.refused}")
-        if self.unrecognized:
-            parts.append(
-                f"refuse {count_of(self.unrecognized, 'batch', 'batches')} that the leader would acknowledge again"
-            )
+        knows = f"not know {self.unknown} of" if self.unknown else "know all of"
+        parts = [f"it would {knows} {count_of(self.producers, 'producer')}", *self._appends(), *self._refuses()]
         if self.hidden:
             parts.append(f"take a batch after a lost one from {self.hidden}, which hides the loss")
         if self.zombies:
@@ -187,6 +157,33 @@ class Tally:
         *most, last = parts
         return f"If this replica became leader now, {', '.join(most)}, and {last} (brokers {era.releases})."
 
+    def _appends(self) -> Iterator[str]:
+        if self.doubled:
+            yield f"append the last batch of {self.doubled} a second time if it was sent again"
+        if self.doubled_older:
+            yield f"append {count_of(self.doubled_older, 'older batch', 'older batches')} likewise"
+        if not (self.doubled or self.doubled_older):
+            yield "append nothing twice"
 
+    def _refuses(self) -> Iterator[str]:
+        if self.refused:
+            yield f"refuse the next batch of {self.refused}"
+        if self.unrecognized:
+            yield f"refuse {count_of(self.unrecognized, 'batch', 'batches')} that the leader would acknowledge again"
+
+
+# By the field of Tally that counts it: whether a write counts.
+_COUNTED: dict[str, Callable[[WriteAnswers], bool]] = {
+    "producers": lambda each: each.write is Write.NEXT,
+    "unknown": lambda each: each.write is Write.NEXT and not each.known,
+    "doubled": lambda each: each.write is Write.RETRY_OF_LAST and each.doubles,
+    "doubled_older": lambda each: each.write is not Write.RETRY_OF_LAST and each.doubles,
+    "refused": lambda each: each.write is Write.NEXT and each.refuses,
+    "unrecognized": lambda each: (
+        each.write.is_retry and each.leader_answer is Answer.DUPLICATE_ACK and each.replica_answer.is_error
+    ),
+    "hidden": lambda each: each.hides_loss,
+    "zombies": lambda each: each.write is Write.ZOMBIE_EPOCH and each.lets_in,
+}
 # The counts of a Tally, which add up over partitions.
 TALLIED = tuple(each.name for each in fields(Tally))

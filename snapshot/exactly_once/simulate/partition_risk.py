@@ -1,8 +1,9 @@
-"""All the numbers of one partition: its boundaries, and what KIP-952's rejected alternatives would cost it."""
+"""The numbers of one partition: its boundaries, and the cost of KIP-952's rejected alternatives."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,6 +12,7 @@ from tiersnap.snapshot.exactly_once.simulate.exposure import DEFAULT_DELIVERY_TI
 from tiersnap.snapshot.exactly_once.simulate.replay_cost import DEFAULT_READ_RATE, Mismatch, mismatches, replay_cost
 from tiersnap.snapshot.exactly_once.simulate.retention_wait import TopicRetention, waiting, write_rate
 from tiersnap.snapshot.exactly_once.simulate.risk_kinds import (
+    Exposure,
     ReplayCost,
     RiskedBoundary,
     Waiting,
@@ -38,7 +40,7 @@ class RiskSettings:
 
     @property
     def broker_expiry(self) -> BrokerExpiry:
-        """Return what a broker drops now."""
+        """Return the expiry that brokers apply now."""
         return BrokerExpiry(self.now, self.producer_expiration)
 
 
@@ -49,26 +51,26 @@ class RiskedPartition:
     survey: Survey
     settings: RiskSettings
     boundaries: tuple[RiskedBoundary, ...]  # ascending
-    waiting: Waiting  # until retention has removed what is blocked
+    waiting: Waiting  # until retention has removed the blocked segments
     rate: float | None  # bytes a millisecond that the log takes, None if no time passed
-    # Producers that are alive and of which the log holds no record: a longer retention would have kept what a replay
-    # needs of them. None if the log was not read from its beginning.
+    # Living producers without a record in the log: a longer retention would have kept the records that a replay needs.
+    # None if the log was not read from its beginning.
     outlived: int | None
-    # Of KIP-952's bounded replay of the whole log, by reason, producers that are alive now.
+    # Living producers that KIP-952's bounded replay of the whole log gets wrong, by reason.
     mismatches: dict[Mismatch, int]
 
     @cached_property
     def worst(self) -> RiskedBoundary | None:
-        """Return the blocked boundary at which an empty snapshot would expose most, the lowest of several.
+        """Return the blocked boundary at which an empty snapshot would expose most; None if no boundary is blocked.
 
-        None if none is blocked.
+        Of equal ones the lowest counts.
         """
         blocked = [each for each in self.boundaries if each.is_blocked]
         return max(blocked, key=lambda each: each.severity, default=None)
 
     @property
     def newest_cost(self) -> ReplayCost | None:
-        """Return the cost at the highest blocked boundary, else at the highest; None without a closed segment."""
+        """Return the replay cost at the highest boundary, of the blocked ones if there are any."""
         blocked = [each for each in self.boundaries if each.is_blocked] or list(self.boundaries)
         return blocked[-1].cost if blocked else None
 
@@ -84,56 +86,80 @@ class RiskedPartition:
         return dict(Counter(str(each.cause) for each in self.boundaries if each.cause is not None).most_common())
 
 
+_NO_FILE = SnapshotFound(Comparison(SnapshotVerdict.MISSING, "no file"), None)
+
+
 def partition_risk(survey: Survey, settings: RiskSettings) -> RiskedPartition:
-    """Reckon everything that a survey allows to be said."""
-    expiry = settings.broker_expiry
-    offsets = survey.aligned_offsets
-    none = SnapshotFound(Comparison(SnapshotVerdict.MISSING, "no file"), None)
-    found = {**dict.fromkeys(offsets, none), **survey.found}
-    # A broker deletes what lies at or below the log's beginning.
-    begins = survey.segments[0].base_offset if survey.segments else 0
-    kept = {offset: each for offset, each in found.items() if offset > begins}
-    said = causes(kept, expiry)
+    """Return all numbers of a partition that its survey allows."""
     producers = _producers(survey, settings)
-    readable = [offset for offset in offsets if offset >= survey.read_from]
-    exposed = {} if producers is None else dict(zip(readable, producers.exposures(readable), strict=True))
-    starts = {offset for offset, each in found.items() if each.compared.is_start}
-    boundaries = []
-    for offset in offsets:
-        opened = survey.open_transactions.get(offset)
-        boundaries.append(
-            RiskedBoundary(
-                offset,
-                found[offset].compared.verdict(expiry),
-                said[offset],
-                exposed.get(offset),
-                None if opened is None else len(opened),
-                survey.crossing.get(offset),
-                replay_cost(
-                    survey.segments,
-                    offset,
-                    now=expiry.now,
-                    expiration=expiry.expiration,
-                    first_open_offset=min((first for _, first in opened or ()), default=None),
-                    starts=starts,
-                    read_rate=settings.read_rate,
-                ),
-            )
-        )
-    blocked = {each.offset for each in boundaries if each.is_blocked}
-    rate = write_rate(survey.segments, now=expiry.now)
+    boundaries = tuple(_boundaries(survey, settings, producers))
+    rate = write_rate(survey.segments, now=settings.now)
     wait = waiting(
         survey.segments,
-        {each.base_offset for each in survey.segments if each.next_base_offset in blocked},
+        _blocked_segments(survey, boundaries),
         settings.retention,
-        now=expiry.now,
+        now=settings.now,
         rate=rate,
         is_tiering_enabled=settings.is_tiering_enabled,
     )
+    outlived = _outlived(survey, producers)
+    return RiskedPartition(survey, settings, boundaries, wait, rate, outlived, _mismatches(survey, settings, producers))
+
+
+def _boundaries(survey: Survey, settings: RiskSettings, producers: ProducersAtRisk | None) -> Iterator[RiskedBoundary]:
+    """Yield the end of each closed segment, ascending."""
+    expiry = settings.broker_expiry
+    found = {**dict.fromkeys(survey.aligned_offsets, _NO_FILE), **survey.found}
+    # A broker deletes snapshots at and below the first segment's base offset.
+    kept = {offset: each for offset, each in found.items() if offset > survey.first_base_offset}
+    cause_at, exposure_at = causes(kept, expiry), _exposures(survey, producers)
+    starts = {offset for offset, each in found.items() if each.compared.is_start}
+    for offset in survey.aligned_offsets:
+        opened = survey.open_transactions.get(offset)
+        cost = replay_cost(
+            survey.segments,
+            offset,
+            now=expiry.now,
+            expiration=expiry.expiration,
+            first_open_offset=min((first for _, first in opened or ()), default=None),
+            starts=starts,
+            read_rate=settings.read_rate,
+        )
+        yield RiskedBoundary(
+            offset,
+            found[offset].compared.verdict(expiry),
+            cause_at[offset],
+            exposure_at.get(offset),
+            None if opened is None else len(opened),
+            survey.crossing.get(offset),
+            cost,
+        )
+
+
+def _exposures(survey: Survey, producers: ProducersAtRisk | None) -> dict[int, Exposure]:
+    """Return the exposure of an empty snapshot, by aligned offset, as far as the log was read."""
+    if producers is None:
+        return {}
+    offsets = [offset for offset in survey.aligned_offsets if offset >= survey.read_from]
+    return dict(zip(offsets, producers.exposures(offsets), strict=True))
+
+
+def _blocked_segments(survey: Survey, boundaries: Sequence[RiskedBoundary]) -> set[int]:
+    """Return the base offsets of the segments that end without a right snapshot."""
+    blocked = {each.offset for each in boundaries if each.is_blocked}
+    return {each.base_offset for each in survey.segments if each.next_base_offset in blocked}
+
+
+def _outlived(survey: Survey, producers: ProducersAtRisk | None) -> int | None:
+    """Return how many living producers have no record in the log, None if its beginning was not read."""
+    if producers is None or survey.read_from > survey.first_base_offset:
+        return None
+    return int((producers.first_seen < 0).sum())
+
+
+def _mismatches(survey: Survey, settings: RiskSettings, producers: ProducersAtRisk | None) -> dict[Mismatch, int]:
     window = _window_of(survey, settings)
-    wrong = {} if producers is None or window is None else mismatches(producers, window)
-    outlived = None if producers is None or survey.read_from > begins else int((producers.first_seen < 0).sum())
-    return RiskedPartition(survey, settings, tuple(boundaries), wait, rate, outlived, wrong)
+    return {} if producers is None or window is None else mismatches(producers, window)
 
 
 def _producers(survey: Survey, settings: RiskSettings) -> ProducersAtRisk | None:
@@ -151,7 +177,7 @@ def _producers(survey: Survey, settings: RiskSettings) -> ProducersAtRisk | None
 
 
 def _window_of(survey: Survey, settings: RiskSettings) -> int | None:
-    """Return where KIP-952's scan would begin: by segments alone, which is all that it looks at."""
+    """Return the offset at which KIP-952's scan would begin; None if the log was not read from there on."""
     if not survey.segments:
         return None
     end, expiration = survey.log_end_offset, settings.producer_expiration

@@ -1,13 +1,13 @@
 """The bytes that a replay up to an offset reads: everything, the window that KIP-952 proposed, or new segments.
 
-KIP-952's rejected alternative 5, archiving no snapshots, is a full replay each time one is wanted. The KIP's own
-proposal begins inside the log, at an offset W, and knows of each producer what an empty snapshot at W would leave a
-follower. Of the producers that a broker still keeps, each one that it would miss or know less of has a reason:
+KIP-952's rejected alternative 5 archives no snapshots: each snapshot then needs a full replay. The KIP's own proposal
+begins inside the log, at an offset W, as a follower does that starts with an empty snapshot at W. It misses some living
+producers, or knows less of them than the full replay, for these reasons:
 
     OPEN_TXN_OLDER       the transaction began before the window: its first offset is too high, or missing
-    COORD_EPOCH_MISSING  the last marker lies before the window, the data inside
-    EPOCH_ONLY_MARKER    only markers lie inside: the last sequence is not known, and the next write is refused
-    TIMESTAMP_SKEW       alive by its own timestamps, and nothing of it lies inside the window
+    COORD_EPOCH_MISSING  the last marker is before the window, the data inside
+    EPOCH_ONLY_MARKER    only markers are inside: the last sequence is unknown, and the next write is refused
+    TIMESTAMP_SKEW       alive by its own timestamps, but without a record inside the window
 """
 
 from __future__ import annotations
@@ -32,37 +32,47 @@ def replay_cost(
     starts: Collection[int] = (),
     read_rate: int = DEFAULT_READ_RATE,
 ) -> ReplayCost:
-    """Return what the state at a segment's end costs.
+    """Return the cost of computing the state at a segment's end.
 
     Args:
         segments: ascending.
         offset: exclusive end offset of one of them.
         now: ms.
-        expiration: ms, producer.id.expiration.ms; None: nothing expires, and the window is the whole log.
-        first_open_offset: of the oldest transaction open at `offset`, None without one.
+        expiration: ms, producer.id.expiration.ms; None if producers never expire: the window is the whole log.
+        first_open_offset: first offset of the oldest transaction that is open at `offset`, None without one.
         starts: offsets of the snapshots that a replay may start from.
         read_rate: bytes a second.
     """
     below = [segment for segment in segments if segment.base_offset < offset]
     first = below[0].base_offset if below else offset
-    window = next((each.base_offset for each in below if _is_recent(each, now, expiration)), offset)
+    window = _first_recent(below, now, expiration, otherwise=offset)
     if first_open_offset is not None:
-        holding = [each.base_offset for each in below if each.base_offset <= first_open_offset]
-        window = min(window, holding[-1] if holding else first)
+        window = min(window, _holder(below, first_open_offset, otherwise=first))
     nearest = max((start for start in starts if first <= start <= offset), default=first)
-    sums = [sum(each.size_bytes for each in below if each.base_offset >= start) for start in (first, window, nearest)]
-    full, bounded, incremental = ((size, -(-size * 1000 // read_rate)) for size in sums)
-    return ReplayCost(*full, *bounded, *incremental, window, nearest)
+
+    def cost_from(start: int) -> tuple[int, int]:
+        size = sum(each.size_bytes for each in below if each.base_offset >= start)
+        return size, -(-size * 1000 // read_rate)
+
+    return ReplayCost(*cost_from(first), *cost_from(window), *cost_from(nearest), window, nearest)
 
 
-def _is_recent(segment: SegmentFacts, now: int, expiration: int | None) -> bool:
-    """Return whether it may hold a record of a producer that has not expired; one without a time may."""
-    time = segment.largest_timestamp
-    return expiration is None or time < 0 or now - time < expiration
+def _first_recent(segments: Sequence[SegmentFacts], now: int, expiration: int | None, *, otherwise: int) -> int:
+    """Return the base offset of the first segment that may hold a record of a producer that has not expired."""
+    for segment in segments:
+        time = segment.largest_timestamp
+        if expiration is None or time < 0 or now - time < expiration:
+            return segment.base_offset
+    return otherwise
+
+
+def _holder(segments: Sequence[SegmentFacts], offset: int, *, otherwise: int) -> int:
+    """Return the base offset of the segment that holds an offset."""
+    return max((each.base_offset for each in segments if each.base_offset <= offset), default=otherwise)
 
 
 class Mismatch(StrEnum):
-    """The reason why a bounded replay differs from the full one for a producer."""
+    """The reason why a bounded and a full replay differ about a producer."""
 
     OPEN_TXN_OLDER = "OPEN_TXN_OLDER"
     COORD_EPOCH_MISSING = "COORD_EPOCH_MISSING"
@@ -71,10 +81,10 @@ class Mismatch(StrEnum):
 
 
 def mismatches(producers: ProducersAtRisk, window_offset: int) -> dict[Mismatch, int]:
-    """Return the number of producers by reason, without those that are 0; one with several reasons counts for each.
+    """Return the number of producers by reason, without zeros. A producer with several reasons counts for each.
 
     Args:
-        window_offset: where the replay begins, at the beginning of a run.
+        window_offset: first offset of the bounded replay, at which a run begins.
     """
     is_seen = producers.last_seen >= window_offset
     is_open_before = (producers.opened >= 0) & (producers.opened < window_offset)

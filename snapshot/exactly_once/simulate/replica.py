@@ -1,7 +1,7 @@
-"""A replica in its leader's place: a snapshot from somewhere, and the leader's log replayed from there.
+"""A replica in its leader's place: the state that a snapshot and the log after it give.
 
-What is idle for the broker's producer.id.expiration.ms is dropped. Files are looked at as a broker does that starts:
-the newest one above the log start offset and not above the log end that decodes; corrupt ones are passed over.
+Producers that are idle for the broker's producer.id.expiration.ms are dropped. Of the snapshot files the replica loads
+the one that a starting broker would load: the newest readable one above the log start offset and up to the log end.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Start:
-    """The state that the replica begins with."""
+    """The state that the replica starts from."""
 
     offset: int  # exclusive end offset of the snapshot; the log is replayed from here
-    entries: np.ndarray | None  # ENTRY_DTYPE; None for `ours`, which the replay computes on its way
-    passed_over: tuple[str, ...] = ()  # what was wrong with newer files
+    entries: np.ndarray | None  # ENTRY_DTYPE; None for `ours`, which the replay computes
+    passed_over: tuple[str, ...] = ()  # why newer files could not be loaded
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSnapshot:
-    """The snapshot that the replica begins with."""
+    """The choice of the snapshot that the replica starts from."""
 
     origin: SnapshotOrigin
     folder: Path | None = None  # log directory of the other replica, if `origin` is ANOTHER
-    # Offset of the snapshot, or the highest one for files; None for no limit. `ours` and `empty` are then at the newest
-    # segment's base offset, where a follower begins whose leader has tiered everything.
+    # Offset of the snapshot; for files the highest offset. If it is None, files have no limit, and `ours` and `empty`
+    # are at the newest segment's base offset, where a follower starts if its leader has tiered everything.
     at: int | None = None
 
     @classmethod
     def of(cls, name: str, at: int | None) -> ReplicaSnapshot:
-        """Return the one that is meant by a SnapshotOrigin or the path of another replica's directory.
+        """Return the choice that a name stands for: a SnapshotOrigin, or the path of another replica's directory.
 
         Raises:
             SourceNotFoundError: there is no such directory.
@@ -75,7 +75,7 @@ class ReplicaSnapshot:
         return cls(SnapshotOrigin.ANOTHER, folder, at)
 
     def start(self, filesystem: FileSystem, partition: Partition, highest: int | None = None) -> Start:
-        """Choose the snapshot of a partition; a file lies not above `highest`."""
+        """Return the snapshot of a partition; files above the offset `highest` do not count."""
         nobody = np.empty(0, ENTRY_DTYPE)
         if not self.origin.is_file:
             newest = max((segment.base_offset for segment in partition.segments), default=0)
@@ -91,7 +91,7 @@ class ReplicaSnapshot:
         return Start(offset, entries, tuple(passed_over))
 
     def _files(self, filesystem: FileSystem, partition: Partition) -> tuple[Collection[int], ReadSnapshot]:
-        """Return offsets of the snapshot files that may be it, and their reader."""
+        """Return the offsets of the snapshot files to choose from, and their reader."""
         if self.folder is None:
             return partition.snapshots, snapshot_reader(filesystem, partition)
         files = (self.folder / partition.name).glob("*.snapshot")
@@ -102,7 +102,7 @@ class ReplicaSnapshot:
 def _loadable(
     deleted_to: int, offsets: Collection[int], read: ReadSnapshot, at: int | None, passed_over: list[str]
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Return files as a broker would load them, the newest first."""
+    """Yield the files that a broker can load, the newest first; add to `passed_over` why others cannot be loaded."""
     for offset in sorted(offsets, reverse=True):
         if offset <= deleted_to or (at is not None and offset > at):
             continue
@@ -119,15 +119,16 @@ def _loadable(
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """A leader that never stopped, and the replica in its place, both without producers that are expired."""
+    """A leader that never stopped, and the replica in its place; both without expired producers."""
 
     partition: Partition
     start: Start
     leader: ReplicaState
     replica: ReplicaState
-    expired: int  # how many producers of the leader were dropped for that
+    expired: int  # number of expired producers of the leader
     findings: tuple[Finding, ...]
-    is_whole: bool = True  # the log could be replayed to its end; otherwise both know nobody, and the findings say why
+    # The log could be replayed to its end. Otherwise both states are empty, and the findings give the reason.
+    is_whole: bool = True
 
 
 def replicas(
@@ -144,12 +145,12 @@ def replicas(
 
     Args:
         snapshot: the replica's.
-        expiry: what `ours` leaves out, and the time at which all is judged.
+        expiry: the producers that `ours` omits, and the time at which everything is judged.
         producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
-        begins: what remote storage says of the log before its files.
+        begins: the beginning of the log, by remote storage.
 
     Raises:
-        UsageError: the snapshot would lie where no segment begins and no file is, so that nothing is computed there.
+        UsageError: the snapshot's offset is neither a segment's base offset nor the offset of a file.
     """
     partition = begins.opened(partition)
 
@@ -183,7 +184,7 @@ def replicas(
 
 @dataclass
 class _Pass:
-    """One pass over the log, with the replica's snapshot and what lies behind it."""
+    """One pass over the log: the state at the replica's snapshot, and the changes after it."""
 
     filesystem: FileSystem
     partition: Partition
@@ -225,7 +226,7 @@ class _Pass:
 
 @dataclass(frozen=True, slots=True)
 class InItsPlace:
-    """A leader and the replica in its place without the expired, of which the leader had so many."""
+    """A leader and the replica in its place, both without expired producers; `expired` is the leader's number."""
 
     leader: ReplicaState
     replica: ReplicaState
@@ -245,10 +246,10 @@ def in_its_place(
     Args:
         at_end: ENTRY_DTYPE, of the leader at the log end.
         at_start: ENTRY_DTYPE, the replica's snapshot.
-        after: DELTA_DTYPE, of the log from there on.
-        all_batches, after_batches: BATCH_DTYPE, the newest of each producer, of the whole log and from there on.
+        after: DELTA_DTYPE, of the log after the snapshot.
+        all_batches, after_batches: BATCH_DTYPE, the newest of each producer, of the whole log and after the snapshot.
     """
-    # A broker drops what has expired when it loads the file, and again whenever it looks.
+    # A broker drops expired producers when it loads the file, and again later.
     loaded = expiry.live(at_start)
     state = ProducerFold(loaded.size)
     state.combine(from_entries(loaded))

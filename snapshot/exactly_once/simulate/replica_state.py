@@ -1,7 +1,7 @@
-"""A replica's producer state of one partition: entries, and the newest batches of each.
+"""A replica's producer state of one partition: entries, and the newest batches of each producer.
 
-A broker remembers up to five batches of a producer to tell what is sent again; a snapshot keeps one. Entries alone do
-not say which, so the newest batches are taken from the log beside them.
+A broker caches up to five batches of a producer to recognise retries; a snapshot stores one. So the newest batches are
+taken from the log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BATCH_DTYPE = np.dtype(
         ("last_sequence", "<i4"),
         ("producer_epoch", "<i2"),
         ("is_transactional", "?"),
-        ("size_bytes", "<i4"),  # of the whole batch; 0 if nobody knows, as of one from a snapshot
+        ("size_bytes", "<i4"),  # of the whole batch; 0 if unknown, as for a batch from a snapshot
     ]
 )
 NO_BATCHES = np.empty(0, BATCH_DTYPE)
@@ -36,15 +36,16 @@ class ReplicaState:
     """One replica's producers."""
 
     entries: np.ndarray  # ENTRY_DTYPE, ascending producer id
-    # BATCH_DTYPE, ascending producer id and offset: the newest data batches of each producer, at most five. Those of
-    # another epoch than the entry's are not cached by the broker; the producer may still send them.
+    # BATCH_DTYPE, ascending producer id and offset: the newest data batches of each producer, at most five. A broker
+    # does not cache batches of another epoch than the entry's, but the producer may still send them.
     batches: np.ndarray
 
     @classmethod
     def of(cls, entries: np.ndarray, *runs: np.ndarray) -> ReplicaState:
-        """Return the state of entries and the newest batches of the log, as far as it was read.
+        """Return the state of entries and the newest batches of the log.
 
-        A batch that an entry alone knows of, as one from a snapshot, lies below those of `runs` (see `newest_batches`).
+        The batch of an entry may be missing in `runs` (see `newest_batches`), for instance if it is from a snapshot.
+        Then it is below all batches of `runs`.
         """
         recent = newest_batches(*runs)
         recent = recent.compress(np.isin(recent["producer_id"], entries["producer_id"]))
@@ -80,7 +81,7 @@ def data_batches(rows: np.ndarray) -> np.ndarray:
 
 
 def entry_batches(entries: np.ndarray) -> np.ndarray:
-    """Return the one batch (BATCH_DTYPE) that each entry knows; none of entries without a sequence."""
+    """Return the last batch (BATCH_DTYPE) of each entry that has a sequence."""
     known = entries.compress((entries["last_offset"] >= 0) & (entries["last_sequence"] != NO_SEQUENCE))
     batches = np.empty(known.size, BATCH_DTYPE)
     delta = known["offset_delta"].astype(np.int64)
@@ -94,7 +95,7 @@ def entry_batches(entries: np.ndarray) -> np.ndarray:
 
 
 def newest_batches(*runs: np.ndarray) -> np.ndarray:
-    """Return the newest five batches of each producer; later `runs` (BATCH_DTYPE) lie at higher offsets."""
+    """Return the newest five batches of each producer; `runs` (BATCH_DTYPE) are in offset order."""
     batches = np.concatenate(runs) if runs else NO_BATCHES
     batches = batches.take(np.argsort(batches["producer_id"], kind="stable"))
     ids = batches["producer_id"]
@@ -105,9 +106,9 @@ def newest_batches(*runs: np.ndarray) -> np.ndarray:
 
 
 def cached_by_broker(state: ReplicaState) -> np.ndarray:
-    """Return a mask of the state's batches that a broker with its entries still has in its cache.
+    """Return a mask of the state's batches that a broker still has in its cache.
 
-    An epoch forgets what was sent in another one, and a marker that changes the epoch forgets all.
+    A new epoch empties the cache, whether a batch or a marker brings it.
     """
     entries, batches = state.entries, state.batches
     if not entries.size or not batches.size:
@@ -116,7 +117,7 @@ def cached_by_broker(state: ReplicaState) -> np.ndarray:
     entry = entries.take(index)
     is_known = (entry["producer_id"] == batches["producer_id"]) & (entry["last_offset"] >= 0)
     fits = is_known & (entry["producer_epoch"] == batches["producer_epoch"])
-    # What lies before a batch of another epoch is forgotten, too, although the epoch may have come back.
+    # A batch before a batch of another epoch is not cached either, even if its epoch came back later.
     ends = np.searchsorted(batches["producer_id"], batches["producer_id"], side="right")
     strangers = np.concatenate([[0], np.cumsum(~fits)])
     mask: np.ndarray = fits & (strangers[ends] == strangers[np.arange(batches.size)])
@@ -124,27 +125,27 @@ def cached_by_broker(state: ReplicaState) -> np.ndarray:
 
 
 def empty_state() -> ReplicaState:
-    """Return the state of a replica that knows nobody."""
+    """Return the state of a replica that knows no producer."""
     return ReplicaState(np.empty(0, ENTRY_DTYPE), NO_BATCHES)
 
 
 class RecentBatches:
-    """The newest batches of every producer while a log is read.
+    """Collects the newest batches of every producer while a log is read.
 
-    Peak memory is about 36 bytes a batch, five batches a producer, and as much again for what was not sorted in yet.
+    Peak memory is about 36 bytes per batch, with five batches per producer, and the same again for unsorted ones.
     """
 
     _HELD = 65_536
 
     def __init__(self, *, from_offset: int = 0) -> None:
-        """Leave out batches below `from_offset`."""
+        """Skip batches below `from_offset`."""
         self._from_offset = from_offset
         self._newest = NO_BATCHES
         self._held: list[np.ndarray] = []
         self._count = 0
 
     def add(self, batches: np.ndarray) -> None:
-        """Add the next batches (BATCH_DTYPE) in offset order; the array must stay as it is."""
+        """Add the next batches (BATCH_DTYPE) in offset order; the caller must not change the array afterwards."""
         if self._from_offset:
             batches = batches.compress(batches["first_offset"] >= self._from_offset)
         self._held.append(batches)

@@ -1,11 +1,11 @@
 """The time until retention has removed every segment without a right snapshot.
 
-KIP-952's rejected alternatives 3 and 4: tier nothing until then, or do not let the topic be tiered until then. It helps
-only before remote storage is enabled: a broker deletes a local segment of a tiered partition once it is in remote
-storage, and one that cannot be copied never is.
+KIP-952's rejected alternatives 3 and 4: tier no segment until then, or refuse to enable tiering until then. Waiting
+helps only before remote storage is enabled. Afterwards a broker deletes a local segment only if it is in remote
+storage, and it cannot copy a segment without a snapshot.
 
-Follows kafka.log.UnifiedLog.deleteOldSegments: the oldest segments go as long as each is older than retention.ms by
-its largest timestamp, or leaves at least retention.bytes behind it.
+Follows kafka.log.UnifiedLog.deleteOldSegments: the oldest segment is deleted if its largest timestamp is older than
+retention.ms, or if the segments after it have at least retention.bytes; then the next one.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from tiersnap.snapshot.replay.facts import SegmentFacts
 
 @dataclass(frozen=True, slots=True)
 class TopicRetention:
-    """The retention of the topic; None keeps all."""
+    """The retention of a topic; None is no limit."""
 
     ms: int | None  # retention.ms
     bytes: int | None = None  # retention.bytes
-    is_compacted: bool = False  # the cleaner and not retention removes records
+    is_compacted: bool = False  # records are removed by the cleaner, not by retention
 
 
 def write_rate(segments: Sequence[SegmentFacts], *, now: int) -> float | None:
-    """Return bytes a millisecond that the log took since its first segment ended; None if no time passed.
+    """Return the bytes per millisecond written since the log's first segment ended; None if no time passed.
 
     Args:
         segments: ascending.
-        now: ms; a log that nobody writes to has a falling rate.
+        now: ms; the rate of an idle log falls.
     """
     dated = [segment for segment in segments if segment.largest_timestamp >= 0]
     if len(dated) < 2:
@@ -50,13 +50,13 @@ def waiting(
     rate: float | None,
     is_tiering_enabled: bool = False,
 ) -> Waiting:
-    """Reckon what waiting would mean.
+    """Return the cost of waiting for retention.
 
     Args:
         segments: ascending.
         blocking: base offsets of the closed segments that end without a right snapshot.
         now: ms.
-        rate: bytes a millisecond, as `write_rate` gives it.
+        rate: see `write_rate`.
         is_tiering_enabled: remote storage is enabled already.
     """
     if not blocking:
@@ -79,7 +79,7 @@ def waiting(
 def _removed_at(
     segments: Sequence[SegmentFacts], last: int, retention: TopicRetention, now: int, rate: float | None
 ) -> int | None:
-    """Return when the segment at `last` and all before it are removed: retention takes the oldest first."""
+    """Return when retention has removed the segment at `last`, which is after all earlier ones; None for never."""
     if retention.is_compacted:
         return None
     behind = sum(segment.size_bytes for segment in segments)

@@ -1,7 +1,7 @@
-"""The partitions of a host's log directories, surveyed one after the other and compared with other replicas.
+"""Survey the partitions of a host's log directories, and compare them with other replicas.
 
-Replicas may disagree without harm: each forgets producers as its own log loses them, and followers trust the leader.
-A log start offset that goes back is another matter: clients that were told the higher one take a lower one for a loss.
+Snapshots of replicas may differ without harm: each replica drops producers when its own log loses them, and followers
+trust the leader. A log start offset that goes back does harm: clients that know the higher one report a data loss.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
-from tiersnap.snapshot.log.log_start import begins_below, log_start_of, why_unknown
+from tiersnap.snapshot.log.log_start import LogStarts, log_start_of
 from tiersnap.snapshot.log.selection import NamedLogDir, findings_of, named
 from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 
@@ -30,7 +30,7 @@ def disagreement(first: np.ndarray, second: np.ndarray) -> _Counts:
     """Compare two snapshots (ENTRY_DTYPE, ascending producer id).
 
     Returns:
-        Producers that are known to the first alone, to the second alone, and to both with other values.
+        The numbers of producers that only the first has, that only the second has, and that differ.
     """
     in_second = np.isin(first["producer_id"], second["producer_id"], assume_unique=True)
     in_first = np.isin(second["producer_id"], first["producer_id"], assume_unique=True)
@@ -41,7 +41,9 @@ def disagreement(first: np.ndarray, second: np.ndarray) -> _Counts:
 def newest_disagreement(
     first: Mapping[int, np.ndarray], second: Mapping[int, np.ndarray]
 ) -> tuple[int, int | None, _Counts]:
-    """Return how many offsets have a snapshot in both, the newest at which they differ (None without one), and how.
+    """Return the number of common offsets, the newest offset at which the snapshots differ, and the differences.
+
+    The offset is None if no snapshots differ.
 
     Args:
         first, second: entries (ENTRY_DTYPE, ascending producer id) by offset.
@@ -55,9 +57,9 @@ def newest_disagreement(
 
 
 def log_start_goes_back(leader: int | None, follower: int | None) -> bool:
-    """Return whether the follower, as the next leader, would name a lower log start offset than clients have seen.
+    """Return whether the follower, as the next leader, would report a lower log start offset than the leader did.
 
-    Of one that is unknown (None) nothing is said.
+    An unknown log start offset (None) does not count as lower.
     """
     return leader is not None and follower is not None and follower < leader
 
@@ -65,10 +67,13 @@ def log_start_goes_back(leader: int | None, follower: int | None) -> bool:
 def compare_replicas(
     replica: str, leader: tuple[FileSystem, Partition], follower: tuple[FileSystem, Partition]
 ) -> ReplicaDisagreement:
-    """Return what the follower's folder of a partition, in the directory `replica`, says otherwise than the leader's.
+    """Return the differences between the leader's and the follower's folder of a partition.
 
-    `offset` is the newest offset at which both have a readable snapshot and the two differ, None if none differs.
-    `compared` is how many offsets both have one of.
+    `offset` is the newest offset at which both have a readable snapshot and the two differ, None if there is none.
+    `compared` is the number of offsets at which both have a readable snapshot.
+
+    Args:
+        replica: the follower's log directory.
     """
     (_, first), (_, second) = leader, follower
     compared, offset, counts = newest_disagreement(_entries(*leader), _entries(*follower))
@@ -87,22 +92,19 @@ def _entries(filesystem: FileSystem, partition: Partition) -> dict[int, np.ndarr
             if data is not None:
                 found[offset] = snapshot_file.decode(data)
         except (CorruptSnapshotError, OSError):
-            continue  # `scan` says what is wrong with it; here it is a snapshot that cannot be compared
+            continue  # `scan` reports it; here it only cannot be compared
     return found
 
 
 @dataclass
 class HostRisk:
-    """Reads partition by partition, and remembers which."""
+    """Surveys partition by partition, and keeps the list of partitions for `disagreements`."""
 
     log_dirs: Sequence[NamedLogDir]
     check_crc: bool = True
-    findings: list[Finding] = field(default_factory=list)  # what is damaged or may not be read
-    never_tiered: int = 0  # number of partitions that are left out, since their topics are never tiered
-    # Number of partitions that are left out, since what came before their files is in remote storage.
-    not_compared: int = 0
-    # Why nothing tells where a log begins, by partition; these are left out, too.
-    unlocated: dict[str, str] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)  # damaged or unreadable files
+    never_tiered: int = 0  # number of partitions that are skipped because their topics are never tiered
+    log_starts: LogStarts = field(default_factory=LogStarts)  # partitions that are skipped because of their log start
     _partitions: list[tuple[NamedLogDir, Partition]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -118,15 +120,11 @@ class HostRisk:
             self._partitions.append((each, partition))
             if survey.never_tiered:
                 self.never_tiered += 1
-            elif (is_below := begins_below(partition)) is None:
-                self.unlocated[partition.name] = why_unknown(partition)
-            elif is_below:
-                self.not_compared += 1
-            else:
+            elif self.log_starts.add(partition) is False:
                 yield partition_risk(survey, settings)
 
     def disagreements(self, replica: str) -> Iterator[ReplicaDisagreement]:
-        """Compare each partition that was read and is in the directory `replica` as well."""
+        """Compare each partition that was read with its replica in the log directory `replica`."""
         other = open_log_dir(replica)
         ours = {(each.topic, each.partition): (place, each) for place, each in self._partitions}
         for theirs in named(other, ours.keys()):

@@ -1,15 +1,19 @@
-"""Makes the rows of `simulate --risk`, and adds them up."""
+"""Build the rows of `simulate --risk`, and add them up."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from tiersnap.snapshot.exactly_once.simulate.risk_kinds import (
     BoundaryRow,
+    Crossing,
+    Exposure,
     PartitionRisk,
     PartitionRow,
+    RiskedBoundary,
     Wait,
     WritingRate,
 )
@@ -27,53 +31,77 @@ PARTITIONS = Rows(PartitionRow)
 
 def boundary_rows(risk: RiskedPartition) -> Iterator[BoundaryRow]:
     """Yield rows of the boundaries, ascending."""
-    survey = risk.survey
     for each in risk.boundaries:
-        yield BoundaryRow(survey.log_dir, survey.topic, survey.partition, each)
+        yield BoundaryRow(risk.survey.replica, each)
 
 
 def partition_row(risk: RiskedPartition) -> PartitionRow:
     """Return the row of a partition."""
-    survey, settings, worst = risk.survey, risk.settings, risk.worst
-    leader = survey.leader
-    alive = None if leader is None else leader.live(settings.broker_expiry)
+    survey, settings, leader = risk.survey, risk.settings, risk.survey.leader
     numbers = PartitionRisk(
-        len(survey.segments),
-        sum(each.size_bytes for each in survey.segments),
-        None if alive is None else int(alive.entries.size),
-        risk.outlived,
-        risk.causes,
-        None if worst is None else worst.offset,
-        None if worst is None else worst.exposure,
-        None if worst is None else worst.open_transactions,
-        None if worst is None else worst.crossing,
-        risk.waiting,
-        risk.newest_cost,
-        {str(reason): count for reason, count in risk.mismatches.items()},
-        arithmetic(
+        segments=len(survey.segments),
+        bytes=sum(each.size_bytes for each in survey.segments),
+        alive=None if leader is None else int(leader.live(settings.broker_expiry).entries.size),
+        outlived=risk.outlived,
+        causes=risk.causes,
+        waiting=risk.waiting,
+        cost=risk.newest_cost,
+        bounded_mismatches={str(reason): count for reason, count in risk.mismatches.items()},
+        rate=arithmetic(
             risk.closed_bytes,
             None if risk.rate is None else risk.rate * 1000,
             expiration_ms=settings.producer_expiration,
             delivery_timeout_ms=settings.delivery_timeout,
         ),
-        survey.has_headers,
+        has_headers=survey.has_headers,
+        **_at_worst(risk.worst),
     )
-    return PartitionRow(survey.log_dir, survey.topic, survey.partition, numbers)
+    return PartitionRow(survey.replica, numbers)
+
+
+class _Worst(TypedDict):
+    """The fields of PartitionRisk about the worst boundary."""
+
+    at: int | None
+    exposure: Exposure | None
+    open_transactions: int | None
+    crossing: Crossing | None
+
+
+def _at_worst(worst: RiskedBoundary | None) -> _Worst:
+    if worst is None:
+        return _Worst(at=None, exposure=None, open_transactions=None, crossing=None)
+    return _Worst(
+        at=worst.offset,
+        exposure=worst.exposure,
+        open_transactions=worst.open_transactions,
+        crossing=worst.crossing,
+    )
 
 
 def arithmetic(
     segment_bytes: float, bytes_per_second: float | None, *, expiration_ms: int | None, delivery_timeout_ms: int
 ) -> WritingRate:
     """Return KIP-952's arithmetic for a log that takes so many bytes a second."""
-    segment_ms = 1000 * segment_bytes / bytes_per_second if bytes_per_second and segment_bytes else None
+    segment_ms = _quotient(1000 * segment_bytes, bytes_per_second) if segment_bytes else None
+    per_expiration = _quotient(expiration_ms, segment_ms) if expiration_ms else None
     return WritingRate(
-        None if bytes_per_second is None else round(bytes_per_second),
-        None if segment_ms is None else round(segment_ms),
-        round(expiration_ms / segment_ms, 1) if segment_ms and expiration_ms else None,
-        round(1000 * segment_bytes / delivery_timeout_ms) if delivery_timeout_ms else None,
+        bytes_per_second=_rounded(bytes_per_second),
+        segment_ms=_rounded(segment_ms),
+        segments_per_expiration=None if per_expiration is None else round(per_expiration, 1),
+        automatic_retry_bytes_per_second=_rounded(_quotient(1000 * segment_bytes, delivery_timeout_ms)),
     )
 
 
+def _quotient(dividend: float, divisor: float | None) -> float | None:
+    return dividend / divisor if divisor else None
+
+
+def _rounded(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+# Columns of a partition that are added up, and columns of which the greatest counts.
 ADDED = (
     *("waiting_segments", "lost", "degraded", "doubled", "doubled_automatically", "doubled_records", "doubled_bytes"),
     *("aborted_records", "untiered_bytes", "grows_by_bytes", "full_bytes", "full_ms", "bounded_bytes", "bounded_ms"),
@@ -82,39 +110,36 @@ ADDED = (
 GREATEST = ("exposed_ms", "wait_ms")
 
 
+def _sums(rows: Sequence[PartitionRow]) -> dict[str, int]:
+    """Return the sums of ADDED and the maxima of GREATEST; a partition without a number counts as 0."""
+    columns = [members(row) for row in rows]
+    numbers = {name: [row[name] or 0 for row in columns] for name in (*ADDED, *GREATEST)}
+    added = {name: sum(numbers[name]) for name in ADDED}
+    return added | {name: max(numbers[name], default=0) for name in GREATEST}
+
+
 @dataclass(slots=True)
 class RiskTotals:
     """Sums over partitions."""
 
-    # All that were looked at; `blocked` of them have a segment without a right snapshot, `unread` cannot be replayed to
-    # their end.
-    partitions: int
-    blocked: int
-    unread: int
-    endless: int  # whose exposure never ends by itself
+    partitions: int  # that were examined
+    blocked: int  # of these, with a segment without a right snapshot
+    unread: int  # of these, that cannot be replayed to their end
+    endless: int  # of these, whose exposure never ends by itself
     by_wait: Mapping[str, int]  # partitions by state of Wait
     sums: Mapping[str, int]
 
     @classmethod
     def of(cls, rows: Sequence[PartitionRow]) -> RiskTotals:
         """Add up partitions."""
-        columns = [members(row) for row in rows]
-
-        def numbers(name: str) -> list[int]:
-            return [row[name] for row in columns if row[name] is not None]
-
-        exposures = [row.risk.exposure for row in rows if row.risk.exposure is not None]
-        waits = [str(row.risk.waiting.wait) for row in rows]
+        waits = Counter(str(row.risk.waiting.wait) for row in rows)
         return cls(
             len(rows),
             sum(row.risk.at is not None for row in rows),
             sum(row.risk.alive is None for row in rows),
-            sum(bool(each.lost) and each.exposed_ms is None for each in exposures),
-            {wait: waits.count(wait) for wait in sorted(set(waits))},
-            {
-                **{name: sum(numbers(name)) for name in ADDED},
-                **{name: max(numbers(name), default=0) for name in GREATEST},
-            },
+            sum(row.risk.is_endless for row in rows),
+            dict(sorted(waits.items())),
+            _sums(rows),
         )
 
     def sentences(self) -> dict[str, str]:

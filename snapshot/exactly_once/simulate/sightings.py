@@ -1,17 +1,16 @@
-"""Gather during a fold where each producer was seen, and which transactions cross the ends of segments.
+"""Collect during a fold the offsets of each producer, and the transactions that cross the ends of segments.
 
-Whether a state that began empty at an offset knows a producer, and what it knows of it, follows from where the
-producer's batches and markers lie to that offset. So one pass over the runs answers for every offset at which a run
-begins, and no state is computed twice.
+A follower that starts empty at an offset knows a producer by the batches and markers above that offset. So one pass
+over the runs answers for every offset at which a run begins, and no state is computed twice.
 
-A follower that begins with an empty snapshot at a segment's end sees the rest of a transaction that crosses it, and not
-its beginning. Of one that is aborted it writes no entry into its transaction index, and serves what lies before the
-snapshot as if it were committed; of one that writes on it takes the first write that it sees for the beginning.
-KIP-952 does not speak of either. An upload waits until the last stable offset is above the segment, so on the leader
-all of them are decided, but their markers lie behind it.
+A follower that starts with an empty snapshot at a segment's end does not see the beginning of a transaction that
+crosses it. If the transaction is aborted, the follower writes no entry into its transaction index, and serves the
+records below the snapshot as committed. If the transaction goes on, the follower takes the first write that it sees for
+the beginning. KIP-952 mentions neither. An upload waits until the last stable offset is above the segment, so on the
+leader all these transactions are decided, but their markers are above the segment.
 
-Follows org.apache.kafka.storage.internals.log.ProducerAppendInfo: a transactional batch opens, a marker of whatever
-epoch closes.
+Follows org.apache.kafka.storage.internals.log.ProducerAppendInfo: a transactional batch opens a transaction, and a
+marker of any epoch closes it.
 """
 
 from __future__ import annotations
@@ -30,19 +29,20 @@ from tiersnap.snapshot.replay.segment_runs import Run
 SIGHTING_DTYPE = np.dtype(
     [
         ("producer_id", "<i8"),
-        ("first_seen", "<i8"),  # start offset of the first run that names the producer
-        ("last_seen", "<i8"),  # of the last one
-        ("last_epoch", "<i8"),  # of the last one that says its epoch, -1 where only emptied batches were left of it
-        ("last_marker", "<i8"),  # of the last one with a marker of it, -1 without one
+        # Start offsets of runs, -1 if there is no such run:
+        ("first_seen", "<i8"),  # the first run that names the producer
+        ("last_seen", "<i8"),  # the last run that names it
+        ("last_epoch", "<i8"),  # the last run that has its epoch; emptied batches have none
+        ("last_marker", "<i8"),  # the last run with one of its markers
     ]
 )
 _LATEST = ("last_seen", "last_epoch", "last_marker")
 
 
 class Sightings:
-    """The sightings of each producer, collected from runs in ascending order.
+    """Collects the sightings of each producer from runs in ascending order.
 
-    Peak memory is about 40 bytes a producer, and twice as much again for what was not sorted in yet.
+    Peak memory is about 40 bytes per producer, and twice as much again for unsorted ones.
     """
 
     _HELD = 65_536
@@ -53,7 +53,7 @@ class Sightings:
         self._count = 0
 
     def add(self, run: Run) -> None:
-        """Note the producers of the next run."""
+        """Add the producers of the next run."""
         deltas = run.deltas
         seen = np.empty(deltas.size, SIGHTING_DTYPE)
         seen["producer_id"] = deltas["producer_id"]
@@ -66,12 +66,12 @@ class Sightings:
             self._settle()
 
     def found(self) -> np.ndarray:
-        """Return SIGHTING_DTYPE, ascending producer id."""
+        """Return all sightings (SIGHTING_DTYPE, ascending producer id)."""
         self._settle()
         return self._found
 
     def of(self, producer_ids: np.ndarray) -> np.ndarray:
-        """Return SIGHTING_DTYPE of these producers; every offset is -1 of one that a snapshot alone knows."""
+        """Return the sightings (SIGHTING_DTYPE) of these producers; all offsets are -1 if no run names the producer."""
         found = self.found()
         wanted = np.empty(producer_ids.size, SIGHTING_DTYPE)
         for name in SIGHTING_DTYPE.names or ():
@@ -111,7 +111,7 @@ class _Waiting:
 
 
 class CrossingTransactions:
-    """Gathers them while the batches of a log go by; memory grows with the transactions open at segment ends."""
+    """Collects these transactions while a log is read; memory grows with the transactions open at segment ends."""
 
     def __init__(self) -> None:
         self.found: dict[int, Crossing] = {}
@@ -119,7 +119,7 @@ class CrossingTransactions:
         self._waiting: defaultdict[int, list[_Waiting]] = defaultdict(list)
 
     def boundary(self, offset: int) -> None:
-        """Note that a segment ends at `offset`: all batches below it were added, and none above."""
+        """Record a segment's end; call it after all batches below `offset` and before all others."""
         crossing = self.found[offset] = Crossing(undecided=len(self._open))
         for producer_id, (records, size) in self._open.items():
             self._waiting[producer_id].append(_Waiting(crossing, records, size))

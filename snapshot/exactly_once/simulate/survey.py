@@ -1,4 +1,4 @@
-"""The facts of one partition that its risk is computed from: from one pass over its log, or from tables."""
+"""The facts that the risk of a partition is computed from. One pass over its log gives them, or the tables do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from tiersnap.snapshot.exactly_once.log_replay import replay_log
 from tiersnap.snapshot.exactly_once.simulate.replica_state import RecentBatches, ReplicaState, data_batches
-from tiersnap.snapshot.exactly_once.simulate.risk_kinds import Crossing, SnapshotCause
+from tiersnap.snapshot.exactly_once.simulate.risk_kinds import Crossing, ReplicaKey, SnapshotCause
 from tiersnap.snapshot.exactly_once.simulate.sightings import CrossingTransactions, Sightings
 from tiersnap.snapshot.formats.snapshot_file import HEADER_LENGTH
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
@@ -28,8 +28,8 @@ from tiersnap.snapshot.replay.partition_state import Boundary
 class SnapshotFound:
     """The snapshot file at a snapshot offset."""
 
-    compared: Comparison  # with the log; MISSING where there is no file
-    file_bytes: int | None  # None if there is none, or nobody could read it
+    compared: Comparison  # with the log; MISSING if there is no file
+    file_bytes: int | None  # None if there is no readable file
 
     @property
     def is_empty(self) -> bool:
@@ -39,10 +39,10 @@ class SnapshotFound:
 
 
 def causes(found: Mapping[int, SnapshotFound], expiry: BrokerExpiry) -> dict[int, SnapshotCause | None]:
-    """Return the cause at each boundary, None if a right snapshot there knows somebody.
+    """Return the cause at each offset; None if the snapshot there is right and has producers.
 
     Args:
-        found: by offset, of every boundary of the log and of every other snapshot file.
+        found: by offset, for every boundary of the log and every other snapshot file.
     """
     has_older = False
     said: dict[int, SnapshotCause | None] = {}
@@ -69,23 +69,24 @@ def _cause(found: SnapshotFound, verdict: SnapshotVerdict, *, has_older: bool) -
 class Survey:
     """One partition."""
 
-    log_dir: str
-    topic: str
-    partition: int
-    never_tiered: str  # why nothing of it ever goes to remote storage, or ""
+    replica: ReplicaKey
+    never_tiered: str  # why the partition is never tiered, or ""
     log_start_offset: int
     log_end_offset: int
     segments: tuple[SegmentFacts, ...]  # ascending
-    # What is beside the log, by offset, at each aligned offset and wherever else a file is.
-    found: Mapping[int, SnapshotFound]
-    # (producer id, first offset) of those open at an aligned offset; None if nobody knows.
-    open_transactions: Mapping[int, OpenTransactions | None]
-    # What a leader that never stopped knows at the log end; None if the log cannot be replayed so far.
+    found: Mapping[int, SnapshotFound]  # by offset: every aligned offset, and the offset of every other file
+    open_transactions: Mapping[int, OpenTransactions | None]  # by aligned offset; None if unknown
+    # The state of a leader that never stopped, at the log end; None if the log cannot be replayed to its end.
     leader: ReplicaState | None
     sightings: Sightings  # of the runs from `read_from` on
-    read_from: int = 0  # exposures at this offset and above are exact; nothing is known of those below
-    has_headers: bool = True  # `leader` knows the newest batches of each producer and not only the last one
+    read_from: int = 0  # exposures at this offset and above are exact; those below are unknown
+    has_headers: bool = True  # `leader` has the newest batches of each producer, not only the last one
     crossing: Mapping[int, Crossing] = field(default_factory=dict)  # by aligned offset; empty if no headers were read
+
+    @property
+    def first_base_offset(self) -> int:
+        """Return the base offset of the first segment, 0 without segments."""
+        return self.segments[0].base_offset if self.segments else 0
 
     @property
     def aligned_offsets(self) -> tuple[int, ...]:
@@ -96,13 +97,13 @@ class Survey:
 def survey_log(
     filesystem: FileSystem, log_dir: str, partition: Partition, *, check_crc: bool = True
 ) -> tuple[Survey, tuple[Finding, ...]]:
-    """Read the log once.
+    """Survey a partition in one pass over its log.
 
     Args:
         log_dir: as the user names it.
 
     Returns:
-        The survey, and what is damaged.
+        The survey, and the damage in the log.
     """
     sightings, batches, crossing = Sightings(), RecentBatches(), CrossingTransactions()
     opened: dict[int, OpenTransactions | None] = {}
@@ -130,9 +131,7 @@ def survey_log(
     )
     sizes = {offset: ref.size for offset, ref in partition.snapshots.items()}
     survey = Survey(
-        log_dir,
-        partition.topic,
-        partition.partition,
+        ReplicaKey(log_dir, partition.topic, partition.partition),
         never_tiered_reason(partition),
         partition.log_start_offset,
         log.log_end_offset,

@@ -1,8 +1,8 @@
-"""Every next write of every producer, answered by a leader that never stopped and by a replica in its place.
+"""Answer every next write of every producer, as a leader that never stopped and as a replica in its place.
 
-What decides an answer is how a write lies to an entry, and there are few such ways. So the writes are put into classes
-by their columns, the models are asked once a class and era with the values of one member, and what they say goes for
-the whole class. The functions take one partition; a Spark task calls them with the entries of one group.
+An answer depends on few relations between a write and an entry. So the writes are grouped into classes with the same
+relations. The models answer one member of each class in each era, and the answer holds for the whole class. The
+functions take one partition; a Spark task calls them with the entries of one group.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Writes:
 
     write: Write
     producer: np.ndarray
-    batch: np.ndarray  # BATCH_DTYPE; offsets are those of the first time where it is a retry, else -1
+    batch: np.ndarray  # BATCH_DTYPE; the offsets of a retry are those in the log, of other writes -1
 
 
 def next_writes(leader: ReplicaState) -> Iterator[Writes]:
-    """Return all writes of all producers that the leader knows."""
+    """Yield the next writes of all producers that the leader knows, kind by kind."""
     entries = leader.entries
     everyone = np.arange(entries.size)
     epoch = entries["producer_epoch"].astype(np.int64)
@@ -57,7 +57,7 @@ def next_writes(leader: ReplicaState) -> Iterator[Writes]:
 
 
 def _single(write: Write, entries: np.ndarray, producer: np.ndarray, epoch: np.ndarray, sequence: np.ndarray) -> Writes:
-    """Return batches of one record; `epoch` and `sequence` are of all producers."""
+    """Return a batch of one record for each `producer`; `epoch` and `sequence` have a value for every entry."""
     batch = np.empty(producer.size, BATCH_DTYPE)
     batch["producer_id"] = entries["producer_id"][producer]
     batch["producer_epoch"] = epoch[producer]
@@ -97,7 +97,7 @@ class Circumstances:
 
 @dataclass(frozen=True, slots=True)
 class WriteClass:
-    """Writes of one kind that every broker answers alike, and every client takes alike."""
+    """Writes of one kind to which every broker gives one answer, and every client one reaction."""
 
     write: Write
     is_transactional: bool
@@ -109,7 +109,7 @@ class WriteClass:
     replica_answers: dict[str, Answer]
 
     def doubles(self, era: BrokerEra) -> bool:
-        """Return whether the replica appends records that are in the log already, and the leader would not."""
+        """Return whether the replica appends records a second time, and the leader would not."""
         is_again = self.replica_answers[era.name].appends and not self.leader_answers[era.name].appends
         return self.write.is_retry and is_again
 
@@ -120,8 +120,8 @@ def what_if(
     """Return the classes of writes, with both answers in each era.
 
     Args:
-        leader: what a leader that never stopped knows; its producers write.
-        replica: what the new leader knows.
+        leader: the state of a leader that never stopped; its producers write.
+        replica: the state of the new leader.
     """
     leader_knows, replica_knows = _Known(leader, given), _Known(replica, given)
     is_transactional = _transactional(leader)
@@ -140,7 +140,7 @@ def _classes(
     given: Circumstances,
 ) -> Iterator[WriteClass]:
     transactional = is_transactional[writes.producer] | writes.batch["is_transactional"]
-    # The last two decide what clients make of an answer.
+    # The last two decide how clients react to an answer.
     is_front_removed = leader.entries["last_offset"][writes.producer] < given.log_start_offset
     is_last_epoch = writes.batch["producer_epoch"] == LARGEST_EPOCH
     columns = (
@@ -180,7 +180,11 @@ def _classes(
 def _answers(
     entry: ProducerEntry | None, is_forgotten: bool, asked: Sequence[tuple[BrokerEra, NextBatch, TransactionCheck]]
 ) -> dict[str, Answer]:
-    """Return answers by era name; `is_forgotten` by the brokers that forget a producer with its records."""
+    """Return the answers by era name.
+
+    Args:
+        is_forgotten: all records of the producer are deleted, so some brokers no longer know it.
+    """
     return {
         era.name: append(
             None if is_forgotten and era.forgets_deleted else entry, sent, era, verification=verification
@@ -190,20 +194,20 @@ def _answers(
 
 
 def _sent(batch: np.void, era: BrokerEra, version: int) -> NextBatch:
-    """Return the batch as a client sends it to a broker of the era; none before 4.0 speaks transaction version 2."""
+    """Return the batch as a client sends it to a broker of the era; brokers before 4.0 have transaction version 1."""
     epoch, first, last = (int(batch[name]) for name in ("producer_epoch", "first_sequence", "last_sequence"))
     return NextBatch(epoch, first, last, version if era.speaks_version_2 else min(version, 1))
 
 
 def _transactional(leader: ReplicaState) -> np.ndarray:
-    """Return a mask of the entries with a transactional id: a marker, an open transaction or a batch says so."""
+    """Return a mask of the entries with a transactional id, by their markers, open transactions or batches."""
     entries, batches = leader.entries, leader.batches
     marked: np.ndarray = (entries["coordinator_epoch"] >= 0) | (entries["current_txn_first_offset"] >= 0)
     return marked | np.isin(entries["producer_id"], batches["producer_id"].compress(batches["is_transactional"]))
 
 
 class _Known:
-    """One replica's state, with its batches in a table of five columns per entry, the newest last."""
+    """One replica's state, and the batches that it caches."""
 
     def __init__(self, state: ReplicaState, given: Circumstances) -> None:
         self._entries = state.entries
@@ -212,7 +216,7 @@ class _Known:
         self._cached = state.batches.compress(cached_by_broker(state))
 
     def features(self, writes: Writes) -> Iterator[np.ndarray]:
-        """Return columns, small integers, that together decide every answer to the writes."""
+        """Yield columns of small integers that together decide every answer to the writes."""
         entries, batch = self._entries, writes.batch
         index, is_known = _find(entries["producer_id"], batch["producer_id"])
         entry = entries.take(index) if entries.size else np.zeros(index.size, ENTRY_DTYPE)
@@ -228,7 +232,7 @@ class _Known:
         yield from self._against_cache(batch)
 
     def _against_cache(self, batch: np.ndarray) -> Iterator[np.ndarray]:
-        """Return where the batch lies to the cached ones: the newest, one of them, below the newest, below all."""
+        """Yield whether each batch is the newest cached one, any cached one, below the newest, below all."""
         ids = self._cached["producer_id"]
         starts = np.searchsorted(ids, batch["producer_id"], side="left")
         ends = np.searchsorted(ids, batch["producer_id"], side="right")
@@ -283,7 +287,7 @@ def _metadata(batch: np.void) -> BatchMetadata:
 
 
 def _find(ids: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return indexes into ascending ids, and whether the wanted one is there."""
+    """Return for each wanted id its index in the ascending ids, and whether it is one of them."""
     index = np.minimum(np.searchsorted(ids, wanted), max(ids.size - 1, 0))
     is_there = ids.take(index) == wanted if ids.size else np.zeros(wanted.size, np.bool_)
     return index, is_there

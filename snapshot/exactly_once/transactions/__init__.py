@@ -1,1 +1,1 @@
-"""Transactions at rest: what coordinators and partitions say of them on disk, without a broker."""
+"""Transactions on disk: the records of coordinators and of partitions, read without a broker."""

@@ -1,14 +1,14 @@
-"""The coordinators' newest state of every transactional id, out of the records of `__transaction_state`.
+"""The newest state of every transactional id, from the records of `__transaction_state`.
 
-A coordinator that takes over a partition reads it from its start and keeps the last record of every id; a tombstone
-takes the id away (TransactionStateManager.loadTransactionMetadata). So does this.
+As a coordinator does that takes over a partition (TransactionStateManager.loadTransactionMetadata): read it from its
+start, and keep the last record of every id. A tombstone deletes the id.
 
 The partition of an id, whose leader is its coordinator (TransactionStateManager.partitionFor, Utils.abs):
 
     hash       = Java's String.hashCode: h = 31 * h + c over the UTF-16 code units, in 32 signed bits with wrap-around
     partition  = |hash| % partition count, where |-2147483648| counts as 0
 
-The partition count (transaction.state.log.num.partitions, 50 by default) is nowhere in the log.
+The log does not contain the partition count (transaction.state.log.num.partitions, 50 by default).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from itertools import islice
 import numpy as np
 
 from tiersnap.snapshot.errors import CorruptTransactionStateError, UnknownVersionError
-from tiersnap.snapshot.exactly_once.transactions.kinds import KnownTransaction
+from tiersnap.snapshot.exactly_once.transactions.kinds import KnownTransaction, RecordPlace
 from tiersnap.snapshot.formats.transaction_state import TransactionLogValue, decode_key, decode_value
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.records import LogRecord
@@ -30,16 +30,14 @@ from tiersnap.snapshot.log.records import LogRecord
 class TransactionRecord:
     """A record of `__transaction_state`."""
 
-    partition: int  # where it was found
-    offset: int
-    timestamp: int  # ms, the record's
+    place: RecordPlace
     transactional_id: str
     value: TransactionLogValue | None  # None in a tombstone
-    problem: Finding | None = None  # why there is no value although there are bytes, None otherwise
+    problem: Finding | None = None  # why the value cannot be decoded, None if it can
 
 
 def read_record(record: LogRecord, partition: int, path: str) -> TransactionRecord | Finding:
-    """Decode a record; a finding if not even the transactional id can be read. `path`: of the segment, for findings."""
+    """Decode a record of the segment at `path`. Return a finding if the transactional id cannot be read."""
     try:
         transactional_id = decode_key(record.key)
     except (UnknownVersionError, CorruptTransactionStateError) as error:
@@ -49,7 +47,8 @@ def read_record(record: LogRecord, partition: int, path: str) -> TransactionReco
         value = None if record.value is None else decode_value(record.value)
     except (UnknownVersionError, CorruptTransactionStateError) as error:
         problem = _finding(error, record, path, f" of {transactional_id!r}")
-    return TransactionRecord(partition, record.offset, record.timestamp, transactional_id, value, problem)
+    place = RecordPlace(partition, record.offset, record.timestamp)
+    return TransactionRecord(place, transactional_id, value, problem)
 
 
 def _finding(
@@ -62,23 +61,23 @@ def _finding(
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorStates:
-    """The state of coordinators."""
+    """The newest states of all transactional ids."""
 
     known: dict[str, KnownTransaction] = field(default_factory=dict)  # newest state by transactional id, ascending
-    # Ids whose newest record cannot be read. The state in `known`, if there is one, is an earlier one, which a broker
-    # from 4.3 on takes where the newest is of an unknown version.
+    # Ids whose newest record cannot be read. `known` may have an earlier state of them, which brokers since 4.3 use if
+    # the newest record has an unknown version.
     unreadable: frozenset[str] = frozenset()
-    # Partition by transactional id, tombstones and unreadable records counted.
+    # Partition by transactional id, also of tombstones and unreadable records.
     found_in: dict[str, int] = field(default_factory=dict)
     # The states in `known` by their current producer id.
     by_producer: dict[int, KnownTransaction] = field(default_factory=dict)
 
     def of_producer(self, producer_id: int) -> KnownTransaction | None:
-        """Return the transactional id whose current producer id this is, as kafka-transactions looks one up."""
+        """Return the transactional id that has this producer id now, as kafka-transactions does."""
         return self.by_producer.get(producer_id)
 
     def formerly_of(self, producer_id: int) -> KnownTransaction | None:
-        """Return the transactional id that had this producer id before, or is to get it next (KIP-890)."""
+        """Return the transactional id that had this producer id before, or gets it next (KIP-890)."""
         return next(
             (
                 each
@@ -90,7 +89,7 @@ class CoordinatorStates:
 
 
 def newest_states(records: Iterable[TransactionRecord]) -> CoordinatorStates:
-    """Return the newest states; records in any order, the highest partition and offset wins."""
+    """Return the newest states. Records may come in any order; the highest partition and offset counts."""
     newest: dict[str, TransactionRecord] = {}
     readable: dict[str, TransactionRecord] = {}
     for record in records:
@@ -98,27 +97,31 @@ def newest_states(records: Iterable[TransactionRecord]) -> CoordinatorStates:
         if record.problem is None:
             _keep_newer(readable, record)
     known = {
-        name: KnownTransaction(name, each.partition, each.offset, each.timestamp, each.value)
+        name: KnownTransaction(name, each.place, each.value)
         for name, each in sorted(readable.items())
         if each.value is not None
     }
     return CoordinatorStates(
         known,
         frozenset(name for name, each in newest.items() if each.problem is not None),
-        {name: each.partition for name, each in newest.items()},
+        {name: each.place.partition for name, each in newest.items()},
         {each.value.producer_id: each for each in known.values()},
     )
 
 
 def _keep_newer(kept: dict[str, TransactionRecord], record: TransactionRecord) -> None:
     before = kept.get(record.transactional_id)
-    if before is None or (before.partition, before.offset) <= (record.partition, record.offset):
+    if before is None or _order(before) <= _order(record):
         kept[record.transactional_id] = record
+
+
+def _order(record: TransactionRecord) -> tuple[int, int]:
+    return record.place.partition, record.place.offset
 
 
 _MASK = 0xFFFFFFFF
 _SMALLEST = -(1 << 31)
-# More than anybody gives to this topic, and few enough to try them all.
+# More than any cluster uses for this topic, and few enough to try each count.
 MOST_PARTITIONS = 1000
 _SAMPLE = 4000
 
@@ -144,12 +147,12 @@ def partition_of(transactional_id: str, partition_count: int) -> int:
 
 
 def likely_counts(found_in: Mapping[str, int], at_least: int) -> list[int]:
-    """Return the partition counts that put the most ids where they were found, ascending.
+    """Return the partition counts under which most ids belong where they were found, ascending.
 
-    Two or three ids leave one count as a rule, none at all leave every count from `at_least` to MOST_PARTITIONS.
+    Two or three ids usually leave one count. Without ids every count from `at_least` to MOST_PARTITIONS is possible.
 
     Args:
-        found_in: partition by transactional id; a few thousand of them are looked at.
+        found_in: partition by transactional id, of which the first few thousand are used.
     """
     sample = list(islice(found_in.items(), _SAMPLE))
     hashes = np.array([positive_hash(transactional_id) for transactional_id, _ in sample], np.int64)

@@ -1,22 +1,22 @@
-"""Find hanging transactions: their producer is silent for long, and no coordinator will ever write their marker.
+"""Find hanging transactions: open transactions of idle producers, to which no coordinator will ever write a marker.
 
 | verdict | transactional id with this producer id | hangs |
 | --- | --- | --- |
-| UNKNOWN | cannot be told: part of `__transaction_state` was not read | |
-| YOUNG | as in the four below, and its producer wrote not long ago | |
+| UNKNOWN | part of `__transaction_state` was not read | |
+| YOUNG | as for HANGING_…, but its producer wrote recently | |
 | HANGING_NO_TID | none | yes |
 | HANGING_NOT_IN_TXN | its transaction does not name the partition | yes |
 | HANGING_LAST_EPOCH | Ongoing beyond its timeout in epoch 32767, names the partition | yes, up to Kafka 4.2 |
 | HANGING_OVERDUE | Ongoing an hour or more beyond its timeout, and its coordinator was at work | yes |
 | EXPECTED_MARKER | PrepareCommit or PrepareAbort, names the partition | no: a marker will come |
-| TWO_PHASE | Ongoing without a timeout (KIP-939), names the partition | no: its application ends it, nobody else |
+| TWO_PHASE | Ongoing without a timeout (KIP-939), names the partition | no: only its application ends it |
 | OVERDUE | Ongoing beyond its timeout, names the partition | no: its coordinator aborts it when it starts |
 | ONGOING | Ongoing, names the partition | no |
 
-Follows FindHangingTransactionsCommand of kafka-transactions.sh (KIP-664), which looks at the producer's last write, not
-at the transaction's start, and compares no epochs. It spares what is Ongoing, whatever its coordinator does. A
-coordinator that has written some markers no longer names their partitions; on disk they are named until all are
-written, so that nothing else is called hanging that the tool spares.
+Follows FindHangingTransactionsCommand of kafka-transactions.sh (KIP-664). It compares the time of the producer's last
+write, not the transaction's start, and no epochs. It never reports Ongoing transactions. In memory a coordinator
+removes a partition as soon as its marker is written; on disk it stays until all markers are written. So this search
+reports no transaction that the tool does not report, except HANGING_LAST_EPOCH and HANGING_OVERDUE.
 
 A segment may be tiered only if its next base offset is at or below the last stable offset, which an open transaction
 holds at its first offset (the verdict ABOVE_LSO).
@@ -76,7 +76,7 @@ NEXT_STEP = {
 }
 
 
-# What brokers add to transaction.max.timeout.ms before they count a transaction as late (KIP-664's metric, since 3.2).
+# A transaction is late this long after transaction.max.timeout.ms (KIP-664's metric, in brokers since 3.2).
 LATE_BUFFER_MS = 300_000
 
 
@@ -87,12 +87,12 @@ def is_late(transaction: PartitionTransaction, *, as_of: int, max_transaction_ti
 
 @dataclass(frozen=True, slots=True)
 class JudgedTransaction:
-    """An open transaction, what is to be thought of it and why."""
+    """An open transaction, its verdict and the reason."""
 
     transaction: PartitionTransaction
     verdict: TransactionVerdict
     reason: str
-    coordinated: KnownTransaction | None  # the transactional id that has its producer id, None if none is known
+    coordinated: KnownTransaction | None  # the transactional id that has its producer id, None if it is unknown
     is_late: bool  # a broker's PartitionsWithLateTransactionsCount counts its partition
 
     def minutes(self, as_of: int) -> int:
@@ -108,8 +108,8 @@ def judge_transaction(
 
     Args:
         as_of: ms since the epoch, the time that idleness and timeouts are counted to.
-        max_transaction_timeout: ms; a producer that wrote no longer ago is not yet thought lost. Brokers have it as
-            transaction.max.timeout.ms, the tool as --max-transaction-timeout in minutes.
+        max_transaction_timeout: ms; a producer that wrote within this time may still be alive. It is the brokers'
+            transaction.max.timeout.ms, and the tool's --max-transaction-timeout in minutes.
     """
     coordinated = log.states.of_producer(transaction.producer.producer_id)
     verdict, reason = _of_coordinator(transaction, coordinated, log, as_of)
@@ -124,44 +124,45 @@ def judge_transaction(
 def _of_coordinator(
     transaction: PartitionTransaction, coordinated: KnownTransaction | None, log: TransactionLog, as_of: int
 ) -> tuple[TransactionVerdict, str]:
-    producer = transaction.producer
     if coordinated is None:
-        if not log.is_complete:
-            return TransactionVerdict.UNKNOWN, (
-                f"no transactional id with producer id {producer.producer_id} was found, and not all were read"
-            )
-        other = log.states.formerly_of(producer.producer_id)
-        also = f"; {other.transactional_id!r} has {other.value.producer_id} now" if other is not None else ""
-        return (
-            TransactionVerdict.HANGING_NO_TID,
-            f"no transactional id has producer id {producer.producer_id}{also}",
-        )
+        return _without_id(transaction.producer.producer_id, log)
     value, name = coordinated.value, repr(coordinated.transactional_id)
     state = value.transaction_state
     if not log.is_current(coordinated.transactional_id):
         return TransactionVerdict.UNKNOWN, f"what its coordinator knows of {name} could not be read to its end"
-    if not value.has_partition(producer.topic_partition):
-        return (
-            TransactionVerdict.HANGING_NOT_IN_TXN,
-            f"{name} is {state} and does not name this partition",
-        )
+    if not value.has_partition(transaction.producer.topic_partition):
+        return TransactionVerdict.HANGING_NOT_IN_TXN, f"{name} is {state} and does not name this partition"
     if state.is_prepared:
-        return (
-            TransactionVerdict.EXPECTED_MARKER,
-            f"{name} is {state}: its coordinator is to write the marker",
-        )
-    if state is TransactionStatus.ONGOING and value.transaction_timeout_ms == TWO_PHASE_TIMEOUT_MS:
-        return TransactionVerdict.TWO_PHASE, f"{name} is Ongoing in two phases: only its application ends it"
-    if state is TransactionStatus.ONGOING and is_timed_out(
-        start_timestamp=value.start_timestamp, timeout_ms=value.transaction_timeout_ms, now=as_of
-    ):
-        return _of_overdue(coordinated, log, as_of)
+        return TransactionVerdict.EXPECTED_MARKER, f"{name} is {state}: its coordinator is to write the marker"
+    if state is TransactionStatus.ONGOING:
+        return _of_ongoing(coordinated, log, as_of)
     return TransactionVerdict.ONGOING, f"{name} is {state}"
 
 
+def _without_id(producer_id: int, log: TransactionLog) -> tuple[TransactionVerdict, str]:
+    """Judge a transaction whose producer id belongs to no known transactional id."""
+    if not log.is_complete:
+        why = f"no transactional id with producer id {producer_id} was found, and not all were read"
+        return TransactionVerdict.UNKNOWN, why
+    other = log.states.formerly_of(producer_id)
+    also = f"; {other.transactional_id!r} has {other.value.producer_id} now" if other is not None else ""
+    return TransactionVerdict.HANGING_NO_TID, f"no transactional id has producer id {producer_id}{also}"
+
+
+def _of_ongoing(known: KnownTransaction, log: TransactionLog, as_of: int) -> tuple[TransactionVerdict, str]:
+    """Judge an Ongoing transaction that names the partition."""
+    value, name = known.value, repr(known.transactional_id)
+    if value.transaction_timeout_ms == TWO_PHASE_TIMEOUT_MS:
+        return TransactionVerdict.TWO_PHASE, f"{name} is Ongoing in two phases: only its application ends it"
+    timeout = value.transaction_timeout_ms
+    if is_timed_out(start_timestamp=value.start_timestamp, timeout_ms=timeout, now=as_of):
+        return _of_overdue(known, log, as_of)
+    return TransactionVerdict.ONGOING, f"{name} is {value.transaction_state}"
+
+
 HANGS_AFTER_MS = 3_600_000
-"""So long beyond its timeout beside a coordinator at work nothing aborts a transaction any more: it looks every 10 s
-(transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
+"""A transaction hangs if a coordinator was at work for this long after the timeout and did not abort it. Coordinators
+look for such transactions every 10 s (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
 
 
 def _of_overdue(known: KnownTransaction, log: TransactionLog, as_of: int) -> tuple[TransactionVerdict, str]:
@@ -171,7 +172,7 @@ def _of_overdue(known: KnownTransaction, log: TransactionLog, as_of: int) -> tup
     if value.producer_epoch == LARGEST_EPOCH:
         why = f"in producer epoch {LARGEST_EPOCH}, which no coordinator up to Kafka 4.2 can abort (KAFKA-20090)"
         return TransactionVerdict.HANGING_LAST_EPOCH, f"{told}, {why}"
-    at_work = log.work_after(known.partition, deadline, as_of)
+    at_work = log.work_after(known.record.partition, deadline, as_of)
     if at_work >= HANGS_AFTER_MS:
         why = f"its coordinator has been at work for {human_duration(at_work)} since and did not abort it"
         return TransactionVerdict.HANGING_OVERDUE, f"{told}: {why}"
@@ -179,15 +180,15 @@ def _of_overdue(known: KnownTransaction, log: TransactionLog, as_of: int) -> tup
 
 
 def abort_step(transaction: PartitionTransaction, *, before_3_0: bool = False) -> NextStep:
-    """Return the step that has the partition's leader write an abort marker.
+    """Return the step that makes the partition's leader write an abort marker.
 
     Args:
-        before_3_0: for leaders older than Kafka 3.0, which cannot be asked for the producer of a start offset.
+        before_3_0: for leaders older than Kafka 3.0, which cannot find a producer by the start offset.
     """
     producer = transaction.producer
     if before_3_0:
         words = ["--producer-id", str(producer.producer_id), "--producer-epoch", str(producer.producer_epoch)]
-        # The tool makes 0 of -1, but takes a word that begins with - for an option.
+        # The tool replaces -1 by 0, but would take the word -1 for an option.
         words += ["--coordinator-epoch", str(max(0, producer.coordinator_epoch))]
     else:
         words = ["--start-offset", str(transaction.transaction_start_offset)]

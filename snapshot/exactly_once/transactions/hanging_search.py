@@ -1,17 +1,19 @@
-"""The search for hanging transactions in log directories that a broker may be writing to meanwhile.
+"""Search for hanging transactions in log directories while a broker may write to them.
 
-What is on disk changes while it is read, so the order matters. First the partitions, then `__transaction_state`: a
-coordinator names a partition before anything is written to it, so whatever was seen open is known by then. Then the
-partitions of what seems to hang once more: a transaction that has ended in between does not hang. One that was open
-before and after did not have its partition named in between, whatever order it was all written in.
+The files change while they are read, so the order of reading matters:
 
-Of several replicas the newest one speaks: one whose broker is down does not have the markers that were written since.
+1. The partitions.
+2. `__transaction_state`. A coordinator names a partition before the first write to it, so by now every transaction that
+   was open in step 1 is named, unless it hangs.
+3. The partitions of transactions that seem to hang, again. A transaction that ended in between does not hang.
+
+A transaction hangs only if the newest replica of its partition has it open, too.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tiersnap.snapshot.exactly_once.log_replay import LogReplay, replay_log
@@ -24,12 +26,12 @@ from tiersnap.snapshot.formats.transaction_state import TOPIC
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_partition
-from tiersnap.snapshot.log.log_start import begins_below, why_unknown
+from tiersnap.snapshot.log.log_start import LogStarts
 
 
 @dataclass(frozen=True, slots=True)
 class HangingOutcome:
-    """Open transactions, judged by a transaction log; `found` is what is damaged or may not be read."""
+    """Open transactions, judged by a transaction log; `found` are damaged and unreadable files."""
 
     judged: Sequence[JudgedTransaction]
     log: TransactionLog
@@ -42,13 +44,13 @@ class HangingOutcome:
 
     @property
     def findings(self) -> list[Finding]:
-        """Return the findings, and what the log lacks if a verdict depends on it."""
+        """Return the findings; if a verdict depends on missing parts of the transaction log, also that finding."""
         missing = self.log.missing_finding
         is_wanted = self.verdicts[TransactionVerdict.UNKNOWN] and missing is not None
         return [*self.found, *([missing] if is_wanted and missing is not None else [])]
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what was met."""
+        """Yield the problems that decide the exit code."""
         yield from self.findings
         if any(verdict.is_hanging for verdict in self.verdicts):
             yield OtherProblem.HANGING_TRANSACTION
@@ -61,6 +63,16 @@ class _Replica:
     is_read: bool  # up to its log end
     reach: tuple[int, int]  # newest leader epoch, log end
     opened: tuple[PartitionTransaction, ...]
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self.partition.topic, self.partition.partition
+
+
+def _newest(replicas: Iterable[_Replica]) -> dict[TopicPartition, _Replica]:
+    """Return the newest replica of each partition. Replicas that could not be read to their end do not count."""
+    read = (each for each in replicas if each.is_read)
+    return {each.topic_partition: each for each in sorted(read, key=lambda each: each.reach)}
 
 
 def _name(transaction: PartitionTransaction) -> tuple[int, int]:
@@ -79,16 +91,12 @@ class HangingSearch:
     stops_at_unknown: bool = False
     watch: Watch = iter
     findings: list[Finding] = field(default_factory=list, init=False)  # of the partitions that were replayed
-    not_compared: int = field(default=0, init=False)  # as in ProducerListing
-    unlocated: dict[str, str] = field(default_factory=dict, init=False)  # likewise
+    log_starts: LogStarts = field(default_factory=LogStarts, init=False)  # as in ProducerListing
 
     def judged(self, partitions: Iterable[tuple[LogDir, Partition]]) -> tuple[list[JudgedTransaction], TransactionLog]:
         """Judge the open transactions of these partitions by the transaction log of all directories."""
         # The transaction log itself has no producers.
         seen = [self._replica(*each) for each in self.watch(partitions) if self._is_searched(each[1])]
-        newest: dict[TopicPartition, _Replica] = {}
-        for of in sorted((each for each in seen if each.is_read), key=lambda each: each.reach):
-            newest[of.partition.topic, of.partition.partition] = of
         log = read_transaction_log(
             self.log_dirs,
             partition_count=self.partition_count,
@@ -96,40 +104,42 @@ class HangingSearch:
             stops_at_unknown=self.stops_at_unknown,
             watch=self.watch,
         )
-        judged = []
-        looked_again: dict[str, set[tuple[int, int]]] = {}
-        for replica, transaction in ((one, each) for one in seen for each in one.opened):
-            each = judge_transaction(
-                transaction, log, as_of=self.as_of, max_transaction_timeout=self.max_transaction_timeout
-            )
-            if each.verdict.is_hanging:
-                path, name = replica.partition.path, _name(transaction)
-                if name not in map(_name, newest[transaction.producer.topic_partition].opened):
-                    continue
-                if path not in looked_again:
-                    looked_again[path] = self._still_open(replica.log_dir, replica.partition)
-                if name not in looked_again[path]:
-                    continue
-            judged.append(each)
-        return judged, log
+        newest = _newest(seen)
+        return [each for replica in seen for each in self._judge_replica(replica, newest, log)], log
+
+    def _judge_replica(
+        self, replica: _Replica, newest: Mapping[TopicPartition, _Replica], log: TransactionLog
+    ) -> Iterator[JudgedTransaction]:
+        """Yield the open transactions of a replica, without those that seemed to hang and have ended."""
+        judged = [self._judge(each, log) for each in replica.opened]
+        hanging = {_name(each.transaction) for each in judged if each.verdict.is_hanging}
+        # A replica whose broker is down lacks the markers that were written since.
+        if hanging:
+            hanging &= set(map(_name, newest[replica.topic_partition].opened))
+        if hanging:
+            hanging &= self._still_open(replica.log_dir, replica.partition)
+        for each in judged:
+            if not each.verdict.is_hanging or _name(each.transaction) in hanging:
+                yield each
+
+    def _judge(self, transaction: PartitionTransaction, log: TransactionLog) -> JudgedTransaction:
+        timeout = self.max_transaction_timeout
+        return judge_transaction(transaction, log, as_of=self.as_of, max_transaction_timeout=timeout)
 
     def _is_searched(self, partition: Partition) -> bool:
-        if partition.topic == TOPIC:
+        if partition.topic == TOPIC or partition.name in self.log_starts.unlocated:
             return False
-        if begins_below(partition) is None:
-            self.unlocated[partition.name] = why_unknown(partition)
-        return partition.name not in self.unlocated
+        return self.log_starts.add(partition) is not None
 
     def _replica(self, log_dir: LogDir, partition: Partition) -> _Replica:
         replayed = self._replayed(log_dir, partition)
-        self.not_compared += begins_below(partition) is True
         self.findings += replayed.examination.findings
         epoch = max((epoch for epoch, _ in partition.leader_epochs or ()), default=-1)
         reach, opened = (epoch, replayed.log_end_offset), tuple(open_transactions(replayed))
         return _Replica(log_dir, partition, replayed.entries is not None, reach, opened)
 
     def _still_open(self, log_dir: LogDir, partition: Partition) -> set[tuple[int, int]]:
-        """Return producer id and start offset of each transaction open in the partition by now."""
+        """Read the partition again; return producer id and start offset of each open transaction."""
         again = read_partition(log_dir.filesystem, partition.path, log_dir.checkpoints)
         return set(map(_name, open_transactions(self._replayed(log_dir, again))))
 

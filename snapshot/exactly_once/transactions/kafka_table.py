@@ -1,8 +1,8 @@
 """The tables of kafka-transactions.sh: its headings, and its text byte for byte.
 
-Follows org.apache.kafka.tools.TransactionsCommand: columns are as wide as their widest cell, and each cell ends with a
-tab, the last one too. Two things a log directory does not say: which broker leads a partition of `__transaction_state`,
-so that under Coordinator the partition itself is named; and the tool's order of rows, which is that of a hash map.
+Follows org.apache.kafka.tools.TransactionsCommand: each column is as wide as its widest cell, and each cell ends with a
+tab, the last one too. Two things differ. The column Coordinator has a partition of `__transaction_state`, because a log
+directory does not contain its leader. And rows are sorted, while the tool prints them in the order of a hash map.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ DESCRIBE_PRODUCERS = {
 }
 
 
-# Our tables have the tool's headings, and times in words.
+# Our own tables have the tool's headings, but ISO 8601 times.
 _IN_WORDS = {
     "last_timestamp": ("last_time", "LastTime"),
     "transaction_start_timestamp": ("transaction_start_time", "CurrentTransactionStartTime"),
@@ -55,12 +55,12 @@ _IN_WORDS = {
 
 
 def in_words(headings: Mapping[str, str]) -> dict[str, str]:
-    """Return the headings of a table for people: times are in ISO 8601."""
+    """Return the columns and headings of our own table."""
     return dict(_IN_WORDS.get(key, (key, heading)) for key, heading in headings.items())
 
 
 def kafka_text(headings: Mapping[str, str], rows: Iterable[Mapping[str, object]]) -> Iterator[str]:
-    """Return the tool's lines, each with its line end; `headings` is one of those above."""
+    """Yield the tool's lines with line ends; `headings` is one of LIST, DESCRIBE, FIND_HANGING, DESCRIBE_PRODUCERS."""
     lines = [list(headings.values()), *([_text(row[key]) for key in headings] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
     for line in lines:

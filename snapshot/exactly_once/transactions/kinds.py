@@ -1,4 +1,4 @@
-"""Kinds of rows about producers and transactions."""
+"""Rows about producers and transactions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tiersnap.snapshot.units import utc
 
 @dataclass(frozen=True, slots=True)
 class PartitionProducer:
-    """A producer at the log end of a partition, as DescribeProducers answers; -1 without a batch or a marker."""
+    """A producer at the log end of a partition, as in DescribeProducers; -1 if it has no batch or no marker."""
 
     topic: str
     partition: int
@@ -61,11 +61,18 @@ class PartitionTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownTransaction:
-    """The newest readable state of a transactional id, and the record that holds it."""
+class RecordPlace:
+    """The place of a record of `__transaction_state`, and its timestamp in ms."""
 
-    transactional_id: str
     partition: Annotated[int, Meta(description=f"of {TOPIC}")]
     offset: int
     timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTransaction:
+    """The newest readable state of a transactional id, and the record that has it."""
+
+    transactional_id: str
+    record: RecordPlace
     value: TransactionLogValue

@@ -1,4 +1,4 @@
-"""Log directories of one cluster, and the producers at their log ends, as a broker's DescribeProducers gives them."""
+"""List the producers at the log ends of partitions, as a broker's DescribeProducers does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_properties
-from tiersnap.snapshot.log.log_start import begins_below, why_unknown, with_stated
+from tiersnap.snapshot.log.log_start import LogStarts, with_stated
 from tiersnap.snapshot.log.selection import NamedLogDir, Selection, open_log_dirs, selected_of
 from tiersnap.snapshot.producer_fold import live_entries
 
@@ -22,7 +22,7 @@ _NOBODY = np.empty(0, ENTRY_DTYPE)
 
 
 def entries_at_end(replayed: LogReplay) -> np.ndarray:
-    """Return the entries at the log end (ENTRY_DTYPE, ascending producer id), none if damage hides it."""
+    """Return the entries at the log end (ENTRY_DTYPE, ascending producer id); none if the log cannot be replayed."""
     return _NOBODY if replayed.entries is None else replayed.entries
 
 
@@ -34,26 +34,22 @@ def partition_producer(partition: Partition, entry: np.void) -> PartitionProduce
 
 @dataclass
 class ProducerListing:
-    """Lists the producers of one partition after the other, and adds up what it finds."""
+    """Lists the producers of partition after partition, and adds up the findings."""
 
     producer_expiration: int | None  # ms, after which brokers drop an idle producer; None for never
     as_of: int  # epoch ms
     check_crc: bool = True
-    findings: list[Finding] = field(default_factory=list)  # what is damaged or may not be read
-    expired: int = 0  # number of producers that are left out, since brokers have dropped them
-    # Number of partitions whose log begins in remote storage: a broker's snapshot there may be wrong.
-    not_compared: int = 0
-    unlocated: dict[str, str] = field(default_factory=dict)  # left out: why nothing tells where the log begins
+    findings: list[Finding] = field(default_factory=list)  # damaged and unreadable files
+    expired: int = 0  # number of producers that are omitted because brokers have dropped them
+    # A broker's snapshot may be wrong if the log begins in remote storage. Partitions with unknown starts are left out.
+    log_starts: LogStarts = field(default_factory=LogStarts)
 
     def producers(self, partitions: Iterable[tuple[LogDir, Partition]]) -> Iterator[ListedProducer]:
         """Yield the producers that brokers still have, ascending by id in each partition."""
         for log_dir, partition in partitions:
-            is_below = begins_below(partition)
-            if is_below is None:
-                self.unlocated[partition.name] = why_unknown(partition)
+            if self.log_starts.add(partition) is None:
                 continue
             replayed = replay_log(log_dir.filesystem, partition, check_crc=self.check_crc)
-            self.not_compared += is_below
             self.findings.extend(replayed.examination.findings)
             entries = entries_at_end(replayed)
             live = live_entries(entries, as_of=self.as_of, expiration=self.producer_expiration)
@@ -70,7 +66,7 @@ def open_of_one_cluster(uris: Sequence[str], log_starts: Mapping[TopicPartition,
         log_starts: as --log-start states them; see with_stated.
 
     Raises:
-        UsageError: they are of several clusters, whose producer ids have nothing to do with each other.
+        UsageError: they belong to several clusters, whose producer ids are unrelated.
     """
     opened = with_stated(open_log_dirs(uris), log_starts)
     properties = [read_properties(each.log_dir.filesystem, each.log_dir.path) for each in opened]
@@ -84,6 +80,6 @@ def open_of_one_cluster(uris: Sequence[str], log_starts: Mapping[TopicPartition,
 
 
 def partitions_of(log_dirs: Sequence[NamedLogDir], selection: Selection) -> Iterator[tuple[LogDir, Partition]]:
-    """Return the partitions asked for, each with its directory; raises as `selected_of`."""
+    """Yield the selected partitions, each with its log directory; raises as `selected_of`."""
     for each, partition in selected_of(log_dirs, selection):
         yield each.log_dir, partition

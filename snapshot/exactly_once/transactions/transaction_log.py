@@ -1,4 +1,4 @@
-"""`__transaction_state` as it lies in log directories: every partition that is there is read, what is not is named."""
+"""Read `__transaction_state` from log directories, and list the partitions that are missing there."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tiersnap.snapshot.units import count_of
 
 Watch = Callable[[Iterable[tuple[LogDir, Partition]]], Iterable[tuple[LogDir, Partition]]]
 _SHOWN = 20
-# A partition with one of these may hold states that were not seen. A record of an unknown type is no state.
+# A partition with one of these may have unread states. A record of an unknown type is no state.
 _HIDES_STATES = frozenset(FindingKind) - {
     FindingKind.CORRUPT_CHECKPOINT,
     FindingKind.BAD_FILE_NAME,
@@ -43,25 +43,24 @@ class TransactionLog:
     """The transaction logs in the log directories."""
 
     states: CoordinatorStates  # newest state of each transactional id
-    # As it was given, or the smallest that puts the most ids where they were found; None if no partition is there.
+    # As given, or the smallest count that explains where most ids were found; None if no partition was found.
     partition_count: int | None
-    is_count_sure: bool  # it was given, or no other count does as well
-    # The first thousand partitions that are not there or were not read to their end, ascending, and those that were.
-    missing: tuple[int, ...]
-    read: frozenset[int]
-    findings: tuple[Finding, ...]  # of the partitions that are there
+    is_count_sure: bool  # it was given, or no other count explains as many ids
+    missing: tuple[int, ...]  # partitions that were not found, or not read to their end, ascending; at most a thousand
+    read: frozenset[int]  # partitions that were read to their end
+    findings: tuple[Finding, ...]
     path: str
-    # ms by partition: of its newest record, and the start of a broker that runs on one of its replicas.
+    # ms by partition: the time of its newest record, and the start of a running broker that has a replica.
     written_at: Mapping[int, int] = field(default_factory=dict)
     running_since: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def is_complete(self) -> bool:
-        """Return whether an id that is not in `states` is unknown to the cluster."""
+        """Return whether `states` has every transactional id of the cluster."""
         return self.is_count_sure and not self.missing and not self.states.unreadable
 
     def is_current(self, transactional_id: str) -> bool:
-        """Return whether all that its coordinator has written of this id is known, be it nothing."""
+        """Return whether every record that a coordinator wrote about this id was read."""
         if transactional_id in self.states.unreadable or not self.partition_count:
             return False
         found = self.states.found_in.get(transactional_id)
@@ -69,9 +68,9 @@ class TransactionLog:
         return where in self.read and (found is not None or self.is_count_sure)
 
     def work_after(self, partition: int, since: int, as_of: int) -> int:
-        """Return for how long (ms) a coordinator is known to have been at work after `since`; 0 if it is not.
+        """Return for how long (ms) the partition surely had a coordinator after `since`; 0 if that is unknown.
 
-        It wrote to the partition, or a broker runs on a replica, and so the cluster has elected a leader.
+        It had one if a record was written, or if a broker runs that has a replica: the cluster then elects a leader.
         """
         written = self.written_at.get(partition, since) - since
         started = self.running_since.get(partition)
@@ -96,17 +95,17 @@ class TransactionLog:
         return Finding(FindingKind.MISSING_PARTITION, self.path, -1, said)
 
     def with_partitions(self, selection: Selection) -> list[KnownTransaction]:
-        """Return the transactions with a selected partition; all without any condition."""
+        """Return the transactions with a selected partition; without a condition all transactions."""
         known = self.states.known.values()
         if selection == Selection():
             return list(known)
         return [each for each in known if _is_selected(each.value, selection)]
 
     def described(self, transactional_id: str) -> KnownTransaction:
-        """Return what is known of one id.
+        """Return the newest state of one id.
 
         Raises:
-            UsageError: nothing is.
+            UsageError: the id is unknown.
             CorruptTransactionStateError: its record cannot be read.
         """
         known = self.states.known.get(transactional_id)
@@ -134,7 +133,7 @@ def _is_selected(value: TransactionLogValue, selection: Selection) -> bool:
 
 
 def missing_of(log_dirs: Sequence[LogDir], log: TransactionLog) -> list[Finding]:
-    """Return what was not seen of the topic; nothing is missed of a broker that has no partition yet."""
+    """Return the finding about missing partitions of the topic; none for a broker without any partition yet."""
     is_fresh = not any(each.folders for each in log_dirs)
     return [] if is_fresh or log.missing_finding is None else [log.missing_finding]
 
@@ -150,78 +149,108 @@ def read_transaction_log(
     """Read every partition of `__transaction_state` in these directories.
 
     Args:
-        partition_count: the topic's (transaction.state.log.num.partitions); None infers it from where the ids are.
-        stops_at_unknown: read a partition up to the first value of an unknown version alone, as brokers before 4.3 do.
-        watch: hands on the partitions, and sees how far it is.
+        partition_count: the topic's (transaction.state.log.num.partitions); None infers it from the places of the ids.
+        stops_at_unknown: read each partition only up to the first value of an unknown version, as brokers before 4.3.
+        watch: passes the partitions on and reports progress.
     """
-    partitions = (
-        (log_dir, read_partition(log_dir.filesystem, path, log_dir.checkpoints))
-        for log_dir in log_dirs
-        for path in _folders(log_dir)
-    )
     found = [
         read_states(log_dir.filesystem, partition, check_crc=check_crc, stops_at_unknown=stops_at_unknown)
-        for log_dir, partition in watch(partitions)
+        for log_dir, partition in watch(_partitions(log_dirs))
     ]
-    numbers = {each.number for each in found}
     states = newest_states(record for each in found for record in each.records)
-    findings = [finding for each in found for finding in each.findings]
-    highest = max(numbers, default=-1) + 1
-    likely = likely_counts(states.found_in, highest) if partition_count is None else [partition_count]
-    count = likely[0] if numbers or partition_count else None
+    numbers = {each.number for each in found}
     hidden = {each.number for each in found if each.hides_states}
-    # Of a count of billions, be it mistyped or the name of a folder, not all are named.
-    absent = islice((each for each in range(count or 0) if each not in numbers), MOST_PARTITIONS)
+    count, is_count_sure = partition_count, True
+    if count is None:
+        count, is_count_sure = _infer_count(states, numbers)
     paths = ", ".join(each.path for each in log_dirs)
-    if count is not None:
-        findings += _misplaced(states, numbers, count, paths)
+    misplaced = () if count is None else _misplaced(states, numbers, count, paths)
     return TransactionLog(
-        states,
-        count,
-        len(likely) == 1,
-        tuple(sorted(hidden.union(absent))),
-        frozenset(numbers - hidden),
-        tuple(findings),
-        paths,
-        {each.number: each.written_at for each in found},
-        dict(_running_since(log_dirs)),
+        states=states,
+        partition_count=count,
+        is_count_sure=is_count_sure,
+        missing=_missing(numbers, hidden, count or 0),
+        read=frozenset(numbers - hidden),
+        findings=(*(finding for each in found for finding in each.findings), *misplaced),
+        path=paths,
+        written_at={each.number: each.written_at for each in found},
+        running_since=dict(_running_since(log_dirs)),
     )
+
+
+def _infer_count(states: CoordinatorStates, numbers: set[int]) -> tuple[int | None, bool]:
+    """Return the likely partition count, None without partitions, and whether no other count is as likely."""
+    likely = likely_counts(states.found_in, max(numbers, default=-1) + 1)
+    return likely[0] if numbers else None, len(likely) == 1
+
+
+def _missing(numbers: set[int], hidden: set[int], count: int) -> tuple[int, ...]:
+    """Return the partitions that were not found, or not read to their end; `count` is the topic's."""
+    # A count may be billions: a typing error, or a folder's name. So at most MOST_PARTITIONS are listed.
+    absent = islice((each for each in range(count) if each not in numbers), MOST_PARTITIONS)
+    return tuple(sorted(hidden.union(absent)))
+
+
+def _partitions(log_dirs: Sequence[LogDir]) -> Iterator[tuple[LogDir, Partition]]:
+    for log_dir in log_dirs:
+        for path, _ in _folders(log_dir):
+            yield log_dir, read_partition(log_dir.filesystem, path, log_dir.checkpoints)
 
 
 def _running_since(log_dirs: Sequence[LogDir]) -> Iterator[tuple[int, int]]:
-    """Yield partitions on the disks of brokers that run, and when these started (ms)."""
+    """Yield the partitions on the disks of running brokers, and when the broker started (ms)."""
     for log_dir in log_dirs:
         since = started_at(Path(log_dir.path)) if log_dir.filesystem.is_local else None
-        names = map(split_folder_name, log_dir.folders if since is not None else ())
-        yield from ((name[1], since) for name in names if name is not None and since is not None and name[0] == TOPIC)
+        if since is not None:
+            for _, number in _folders(log_dir):
+                yield number, since
 
 
-def _folders(log_dir: LogDir) -> Iterator[str]:
+def _folders(log_dir: LogDir) -> Iterator[tuple[str, int]]:
+    """Yield the folders of the topic's partitions, and their numbers."""
     for folder in log_dir.folders:
-        if (split_folder_name(folder) or ("", -1))[0] == TOPIC:
-            yield f"{log_dir.path}/{folder}"
+        topic, number = split_folder_name(folder) or ("", -1)
+        if topic == TOPIC:
+            yield f"{log_dir.path}/{folder}", number
 
 
 @dataclass
 class ReadStates:
-    """One partition's records and what is wrong with it; `hides_states`: there may be some that were not seen."""
+    """The records of one partition, and its damage."""
 
     number: int
     records: list[TransactionRecord] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    hides_states: bool = False
+    hides_states: bool = False  # the damage may hide further states
     written_at: int = -1  # ms, of its newest record
 
 
 def read_states(
     filesystem: FileSystem, partition: Partition, *, check_crc: bool = True, stops_at_unknown: bool = False
 ) -> ReadStates:
-    """Decode the newest record of each key, and the newest whose version nobody knows.
+    """Decode the newest record of each key: of a known version, and of an unknown one.
 
-    Ids are few and their records many, so that all others are looked at in passing only. Arguments as those of
-    `read_transaction_log`.
+    There are few ids and many records, so older records are not decoded. Arguments as in `read_transaction_log`.
     """
     read = ReadStates(partition.partition, findings=list(partition.findings))
+    problems: list[Finding] = []
+    for record, path in _newest_records(filesystem, partition, read, check_crc, stops_at_unknown):
+        decoded = read_record(record, partition.partition, path)
+        if isinstance(decoded, Finding):
+            read.findings.append(decoded)
+        else:
+            read.records.append(decoded)
+            problems += _problems_of(decoded, record, path)
+    read.hides_states = not partition.segments or any(each.finding_kind in _HIDES_STATES for each in read.findings)
+    # A bad record hides only its own id, and the table of states knows that id.
+    read.findings += sorted(problems, key=lambda each: (each.path, each.position))
+    return read
+
+
+def _newest_records(
+    filesystem: FileSystem, partition: Partition, read: ReadStates, check_crc: bool, stops_at_unknown: bool
+) -> list[tuple[LogRecord, str]]:
+    """Return the newest records with the paths of their segments; add time and damage of all records to `read`."""
     newest: dict[bytes | None, tuple[LogRecord, str]] = {}
     unknown: dict[bytes | None, tuple[LogRecord, str]] = {}
     for segment in partition.segments:
@@ -235,26 +264,19 @@ def read_states(
         read.findings += records.findings
         if unknown and stops_at_unknown:
             break
-    problems: list[Finding] = []
-    for record, path in (*newest.values(), *unknown.values()):
-        decoded = read_record(record, partition.partition, path)
-        if isinstance(decoded, Finding):
-            read.findings.append(decoded)
-            continue
-        read.records.append(decoded)
-        if decoded.problem is not None:
-            problems.append(decoded.problem)
-        elif decoded.value is not None and (said := impossible(decoded.value)):
-            message = f"offset {record.offset} of {decoded.transactional_id!r}: {said}"
-            problems.append(Finding(FindingKind.CORRUPT_TRANSACTION_STATE, path, record.position, message))
-    read.hides_states = not partition.segments or any(each.finding_kind in _HIDES_STATES for each in read.findings)
-    # What is wrong with one id's record hides no other id's; the table of states knows which id it is.
-    read.findings += sorted(problems, key=lambda each: (each.path, each.position))
-    return read
+    return [*newest.values(), *unknown.values()]
+
+
+def _problems_of(decoded: TransactionRecord, record: LogRecord, path: str) -> Iterator[Finding]:
+    if decoded.problem is not None:
+        yield decoded.problem
+    elif decoded.value is not None and (why := impossible(decoded.value)):
+        message = f"offset {record.offset} of {decoded.transactional_id!r}: {why}"
+        yield Finding(FindingKind.CORRUPT_TRANSACTION_STATE, path, record.position, message)
 
 
 def impossible(value: TransactionLogValue) -> str:
-    """Return why no coordinator writes this state, whatever came before; "" if one does."""
+    """Return why no coordinator ever writes this state; "" if one may."""
     if value.transaction_state is not TransactionStatus.EMPTY and value.start_timestamp < 0:
         return f"{value.transaction_state} of a transaction that never began"
     if value.transaction_state is TransactionStatus.EMPTY and value.partitions:
@@ -263,7 +285,7 @@ def impossible(value: TransactionLogValue) -> str:
 
 
 def _misplaced(states: CoordinatorStates, numbers: set[int], count: int, path: str) -> Iterable[Finding]:
-    """Return partitions that should not be there, and partitions with ids that no coordinator looks for there."""
+    """Yield partitions above the count, and partitions with ids that belong into others."""
     for number in sorted(numbers):
         if number >= count:
             message = f"{TOPIC}-{number} is here, and the topic is said to have {count_of(count, 'partition')}"

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class TransactionVerdict(StrEnum):
-    """As in the table above."""
+    """The verdict on an open transaction; `hanging` has a table."""
 
     UNKNOWN = "UNKNOWN"
     YOUNG = "YOUNG"

@@ -13,9 +13,9 @@ from tests.reference.fleet_joins import Row, key_of
 from tests.reference.fleet_run import Runner
 from tests.reference.surveying import headers_of, input_batches, survey_input
 from tiersnap.jobs.option_types import parse_time
-from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS
 from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
+from tiersnap.snapshot.exactly_once.simulate.settings import SimulationSettings
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.tasks.simulate_partition import SIMULATED, RiskPartition, SimulatePartition
 
@@ -98,7 +98,7 @@ def test_a_partition_that_is_gone_or_was_never_replayed_has_no_rows() -> None:
 
 @pytest.mark.parametrize("origin", [SnapshotOrigin.OURS, SnapshotOrigin.EMPTY])
 def test_simulated_from_the_tables_every_answer_is_that_of_the_log(replayed, headers, origin) -> None:
-    task = SimulatePartition(origin, Expiry(7 * DAY, NOW), DAY, BROKER_ERAS, CLIENT_ERAS)
+    task = SimulatePartition(origin, SimulationSettings(Expiry(7 * DAY, NOW), DAY))
     rows = [row for row in rows_of(replayed, task, headers) if row["write"] is not None]
     told = Counter({_answer(row, f"{row['topic']}-{row['partition']}"): row["writes"] for row in rows})
     said: Counter = Counter()

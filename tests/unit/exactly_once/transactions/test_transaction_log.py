@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.reference import transaction_state as encoder
 from tests.reference.transaction_state import COMPLETE_ABORT, COMPLETE_COMMIT, ONGOING, key, value, write_states
 from tiersnap.snapshot.exactly_once.transactions.coordinator import TransactionRecord, newest_states, partition_of
+from tiersnap.snapshot.exactly_once.transactions.kinds import RecordPlace
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import TransactionLog, read_transaction_log
 from tiersnap.snapshot.formats.transaction_state import TransactionStatus, decode_value
 from tiersnap.snapshot.log.findings import FindingKind
@@ -48,7 +49,9 @@ records = st.lists(
 @given(records)
 def test_the_last_record_of_an_id_counts_and_a_tombstone_takes_it_away(written) -> None:
     states = newest_states(
-        TransactionRecord(partition, offset, 0, name, None if number is None else decode_value(value(number)))
+        TransactionRecord(
+            RecordPlace(partition, offset, 0), name, None if number is None else decode_value(value(number))
+        )
         for partition, offset, name, number in written
     )
     last = {name: number for _, _, name, number in sorted(written)}
@@ -72,7 +75,7 @@ def test_the_newest_state_of_each_id_is_read_from_the_segments(tmp_path: Path) -
     log = read(tmp_path, count=1)
     assert list(log.states.known) == ["a"]
     known = log.states.known["a"]
-    assert (known.partition, known.offset, known.value) == (0, 1, decode_value(ongoing))
+    assert (known.record.partition, known.record.offset, known.value) == (0, 1, decode_value(ongoing))
     assert log.states.of_producer(5) is known
     assert log.states.of_producer(4) is None
     assert (log.findings, log.missing_finding, log.is_complete) == ((), None, True)

@@ -1,0 +1,92 @@
+"""The verdicts that block segments: of a partition, and of the whole cluster, each with the step that clears it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+from tiersnap.snapshot.gate.printed_steps import Step, commands, text
+from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.report.run_info import Size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clearing:
+    """The next step that clears a verdict.
+
+    Attributes:
+        next_step: in words, with its commands.
+        commands: the commands of `next_step` that have no placeholder.
+    """
+
+    next_step: str
+    commands: tuple[str, ...]
+
+
+class Cleared(TypedDict):
+    """The fields by which PageBlocker and PageCause say how a verdict is cleared."""
+
+    next_step: str
+    commands: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+
+def cleared_by(steps: tuple[Step, ...]) -> Cleared:
+    """Return the fields for these steps."""
+    return Cleared(next_step=text(steps), commands=commands(steps), steps=steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Blocked:
+    verdict: Verdict
+    base_offset: Size
+    segments: Size
+    bytes: Size
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blocker(Clearing, _Blocked):
+    """A verdict that blocks segments of a partition.
+
+    Attributes:
+        base_offset: of the first segment with the verdict.
+        segments, bytes: of all segments of the partition with the verdict.
+        reason: of the first segment.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageBlocker(Blocker):
+    """A blocker with the steps of its `next_step`."""
+
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cause:
+    verdict: Verdict
+    meaning: str
+    partitions: Size
+    segments: Size
+    bytes: Size
+    behind_segments: Size
+    behind_bytes: Size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cause(Clearing, _Cause):
+    """A verdict that blocks segments, over the whole cluster; a command is complete if it is the same everywhere.
+
+    Attributes:
+        partitions: number of partitions that have such segments.
+        segments, bytes: of segments with the verdict.
+        behind_segments, behind_bytes: of segments with GAP_BEFORE that wait for them.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageCause(Cause):
+    """A cause with the steps of its `next_step`."""
+
+    steps: tuple[Step, ...]
