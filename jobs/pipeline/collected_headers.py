@@ -1,4 +1,4 @@
-"""Batch headers that `tiersnap collect --headers` shipped, as a DataFrame: what transforms.fold takes."""
+"""Batch headers that `tiersnap collect --headers` shipped, as a DataFrame: what producer_state takes."""
 
 from __future__ import annotations
 

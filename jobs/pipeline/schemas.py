@@ -38,6 +38,5 @@ TABLES = {name: of_arrow(schema) for name, schema in ARROW_TABLES.items()}
 SEGMENTS, PARTITIONS, REMOTE_LOG_SEGMENTS = (TABLES[name] for name in ("segments", "partitions", "remote_log_segments"))
 # What a run keeps of the partitions that it replays.
 CHANGED = of_arrow(pa.schema([*ANSWERED_ARROW, ("start_offset", pa.int64()), ("segment_count", pa.int64())]))
-PRODUCER_DELTAS = of_arrow(schemas.PRODUCER_DELTAS)
 JUDGED = of_arrow(JUDGED_ARROW)
 RECORD_BATCHES = of_arrow(schemas.RECORD_BATCHES)

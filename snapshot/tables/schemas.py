@@ -131,14 +131,6 @@ AUDIT_FINDINGS = _schema(
     ("timestamp?", _LONG),
 )
 
-# A view: deltas one a row, as `transforms.fold` gives them.
-PRODUCER_DELTAS = pa.schema(
-    [
-        *_schema(*_PARTITION, ("segment_base_offset", _LONG), ("run_offset", _LONG)),
-        *(pa.field(name, kind, nullable=False) for name, kind in DELTA_FIELDS),
-    ]
-)
-
 
 def to_batch(rows: np.ndarray, identity: Mapping[str, object], schema: pa.Schema = RECORD_BATCHES) -> pa.RecordBatch:
     """Decoded batches (RECORD_BATCH_DTYPE) in the columns of `schema`; those that no header has are of `identity`."""

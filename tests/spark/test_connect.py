@@ -1,4 +1,4 @@
-"""The main job, the data source and the transforms under Spark Connect, where there is no JVM handle and no RDD."""
+"""The main job, the data source and the producer state under Spark Connect, where there is no JVM handle and no RDD."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from pyspark.sql import SparkSession, functions as F
 from tiersnap.jobs.pipeline.run import run
 from pathlib import Path
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.jobs.pipeline import listing, transforms
+from tiersnap.jobs.pipeline import listing
 from tiersnap.jobs.pipeline.source import KafkaSegmentDataSource
+from tiersnap.jobs.producer_state import snapshot_entries
 from tiersnap.snapshot.tasks.list_partitions import ListPartitions
 
 url, source, remote, warehouse = sys.argv[1:]
@@ -37,10 +38,10 @@ first = run(spark, RunSettings(**settings))
 again = run(spark, RunSettings(**settings))
 spark.dataSource.register(KafkaSegmentDataSource)
 batches = spark.read.format("kafkasegment").load(source)
-deltas = transforms.fold(batches)
+entries = snapshot_entries(batches)
 done = first.counts
 print(done.segments_decoded, done.snapshots_written, done.segments_uploaded, again.did_nothing, batches.count(),
-      deltas.select("producer_id").distinct().count(), transforms.replay(deltas).count())
+      entries.select("producer_id").distinct().count(), entries.count())
 spark.stop()
 """
 
@@ -103,7 +104,7 @@ def test_a_run_under_connect_leaves_what_one_host_alone_leaves(tmp_path: Path) -
         "True",
         "24",
         "7",
-        str(3 * (2 + 3 + 4)),
+        str(3 * (2 + 3 + 4 + 5)),
     ]
     assert tiersnap("tier", source, "--remote", alone, "--apply").exit_code == 0
     assert snapshots(remote) == snapshots(alone)

@@ -9,13 +9,12 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.reference.fold import Entry, fold
 from tests.reference.record_batch import read_segment
 from tests.reference.recovered import DATA
 from tests.spark.conftest import Remote
-from tiersnap.jobs.pipeline import schemas, transforms
+from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.source import KafkaSegmentDataSource, KafkaSegmentReader, SourceFilter
-from tiersnap.snapshot.tables.schemas import PRODUCER_DELTAS, RECORD_BATCHES
+from tiersnap.snapshot.tables.schemas import RECORD_BATCHES
 
 pytestmark = pytest.mark.spark
 
@@ -107,32 +106,6 @@ def test_a_missing_path_and_a_wrong_path_say_so(spark: SparkSession) -> None:
         spark.read.format("kafkasegment").load().count()
     with pytest.raises(Exception, match="no such directory"):
         spark.read.format("kafkasegment").load("/no/such/dir").count()
-
-
-def test_the_fold_of_the_table_is_the_reference_fold_of_each_segment(batches: DataFrame) -> None:
-    deltas = transforms.fold(batches.where("topic = 'payments' and partition = 0"))
-    assert deltas.columns == PRODUCER_DELTAS.names
-    by_segment = {row.segment_base_offset: row.n for row in deltas.groupBy("segment_base_offset").agg(
-        {"producer_id": "count"}).withColumnRenamed("count(producer_id)", "n").collect()}  # fmt: skip
-    read = {base: read_segment(path.read_bytes(), base - 1) for base, path in segments("payments")}
-    expected = {base: len(fold(segment.batches)) for base, segment in read.items()}
-    assert by_segment == {base: count for base, count in expected.items() if count}
-
-
-def test_replaying_the_deltas_gives_the_reference_state_at_every_boundary(batches: DataFrame) -> None:
-    entries = transforms.replay(transforms.fold(batches.where("topic in ('tv2', 'churn')"))).collect()
-    for topic in ("tv2", "churn"):
-        state: dict[int, Entry] = {}
-        for base, path in segments(topic):
-            observed = {
-                row.producer_id: Entry(
-                    row.producer_epoch, row.last_sequence, row.last_offset, row.offset_delta, row.timestamp,
-                    row.coordinator_epoch, row.current_txn_first_offset,
-                )
-                for row in entries if (row.topic, row.end_offset) == (topic, base)
-            }  # fmt: skip
-            assert observed == state
-            state = fold(read_segment(path.read_bytes(), base - 1).batches, state)
 
 
 @pytest.mark.nightly
