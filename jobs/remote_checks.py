@@ -203,7 +203,7 @@ class TierVerification:
 
     Attributes:
         local_logs: of the partitions that are verified; None for all that are in remote storage, and no local log.
-        cluster: tells the log starts that no local log tells; None without one.
+        cluster: tells the log starts that no local log tells, or that moved since; None without one.
     """
 
     view: RemoteView
@@ -233,6 +233,7 @@ class TierVerification:
             told = known.get((partition.topic, partition.topic_id, partition.partition), {})
             remote_only = None if local is None else local.remote_only
             check = PartitionCheck(plan.location, partition, plan.request, told, compare, remote_only=remote_only)
+            check.start_now = self._log_start_of
             if local is None or not local.knows_start:
                 check.log_start_of = self._log_start_of
             yield from check.checks()

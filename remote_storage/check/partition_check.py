@@ -81,6 +81,7 @@ class PartitionCheck:
         remote_only: offsets of the log below its first file on this host; None without a local log, or if its start is
             not known.
         log_start_of: decides about the offsets before the first segment; None leaves them to `remote_only`.
+        start_now: the log start by the cluster, asked before offsets of `remote_only` are lost: a checkpoint is older.
     """
 
     location: RemoteLocation
@@ -93,6 +94,7 @@ class PartitionCheck:
     digests: dict[str, str] = field(default_factory=dict)
     remote_only: Interval | None = None
     log_start_of: LogStartOf | None = None
+    start_now: LogStartOf = nobody_tells
     names_replaced: bool = False
     _listed: tuple[SegmentObjects, ...] = ()
     _claimed: frozenset[ClaimedSegment] = frozenset()
@@ -258,7 +260,7 @@ class PartitionCheck:
         start, end = self.remote_only or (0, 0)
         first, last = (covered[0][0], covered[-1][1]) if covered else (end, end)
         if any(start <= claimed.base_offset < min(first, end) for claimed in self._claimed):
-            yield start, min(first, end)
+            yield max(start, self.start_now(self.partition) or 0), min(first, end)
         yield from ((stop, begin) for (_, stop), (begin, _) in pairwise(covered))
         yield max(last, start), end
 

@@ -15,9 +15,13 @@ from tests.reference import tiered
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.poisoned_tier import NOW, PoisonedTier, poisoned_tier
 from tests.reference.tiered import tier
+from tiersnap.remote_storage.check.check_plan import plan_check
+from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.layouts.open_layout import open_layout
+from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats.snapshot_file import decode, encode
+from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Checkpoints, read_partition
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
@@ -192,6 +196,28 @@ def test_verify_names_a_lost_segment_that_no_local_file_holds(
     ran = checked(tmp_path / "logs", *remote)
     (missing,) = (row for row in ran.rows if row["verdict"] == "MISSING")
     assert (ran.exit_code, (missing["base_offset"], missing["next_base_offset"])) == (5, named)
+
+
+@pytest.mark.parametrize(("start", "lost"), [(None, (0, 20)), (0, (0, 20)), (15, (15, 20)), (25, None), (30, None)])
+def test_check_names_no_offsets_below_the_log_start_that_the_cluster_tells(
+    tmp_path: Path, start: int | None, lost: tuple[int, int] | None
+) -> None:
+    """Brokers checkpoint a new log start a minute after they deleted the remote segments below it."""
+    segments = {base: [lb.data_batch(base, 10, 7, 0, base)] for base in (0, 10, 20, 30)}
+    lb.write_partition(tmp_path / "logs", "orders", 0, segments, high_watermark=40, log_start_offset=0, indexes=True)
+    assert tiersnap("tier", tmp_path / "logs", "--remote", tmp_path / "remote", *NOW, "--apply").exit_code == 0
+    for base in (0, 10):
+        for path in (tmp_path / "remote").glob(f"orders-*/0/{base:020d}-*"):
+            path.unlink()
+    location, asked = (
+        open_location(DirectoryStore(tmp_path / "remote"), "aiven"),
+        CheckRequest(CheckDepth.METADATA, 0, None),
+    )
+    (partition,) = plan_check(location, asked, lambda _: True).partitions
+    check = PartitionCheck(location, partition, asked, remote_only=(0, 30))
+    check.start_now = lambda _: start
+    missing = [(each.base_offset, each.next_base_offset) for each in check.checks() if each.verdict == "MISSING"]
+    assert missing == ([] if lost is None else [lost])
 
 
 def test_verify_says_nothing_of_a_copy_in_flight(tmp_path: Path) -> None:
