@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -134,6 +135,7 @@ def verify(
             output,
             _RemoteSide(log_dirs, log_starts, selection, check_crc, counted, view, tier, spark, situation),
         )
+    from tiersnap.remote_storage.cluster.log_starts import moved_up
     from tiersnap.snapshot.host.verify import Verification
     from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
@@ -142,7 +144,8 @@ def verify(
     view = situation.view_to_read()
     opened = with_stated(open_log_dirs(log_dirs), log_starts)
     expiry = replace(broker_expiry, expiration=None) if strict or against is not None else broker_expiry
-    job = Verification(opened, against, expiry, check_crc, view.beginnings(broker_expiry))
+    moved = partial(moved_up, situation.cluster.value)
+    job = Verification(opened, against, expiry, check_crc, view.beginnings(broker_expiry), moved=moved)
     progress = Progress(output, "verifying", count(opened, selection))
 
     def rows() -> Iterator[VerifiedSnapshot]:
