@@ -214,7 +214,7 @@ class TierVerification:
 
     Attributes:
         local_logs: of the partitions that are verified; None for all that are in remote storage, and no local log.
-        cluster: tells the log starts that no local log tells; None without one.
+        cluster: tells the log starts that no local log tells, or that moved since; None without one.
     """
 
     view: RemoteView

@@ -137,7 +137,7 @@ def verify(
             output,
             _RemoteSide(log_dirs, log_starts, selection, check_crc, counted, view, tier, spark, situation),
         )
-    from tiersnap.remote_storage.cluster.log_starts import located
+    from tiersnap.remote_storage.cluster.log_starts import located, moved_up
     from tiersnap.snapshot.host.verify import Verification
     from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
@@ -146,7 +146,8 @@ def verify(
     view = situation.view_to_read()
     opened = with_stated(open_log_dirs(log_dirs), log_starts)
     expiry = replace(broker_expiry, expiration=None) if strict or against is not None else broker_expiry
-    job = Verification(opened, against, expiry, check_crc, view.beginnings(broker_expiry))
+    moved = partial(moved_up, situation.cluster.value)
+    job = Verification(opened, against, expiry, check_crc, view.beginnings(broker_expiry), moved=moved)
     progress = Progress(output, "verifying", count(opened, selection))
 
     def rows() -> Iterator[VerifiedSnapshot]:

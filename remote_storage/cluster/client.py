@@ -50,6 +50,7 @@ _BATCH = 500
 _AGAIN_SECONDS = 0.5
 _GONE = "a broker has gone or elects a leader: run the same command again"
 _NEVER_ANSWERED = "is it a broker's address, and does --command-config say how to log in? Else: run it again"
+_DENIED = {"TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"}
 T = TypeVar("T")
 
 
@@ -154,7 +155,7 @@ class Cluster:
             collection = TopicCollection(wanted[start : start + _BATCH])
             described = self._client().describe_topics(collection, request_timeout=SECONDS)
             for name, future in described.items():
-                topic: TopicDescription = self._result(f"topic {name}", future)
+                topic: TopicDescription = self._result(f"topic {name}", future, f"DESCRIBE of {name}")
                 leaders = {each.id: each.leader.id if each.leader is not None else -1 for each in topic.partitions}
                 found[name] = Topic(name, _kafka_uuid(str(topic.topic_id)), leaders)
         return found
@@ -174,13 +175,24 @@ class Cluster:
         unknown = KafkaError.UNKNOWN_TOPIC_OR_PART
         return frozenset(name for name, error in asked.items() if error is not None and error.code() == unknown)
 
+    def operations(self, topic: str) -> frozenset[str]:
+        """Names of what this user may do to a topic, as in "WRITE"; none if brokers do not tell."""
+        from confluent_kafka import TopicCollection
+
+        described = self._client().describe_topics(
+            TopicCollection([topic]), include_authorized_operations=True, request_timeout=SECONDS
+        )
+        found: TopicDescription = self._result(f"topic {topic}", described[topic], f"DESCRIBE of {topic}")
+        return frozenset(each.name for each in found.authorized_operations or ())
+
     def settings(self, topic: str) -> dict[str, TopicConfig]:
         """All settings of a topic that its brokers know, by name."""
-        return self._settings(_resource("TOPIC", topic), f"settings of {topic}")
+        return self._settings(_resource("TOPIC", topic), f"settings of {topic}", f"DESCRIBE_CONFIGS of {topic}")
 
     def broker_settings(self, broker: int) -> dict[str, TopicConfig]:
         """All settings of a broker."""
-        return self._settings(_resource("BROKER", str(broker)), f"settings of broker {broker}")
+        what = f"settings of broker {broker}"
+        return self._settings(_resource("BROKER", str(broker)), what, "DESCRIBE_CONFIGS of the cluster")
 
     def change_settings(self, topic: str, values: Mapping[str, str | None], *, validate_only: bool = False) -> None:
         """Set settings of a topic in one step, all or none; None takes the topic's own value away."""
@@ -198,7 +210,7 @@ class Cluster:
         futures = self._client().incremental_alter_configs(
             [resource], request_timeout=SECONDS, validate_only=validate_only
         )
-        self._result(f"settings of {topic}", futures[resource])
+        self._result(f"settings of {topic}", futures[resource], f"ALTER_CONFIGS of {topic}")
         _log.debug("%s settings of %s: %s", "asked for" if validate_only else "changed", topic, sorted(values))
 
     def create_topic(self, name: str, settings: Mapping[str, str]) -> None:
@@ -206,12 +218,14 @@ class Cluster:
         from confluent_kafka.admin import NewTopic
 
         topic = NewTopic(name, 1, -1, config=dict(settings))
-        self._result(f"topic {name}", self._client().create_topics([topic], request_timeout=SECONDS)[name])
+        made = self._client().create_topics([topic], request_timeout=SECONDS)
+        self._result(f"topic {name}", made[name], f"CREATE of {name}")
         _log.info("created the topic %s", name)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""
-        self._result(f"topic {name}", self._client().delete_topics([name], request_timeout=SECONDS)[name])
+        deleted = self._client().delete_topics([name], request_timeout=SECONDS)
+        self._result(f"topic {name}", deleted[name], f"DELETE of {name}")
         _log.info("deleted the topic %s", name)
 
     def log_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
@@ -288,14 +302,15 @@ class Cluster:
             wanted = {TopicPartition(*each): spec for each in partitions[start : start + _BATCH]}
             listed = self._client().list_offsets(wanted, isolation_level=level, request_timeout=SECONDS)
             for at, future in listed.items():
-                found[at.topic, at.partition] = self._result(f"offsets of {at.topic}-{at.partition}", future)
+                what = f"offsets of {at.topic}-{at.partition}"
+                found[at.topic, at.partition] = self._result(what, future, f"DESCRIBE of {at.topic}")
         return found
 
-    def _settings(self, resource: ConfigResource, what: str) -> dict[str, TopicConfig]:
+    def _settings(self, resource: ConfigResource, what: str, needs: str) -> dict[str, TopicConfig]:
         from confluent_kafka.admin import ConfigSource
 
         described = self._client().describe_configs([resource], request_timeout=SECONDS)
-        entries: dict[str, ConfigEntry] = self._result(what, described[resource])
+        entries: dict[str, ConfigEntry] = self._result(what, described[resource], needs)
         own: object = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         return {name: TopicConfig(entry.value, entry.source == own) for name, entry in entries.items()}
 
@@ -314,25 +329,25 @@ class Cluster:
         if error.name() != "_ALL_BROKERS_DOWN":
             self._last_trouble = error.str()
 
-    def ask(self, what: str, call: Callable[[], T]) -> T:
-        """The outcome of a call into confluent-kafka, its errors as ours."""
+    def ask(self, what: str, call: Callable[[], T], needs: str = "") -> T:
+        """The outcome of a call into confluent-kafka, its errors as ours; see `to_error`."""
         from confluent_kafka import KafkaException
 
         try:
             found = call()
         except KafkaException as error:
-            raise self.to_error(what, _error_of(error)) from error
+            raise self.to_error(what, _error_of(error), needs) from error
         self._has_answered = True
         return found
 
-    def _result(self, what: str, future: Future[T]) -> T:
+    def _result(self, what: str, future: Future[T], needs: str = "") -> T:
         try:
-            return self.ask(what, lambda: future.result(SECONDS + 5))
+            return self.ask(what, lambda: future.result(SECONDS + 5), needs)
         except TimeoutError as error:
             raise BrokerUnavailableError(f"{self.bootstrap_server}: no answer: {what}") from error
 
-    def to_error(self, what: str, error: KafkaError) -> TiersnapError:
-        """A KafkaError as one of ours."""
+    def to_error(self, what: str, error: KafkaError, needs: str = "") -> TiersnapError:
+        """A KafkaError as one of ours; the hint names a permission that `needs` tells, as in "READ of orders"."""
         if error.name() in PASSING or error.retriable():
             self._client().poll(0)
             why = self._last_trouble if error.name() in NO_CONNECTION else ""
@@ -342,9 +357,14 @@ class Cluster:
             )
         return ClusterRefusedError(
             f"{self.bootstrap_server}: {what}: {error.name()}: {error.str()}",
-            hint="the broker's log says more",
+            hint=needs_permission(needs) if needs and error.name() in _DENIED else "the broker's log says more",
             code=error.name(),
         )
+
+
+def needs_permission(permission: str) -> str:
+    """Return the hint about a permission that is missing, as in "READ of orders"."""
+    return f"the user that --command-config names, or ANONYMOUS, needs {permission}: kafka-acls --add"
 
 
 def _epoch_of(info: ListOffsetsResultInfo) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import TypeVar
 
 from tiersnap.remote_storage.cluster.client import Cluster
@@ -37,6 +38,22 @@ def _located(cluster: Cluster, partition: Partition) -> Partition:
         return partition
     start = log_start_of(cluster, TopicIdPartition(partition.topic, partition.topic_id, partition.partition))
     return partition if start is None else with_log_start(partition, start)
+
+
+def moved_up(cluster: Cluster | None, partition: Partition) -> Partition | None:
+    """Return a partition with the log start of its leader, if the checkpoint names a lower one; None else.
+
+    Brokers checkpoint a new log start once a minute, and delete the remote segments below it before that.
+
+    Raises:
+        BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
+    """
+    told = partition.log_start_checkpoint
+    if cluster is None or told is None or partition.topic_id is None:
+        return None
+    start = log_start_of(cluster, TopicIdPartition(partition.topic, partition.topic_id, partition.partition))
+    is_higher = start is not None and start > told
+    return with_log_start(replace(partition, log_start_checkpoint=None), start) if is_higher else None
 
 
 def log_start_of(cluster: Cluster, partition: TopicIdPartition) -> int | None:

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tiersnap.remote_storage.cluster.client import SECONDS, Cluster
+from tiersnap.remote_storage.cluster.client import SECONDS, Cluster, needs_permission
 from tiersnap.remote_storage.cluster.topic_checks import value_of
 from tiersnap.remote_storage.errors import (
     BrokerUnavailableError,
@@ -68,11 +68,21 @@ class MetadataTopic:
         return cls(cluster, count)
 
     def check_takes_records(self) -> None:
-        """Refuse a topic that is compacted: its brokers take no record without a key (KIP-1266), and we write none.
+        """Refuse a topic that would refuse our records, before anything is paused for them.
+
+        Brokers take no record without a key for a compacted topic (KIP-1266), and we write none.
 
         Raises:
-            MetadataTopicCompactedError: it is, as far as the cluster tells its configs.
+            ClusterRefusedError: this user may not write to it.
+            MetadataTopicCompactedError: it is compacted, as far as the cluster tells its configs.
         """
+        operations = self._cluster.operations(METADATA_TOPIC)
+        if operations and "WRITE" not in operations:
+            raise ClusterRefusedError(
+                f"{self._cluster.bootstrap_server}: this user may not write to {METADATA_TOPIC}",
+                hint=needs_permission(f"WRITE of {METADATA_TOPIC}"),
+                code="TOPIC_AUTHORIZATION_FAILED",
+            )
         policy = "delete"
         with suppress(ClusterRefusedError):  # no right to describe it: a refused record would say it
             policy = value_of(self._cluster.settings(METADATA_TOPIC), "cleanup.policy", policy)
@@ -165,7 +175,7 @@ class MetadataReader:
     def _take(self, message: Message) -> None:
         error, partition, offset = message.error(), message.partition(), message.offset()
         if error is not None and error.name() != "_PARTITION_EOF":
-            raise self._cluster.to_error(f"reading {METADATA_TOPIC}", error)
+            raise self._cluster.to_error(f"reading {METADATA_TOPIC}", error, f"READ of {METADATA_TOPIC}")
         assert partition is not None
         assert offset is not None
         # An end that is told lies behind what is no record, such as the marker of somebody's transaction.

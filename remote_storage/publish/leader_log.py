@@ -83,7 +83,7 @@ class LeaderLog:
                     if error is None:
                         return message
                     if error.name() not in PASSING:
-                        raise self.cluster.to_error(f"reading {self.topic}", error)
+                        raise self.cluster.to_error(f"reading {self.topic}", error, f"READ of {self.topic}")
         raise BrokerUnavailableError(
             f"{self.cluster.bootstrap_server}: no record of {self.topic}-{self.partition} within {_SECONDS:.0f} s",
             hint="run the same command again",

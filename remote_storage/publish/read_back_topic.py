@@ -175,7 +175,7 @@ class ReadBackTopic:
         if error.name() in PASSING:
             return FirstRecord.NOTHING
         if error.name() != "UNKNOWN":  # UNKNOWN_SERVER_ERROR is a broker's answer for a missing object
-            raise self.cluster.to_error(f"reading {self.name}", error)
+            raise self.cluster.to_error(f"reading {self.name}", error, f"READ of {self.name}")
         return FirstRecord.FAILED
 
     def _ask(self, consumer: Consumer) -> Message | None:

@@ -91,6 +91,7 @@ class Unblock:
 
         Raises:
             UsageError: a stuck partition is in more than one of the directories.
+            ClusterRefusedError, MetadataTopicCompactedError: brokers would refuse our records.
             WrongClusterError: a directory is of another cluster.
             WrongPlaceError, UnprovenPlaceError: brokers may read another place.
             StillStuckError: copiers go on failing at what is published; the records of their topics stay.
@@ -117,13 +118,18 @@ class Unblock:
                 return Unblocked(len(candidates), refusals=tuple(self._refusals.values()), lost_epochs=lost)
             self._freeings = {each.name: each for each in map(Freeing, stuck)}
             self._refuse_two_replicas()
-            # Nothing is published of partitions whose copy hangs.
-            proof = self.place.prove(self.host.location) if self._lacking() else None
+            proof = self._prove()
             if self.host.apply:  # writes, so not before the proof
                 check_conditions(self.host.location.store)
             tiered = self._free(reader, lineage)
         freed, refusals = tuple(self._freeings.values()), tuple(self._refusals.values())
         return Unblocked(len(candidates), freed, tiered, refusals, proof, lost)
+
+    def _prove(self) -> PlaceProof | None:
+        if not self._lacking():
+            return None  # nothing is published of partitions whose copy hangs
+        self.metadata_topic.check_takes_records()
+        return self.place.prove(self.host.location)
 
     def _lost_epochs(self, cache: MetadataCache, candidates: Mapping[TopicIdPartition, int]) -> Iterator[LostEpochs]:
         """Yield the partitions led here whose copy task fails without a record."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +36,8 @@ class Verification:
     expiry: BrokerExpiry
     check_crc: bool = True
     beginnings: Beginnings = field(default_factory=Beginnings)  # what came before the files of a log
+    # Gives a partition the log start of now, if the checkpoint is older; None if it is not, or nobody tells.
+    moved: Callable[[Partition], Partition | None] = lambda _: None
     # Files by verdict, without those that a broker deletes when it starts.
     counts: Counter[SnapshotVerdict] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)  # what is damaged or may not be read
@@ -56,8 +58,7 @@ class Verification:
             SourceNotFoundError: at the end, where `against` has no file of any partition.
         """
         for named, partition in partitions:
-            begins = self.beginnings.of(partition)
-            partition = begins.opened(partition)
+            partition, begins = self._begun(partition)
             for offset, comparison in self._compared(named, partition, begins).items():
                 if comparison.compared is not SnapshotVerdict.MISSING:
                     verdict, reason = comparison.verdict(self.expiry), comparison.reason(self.expiry)
@@ -71,6 +72,13 @@ class Verification:
                 f"{self.against}: no snapshot of these partitions",
                 hint="files are looked for as DIR/<topic>-<partition>/<20 digits>.snapshot",
             )
+
+    def _begun(self, partition: Partition) -> tuple[Partition, Beginning]:
+        """Return a partition as a broker opens it, and what came before its files."""
+        begins = self.beginnings.of(partition)
+        if begins.why and (moved := self.moved(partition)) is not None:
+            partition, begins = moved, self.beginnings.of(moved)
+        return begins.opened(partition), begins
 
     @property
     def not_compared(self) -> int:

@@ -215,7 +215,9 @@ class Beginnings:
     may_pass: bool = False  # of `unknown` some may be known when this is run again
 
     def of(self, partition: Partition) -> Beginning:
-        """Return what is known of a log before its first file."""
+        """Return what is known of a log before its first file; of the last answer about a partition."""
+        self.unknown.pop(partition.name, None)
+        self.unlocated.pop(partition.name, None)
         if not may_begin_below(partition) or never_tiered_reason(partition):
             return NOT_LOOKED
         found = NOT_LOOKED if self.find is None else self._ask(self.find, partition)

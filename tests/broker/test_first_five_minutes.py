@@ -1,4 +1,4 @@
-"""An SRE with a stuck partition and nothing but doctor's screen: from the stack trace to a tiered partition."""
+"""An SRE with a stuck partition and nothing but the README or doctor's screen: from the stack trace to a free disk."""
 
 from __future__ import annotations
 
@@ -11,14 +11,30 @@ import pytest
 
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import drop_snapshot, segment_bases
-from tests.broker.harness.releases import releases
+from tests.broker.harness.places import QUICK
+from tests.broker.harness.reading import read_all
+from tests.broker.harness.releases import Release, releases
+from tests.broker.harness.remote_log_metadata import states
 from tests.broker.harness.scenarios import CURRENT_VERSION, FAILING_INTERVAL_MS, NO_SNAPSHOT, TOPIC
-from tests.broker.harness.unblocking import make_stick
+from tests.broker.harness.unblocking import make_stick, seen_alone
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tests.reference.command import tiersnap
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def commands_of_readme(broker: Broker) -> list[str]:
+    """Return the two commands for a broker's host, with the names of this broker in place of the capitals."""
+    assert broker.tier is not None
+    text = README.read_text(encoding="utf-8")
+    (block,) = re.findall(r"^On a broker's host two commands do it.*?```text\n(.*?)```", text, re.MULTILINE | re.DOTALL)
+    names = {"LOGDIR": broker.disks.log_dir, "URI": broker.tier.directory, "HOST:PORT": broker.bootstrap}
+    for placeholder, name in names.items():
+        block = block.replace(placeholder, str(name))
+    return [line.removeprefix("$ sudo ") for line in block.splitlines()]
 
 
 def first_command(screen: str) -> str:
@@ -27,33 +43,42 @@ def first_command(screen: str) -> str:
     return command
 
 
+@pytest.mark.parametrize("source", ["README", pytest.param("doctor", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("release", releases(CURRENT_VERSION))
-def test_two_commands_lead_from_the_stack_trace_to_a_tiered_partition(release, disks_of, tmp_path: Path) -> None:
+def test_two_commands_lead_from_the_stack_trace_to_a_free_disk(
+    release: Release, source: str, disks_of, tmp_path: Path, monkeypatch
+) -> None:
     disks = disks_of(release.version)
-    bases = segment_bases(disks.partition(TOPIC))
-    drop_snapshot(disks.partition(TOPIC), bases[5])
+    folder = disks.partition(TOPIC)
+    bases = segment_bases(folder)
+    drop_snapshot(folder, bases[5])
     tier = release.tier(tmp_path / "tier", FAILING_INTERVAL_MS)
-    with Broker(disks, release.version, tier=tier) as broker:
-        make_stick(broker)
+    with Broker(disks, release.version, tier=tier, settings=QUICK) as broker:
+        make_stick(broker, {"local.retention.bytes": "1"})
+        wait_until(lambda: segment_bases(folder)[0] == bases[4], "only files of tiered segments are deleted")
+        monkeypatch.setattr("tiersnap.jobs.situation.options.PROC", seen_alone(broker, tmp_path / "proc"))
+        records = read_all(broker, TOPIC)
         began, typed = time.monotonic(), []
-        assert tier.complete_bases(TOPIC) == tuple(bases[:4])
 
         def type_in(line: str) -> str:
             typed.append(line)
             ran = tiersnap(*shlex.split(line)[1:], output="table")
-            assert ran.exit_code in (0, 4), ran.err
+            assert ran.exit_code == (4 if len(typed) == 1 else 0), ran.err
             return ran.out
 
-        screen = type_in(f"tiersnap doctor {disks.log_dir}")
+        readme = commands_of_readme(broker)
+        screen = type_in(readme[0])
         assert "no stop" in screen and "MISSING_SNAPSHOT" in screen
-        type_in(first_command(screen))
-        assert tier.complete_bases(TOPIC) == tuple(bases[:10])
+        assert segment_bases(folder) == bases[4:], "nothing is deleted before the second command"
+        type_in(readme[1] if source == "README" else first_command(screen))
+        wait_until(lambda: segment_bases(folder) == bases[-1:], "local retention deletes all closed segments")
         print(f"{len(typed)} commands, {time.monotonic() - began:.1f} s:", *typed, sep="\n  ")
 
+        assert (len(typed), states(broker, TOPIC)["COPY_SEGMENT_FINISHED"]) == (2, 10)
+        assert read_all(broker, TOPIC) == records
         (check,) = re.findall(r"^check +(tiersnap doctor .*?)   ", screen, re.MULTILINE)
         assert tiersnap(*shlex.split(check)[1:]).exit_code == 0
         failures = broker.log.count(NO_SNAPSHOT)
-        write_segments(broker, TOPIC, 13, name="later-")
-        wait_until(lambda: len(tier.complete_bases(TOPIC)) >= 12, "the broker goes on by itself", seconds=30)
+        write_segments(broker, TOPIC, 3, name="later-")
+        wait_until(lambda: len(tier.complete_bases(TOPIC)) >= 12, "the broker goes on by itself")
         assert broker.log.count(NO_SNAPSHOT) == failures
-        assert len(typed) == 2

@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,7 @@ from tests.broker.harness.places import (
     refused,
 )
 from tests.broker.harness.reading import read_all
-from tests.broker.harness.releases import releases
+from tests.broker.harness.releases import NIGHTLY, Release
 from tests.broker.harness.remote_log_metadata import TOPIC as METADATA_TOPIC
 from tests.broker.harness.remote_log_metadata import states
 from tests.broker.harness.scenarios import CURRENT_VERSION
@@ -50,9 +50,32 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 pytestmark = pytest.mark.broker
 
 
-@pytest.fixture(scope="module", params=releases(CURRENT_VERSION))
-def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    release, root = request.param, tmp_path_factory.mktemp("place")
+@dataclass(frozen=True)
+class Variant:
+    """A release, and whether a record is read back from every wrong directory, and the broker restarted."""
+
+    release: Release
+    is_long: bool
+
+
+def variants() -> Iterator[object]:
+    """Yield the short form for a landing, and for each night the long form of every release."""
+    yield pytest.param(Variant(Release(CURRENT_VERSION), False), id="short", marks=pytest.mark.kafka(CURRENT_VERSION))
+    for each in NIGHTLY:
+        marks = (pytest.mark.nightly, pytest.mark.kafka(each.version))
+        yield pytest.param(Variant(each, True), id=f"{each.version}-{each.layout}", marks=marks)
+
+
+@pytest.fixture(scope="module", params=list(variants()))
+def variant(request: pytest.FixtureRequest) -> Variant:
+    found: Variant = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def site(variant: Variant, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A broker whose configuration the last test hides."""
+    release, root = variant.release, tmp_path_factory.mktemp("place")
     disks, tier = kraft_disks(root / "disks", release.version), release.tier(root / "tiers")
     with Broker(disks, release.version, tier=tier, settings=QUICK) as broker:
         yield Site(broker, root)
@@ -65,133 +88,6 @@ def interrupt() -> None:
 def objects_of_read_backs(*places: Path) -> list[str]:
     """Their objects, but for what is kept of one."""
     return [name for place in places for name in files(place) if PROBE_TOPIC in name]
-
-
-def test_nothing_is_published_before_it_is_proven_that_brokers_read_there(site, monkeypatch):
-    wrong = site.root / "tires"  # one letter
-    site.write("ledger")
-    site.tier("ledger", site.right, site.layout)
-    site.tier("ledger", wrong, site.layout)
-    replica = site.replica()
-
-    # The class of the storage manager says the layout.
-    ran = site.publish("ledger", site.right, "--layout", site.other_layout, "--unproven", "--apply")
-    assert refused(ran) == "WrongPlaceError"
-    assert f"--layout {site.other_layout}: not what brokers read" in ran.err
-
-    # The settings of the running broker say the location, and no option overrides them.
-    for place in (wrong, replica):
-        ran = site.publish("ledger", place, "--prove", "--unproven", "--apply")
-        assert refused(ran) == "WrongPlaceError"
-        assert f"names {site.right}/ ({site.layout}), and this is {place}/" in ran.err
-    evidence, sentence = place_of(site.publish("ledger", site.right))
-    assert evidence == "SERVER_PROPERTIES"
-    assert f"names {site.right}/" in sentence
-
-    # Nor does `tier` upload anything elsewhere beside the broker.
-    log_dir, elsewhere = site.broker.disks.log_dir, site.root / "elsewhere"
-    for place, layout in ((elsewhere, site.layout), (wrong, site.layout), (replica, site.layout)):
-        words = ("--remote", place, "--layout", layout, "--topic", "ledger", "--apply")
-        held = files(place)
-        ran = tiersnap("tier", log_dir, *words)
-        assert refused(ran) == "WrongPlaceError"
-        assert f"names {site.right}/ ({site.layout}), and this is {place}/" in ran.err
-        assert files(place) == held
-    words = ("--remote", site.right, "--layout", site.layout, "--topic", "ledger", "--no-publish", "--apply")
-    ran = tiersnap("tier", log_dir, *words)
-    assert ran.row(partition="ledger-0")["verdicts"]["UPLOADED"] == CLOSED
-
-    # Without them nothing proves a location, whatever it holds.
-    hide_configuration(site.broker)
-    for place in (site.right, replica, wrong):
-        ran = site.publish("ledger", place, "--apply")
-        assert refused(ran) == "UnprovenPlaceError"
-        assert "was changed after the broker had started" in ran.err
-        assert "--prove" in ran.err and "--unproven" not in ran.err
-    ran = site.publish("ledger", site.right, "--unproven")
-    assert_said(ran, 0, "nothing proves that brokers read", "consumers read nothing")
-    assert place_of(ran)[0] == "UNPROVEN"
-
-    # A read-back decides, and leaves nothing.
-    before = {place: files(place) for place in (site.right, replica, wrong)}
-    assert place_of(site.publish("ledger", site.right, "--prove"))[0] == "READ_BACK_PLANNED"
-    assert site.read_backs() == set(), "a plan makes no topic"
-    with monkeypatch.context() as patch:
-        after_the_first(patch, ReadBackTopic, "enable_copying", interrupt)
-        assert site.publish("ledger", site.right, "--prove", "--apply").exit_code == 130
-    assert {place: files(place) for place in before} == before
-    for place in (replica, wrong):
-        ran = site.publish("ledger", place, "--prove", "--unproven", "--apply")
-        assert refused(ran) == "WrongPlaceError"
-        assert "not where brokers read: they cannot read a record" in ran.err
-    assert states(site.broker, "ledger") == {}, "so far nothing was published"
-    assert {place: files(place) for place in before} == before
-    kill_a_read_back(site)
-    ran = site.publish("ledger", site.right, "--prove", "--apply")
-    assert_said(ran, 0, "brokers read", "they read a record back from there")
-    assert place_of(ran)[0] == "READ_BACK"
-    wait_until(lambda: site.read_backs() == set(), "no topic stays, also of a killed run")
-    assert objects_of_read_backs(*before) == []
-    assert states(site.broker, "ledger") == {"COPY_SEGMENT_STARTED": CLOSED, "COPY_SEGMENT_FINISHED": CLOSED}
-
-    # It is kept in the location, where the other commands find it, and in no copy of it.
-    site.write("orders")
-    site.tier("orders", site.right, site.layout)
-    site.tier("orders", wrong, site.layout)
-    replica = site.replica()
-    assert refused(site.publish("orders", replica, "--apply")) == "UnprovenPlaceError"
-    evidence, sentence = place_of(site.publish("orders", site.right, "--apply"))
-    assert evidence == "READ_BACK"
-    assert "neither restarted nor changed their configuration" in sentence
-
-    # What brokers upload is in a copy, too; that it is missing contradicts.
-    create_topic(site.broker, "own", configs=TOPIC_SETTINGS)
-    write_segments(site.broker, "own", 2, name="own-")
-    wait_until(lambda: states(site.broker, "own")["COPY_SEGMENT_FINISHED"] == 1, "the broker tiers", seconds=20)
-    site.write("payouts")
-    site.tier("payouts", site.right, site.layout)
-    site.tier("payouts", wrong, site.layout)
-    replica = site.replica()
-    ran = site.publish("payouts", replica, "--apply")
-    assert refused(ran) == "UnprovenPlaceError"
-    assert f"brokers uploaded file://{replica}/" in ran.err and "a copy of the location has it, too" in ran.err
-    ran = site.publish("payouts", wrong, "--unproven", "--apply")
-    assert refused(ran) == "WrongPlaceError"
-    assert f"not there: file://{wrong}/" in ran.err and "own-" in ran.err
-
-    # Brokers ignore the record header that tells ours from theirs.
-    marked = [
-        (b"own" in (record.value or b""), record.headers)
-        for partition in range(3)
-        for record in read_all(site.broker, METADATA_TOPIC, partition=partition)
-        if b"read-back" not in (record.value or b"")
-    ]
-    assert {headers for is_theirs, headers in marked if is_theirs} == {()}
-    assert {headers for is_theirs, headers in marked if not is_theirs} == {(("tiersnap", b"1"),)}
-
-    # Another configuration takes effect at a restart, so a restart ends what is kept.
-    site.broker.stop()
-    site.broker.start()
-    hide_configuration(site.broker)
-    ran = site.publish("payouts", site.right, "--apply")
-    assert refused(ran) == "UnprovenPlaceError"
-    assert "brokers have restarted or changed their configuration since" in ran.err
-
-    # The next test reads the configuration, which the start writes anew.
-    site.broker.stop()
-    site.broker.start()
-
-
-def kill_a_read_back(site: Site) -> None:
-    """Kill a run by SIGKILL once its topic is there."""
-    words = ("--bootstrap-server", site.broker.bootstrap, "--remote", str(site.right), "--topic", "ledger")
-    command = [sys.executable, "-m", "tests.reference.tiersnap", "publish", *words, "--prove", "--apply"]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-        try:
-            wait_until(lambda: objects_of_read_backs(site.right), "the segment is uploaded", seconds=90)
-        finally:
-            process.kill()
-    assert site.read_backs(), "the topic is there"
 
 
 def test_what_was_published_at_a_wrong_place_is_named_and_comes_back(site):
@@ -251,3 +147,127 @@ def publish_unproven(site: Site, place: Path, topic: str, layout: str) -> None:
             SegmentUpdate(each.id, 1, each.event_timestamp, SegmentState.COPY_SEGMENT_FINISHED),
         )
     )
+
+
+def test_nothing_is_published_before_it_is_proven_that_brokers_read_there(site, variant, monkeypatch):
+    wrong = site.root / "tires"  # one letter
+    site.write("ledger")
+    site.tier("ledger", site.right, site.layout)
+    site.tier("ledger", wrong, site.layout)
+    replica = site.replica()
+
+    # The class of the storage manager says the layout.
+    ran = site.publish("ledger", site.right, "--layout", site.other_layout, "--unproven", "--apply")
+    assert refused(ran) == "WrongPlaceError"
+    assert f"--layout {site.other_layout}: not what brokers read" in ran.err
+
+    # The settings of the running broker say the location, and no option overrides them.
+    for place in (wrong, replica):
+        ran = site.publish("ledger", place, "--prove", "--unproven", "--apply")
+        assert refused(ran) == "WrongPlaceError"
+        assert f"names {site.right}/ ({site.layout}), and this is {place}/" in ran.err
+    evidence, sentence = place_of(site.publish("ledger", site.right))
+    assert evidence == "SERVER_PROPERTIES"
+    assert f"names {site.right}/" in sentence
+
+    # Nor does `tier` upload anything elsewhere beside the broker.
+    log_dir, elsewhere = site.broker.disks.log_dir, site.root / "elsewhere"
+    for place, layout in ((elsewhere, site.layout), (wrong, site.layout), (replica, site.layout)):
+        words = ("--remote", place, "--layout", layout, "--topic", "ledger", "--apply")
+        held = files(place)
+        ran = tiersnap("tier", log_dir, *words)
+        assert refused(ran) == "WrongPlaceError"
+        assert f"names {site.right}/ ({site.layout}), and this is {place}/" in ran.err
+        assert files(place) == held
+    words = ("--remote", site.right, "--layout", site.layout, "--topic", "ledger", "--no-publish", "--apply")
+    ran = tiersnap("tier", log_dir, *words)
+    assert ran.row(partition="ledger-0")["verdicts"]["UPLOADED"] == CLOSED
+
+    # Without them nothing proves a location, whatever it holds.
+    hide_configuration(site.broker)
+    for place in (site.right, replica, wrong):
+        ran = site.publish("ledger", place, "--apply")
+        assert refused(ran) == "UnprovenPlaceError"
+        assert "was changed after the broker had started" in ran.err
+        assert "--prove" in ran.err and "--unproven" not in ran.err
+    ran = site.publish("ledger", site.right, "--unproven")
+    assert_said(ran, 0, "nothing proves that brokers read", "consumers read nothing")
+    assert place_of(ran)[0] == "UNPROVEN"
+
+    # A read-back decides, and leaves nothing.
+    before = {place: files(place) for place in (site.right, replica, wrong)}
+    assert place_of(site.publish("ledger", site.right, "--prove"))[0] == "READ_BACK_PLANNED"
+    assert site.read_backs() == set(), "a plan makes no topic"
+    with monkeypatch.context() as patch:
+        after_the_first(patch, ReadBackTopic, "enable_copying", interrupt)
+        assert site.publish("ledger", site.right, "--prove", "--apply").exit_code == 130
+    assert {place: files(place) for place in before} == before
+    for place in (replica, wrong) if variant.is_long else (replica,):
+        ran = site.publish("ledger", place, "--prove", "--unproven", "--apply")
+        assert refused(ran) == "WrongPlaceError"
+        assert "not where brokers read: they cannot read a record" in ran.err
+    assert states(site.broker, "ledger") == {}, "so far nothing was published"
+    assert {place: files(place) for place in before} == before
+    kill_a_read_back(site)
+    ran = site.publish("ledger", site.right, "--prove", "--apply")
+    assert_said(ran, 0, "brokers read", "they read a record back from there")
+    assert place_of(ran)[0] == "READ_BACK"
+    wait_until(lambda: site.read_backs() == set(), "no topic stays, also of a killed run")
+    assert objects_of_read_backs(*before) == []
+    assert states(site.broker, "ledger") == {"COPY_SEGMENT_STARTED": CLOSED, "COPY_SEGMENT_FINISHED": CLOSED}
+
+    # It is kept in the location, where the other commands find it, and in no copy of it.
+    site.write("orders")
+    site.tier("orders", site.right, site.layout)
+    site.tier("orders", wrong, site.layout)
+    replica = site.replica()
+    assert refused(site.publish("orders", replica, "--apply")) == "UnprovenPlaceError"
+    evidence, sentence = place_of(site.publish("orders", site.right, "--apply"))
+    assert evidence == "READ_BACK"
+    assert "neither restarted nor changed their configuration" in sentence
+
+    # What brokers upload is in a copy, too; that it is missing contradicts.
+    create_topic(site.broker, "own", configs=TOPIC_SETTINGS)
+    write_segments(site.broker, "own", 2, name="own-")
+    wait_until(lambda: states(site.broker, "own")["COPY_SEGMENT_FINISHED"] == 1, "the broker tiers", seconds=20)
+    site.write("payouts")
+    site.tier("payouts", site.right, site.layout)
+    site.tier("payouts", wrong, site.layout)
+    replica = site.replica()
+    ran = site.publish("payouts", replica, "--apply")
+    assert refused(ran) == "UnprovenPlaceError"
+    assert f"brokers uploaded file://{replica}/" in ran.err and "a copy of the location has it, too" in ran.err
+    ran = site.publish("payouts", wrong, "--unproven", "--apply")
+    assert refused(ran) == "WrongPlaceError"
+    assert f"not there: file://{wrong}/" in ran.err and "own-" in ran.err
+
+    # Brokers ignore the record header that tells ours from theirs.
+    marked = [
+        (b"own" in (record.value or b""), record.headers)
+        for partition in range(3)
+        for record in read_all(site.broker, METADATA_TOPIC, partition=partition)
+        if b"read-back" not in (record.value or b"")
+    ]
+    assert {headers for is_theirs, headers in marked if is_theirs} == {()}
+    assert {headers for is_theirs, headers in marked if not is_theirs} == {(("tiersnap", b"1"),)}
+
+    # Another configuration takes effect at a restart, so a restart ends what is kept.
+    if variant.is_long:
+        site.broker.stop()
+        site.broker.start()
+        hide_configuration(site.broker)
+        ran = site.publish("payouts", site.right, "--apply")
+        assert refused(ran) == "UnprovenPlaceError"
+        assert "brokers have restarted or changed their configuration since" in ran.err
+
+
+def kill_a_read_back(site: Site) -> None:
+    """Kill a run by SIGKILL once its topic is there."""
+    words = ("--bootstrap-server", site.broker.bootstrap, "--remote", str(site.right), "--topic", "ledger")
+    command = [sys.executable, "-m", "tests.reference.tiersnap", "publish", *words, "--prove", "--apply"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_until(lambda: objects_of_read_backs(site.right), "the segment is uploaded", seconds=90)
+        finally:
+            process.kill()
+    assert site.read_backs(), "the topic is there"

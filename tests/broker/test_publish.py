@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +16,13 @@ from tests.broker.harness.damage import drop_snapshot, segment_bases
 from tests.broker.harness.disks import kraft_disks
 from tests.broker.harness.raw_protocol import Connection, produce
 from tests.broker.harness.reading import read_all
+from tests.broker.harness.releases import NIGHTLY, Release, releases
 from tests.broker.harness.remote_log_metadata import TOPIC as METADATA_TOPIC
 from tests.broker.harness.remote_log_metadata import metadata_values, states
 from tests.broker.harness.scenarios import CURRENT_VERSION, FAILING_INTERVAL_MS, NO_SNAPSHOT, TOPIC
 from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
 from tests.broker.harness.topics import alter_topic, create_topic, delete_records, log_start
-from tests.broker.harness.unblocking import killed_while_off, make_stick, options, own_settings
+from tests.broker.harness.unblocking import doctor, killed_while_off, make_stick, options, own_settings
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tests.reference import log_builder
@@ -36,7 +40,7 @@ QUICK_RETENTION = {"log.retention.check.interval.ms": "500", "log.initial.task.d
 
 def remote_options(broker: Broker) -> list[str]:
     assert broker.tier is not None
-    return ["--remote", str(broker.tier.directory), "--layout", "local-tiered-storage", "--topic", TOPIC]
+    return ["--remote", str(broker.tier.directory), "--layout", broker.tier.layout, "--topic", TOPIC]
 
 
 def publish_options(broker: Broker) -> list[str]:
@@ -143,15 +147,16 @@ def test_batches_without_timestamps_are_still_there_after_retention_ran(tmp_path
 
 
 @pytest.mark.parametrize("is_one_command", [True, pytest.param(False, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("release", releases(CURRENT_VERSION))
 def test_a_copy_task_that_fails_is_paused_and_goes_on_behind_what_is_published(
-    is_one_command, copy_of, current_disks, tmp_path, capsys
+    release: Release, is_one_command, disks_of, tmp_path, capsys
 ):
-    disks = copy_of(current_disks)
+    disks = disks_of(release.version)
     folder = disks.partition(TOPIC)
     bases = segment_bases(folder)
     drop_snapshot(folder, bases[5])
-    tier = LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS)
-    with Broker(disks, CURRENT_VERSION, tier=tier, settings=QUICK_RETENTION) as broker:
+    tier = release.tier(tmp_path / "tier", FAILING_INTERVAL_MS)
+    with Broker(disks, release.version, tier=tier, settings=QUICK_RETENTION) as broker:
         make_stick(broker, {"retention.ms": "604800000"})
         before, records = own_settings(broker), read_all(broker, TOPIC)
         tier_it = ["--output", "json", "tier", str(disks.log_dir), *publish_options(broker)]
@@ -178,25 +183,45 @@ def test_a_copy_task_that_fails_is_paused_and_goes_on_behind_what_is_published(
         assert (broker.log.count(NO_SNAPSHOT), read_all(broker, TOPIC)[: len(records)]) == (failures, records)
 
 
+def killed_and_next() -> Iterator[object]:
+    """Yield, for each release, the command that is killed and the one that is typed after it."""
+    several = [("publish", "publish"), ("tier", "tier"), ("run", "run"), ("publish", "unblock")]
+    for release in NIGHTLY:
+        for killed, following in several if release == Release(CURRENT_VERSION) else (several[-1], ("tier", "run")):
+            name = f"{release.version}-{release.layout}-{killed}-{following}"
+            yield pytest.param(release, killed, following, marks=pytest.mark.kafka(release.version), id=name)
+
+
 @pytest.mark.nightly
-@pytest.mark.parametrize("following", ["publish", "tier", "unblock"])
-def test_what_a_killed_publish_left_paused_is_put_back_by_the_next_command(following, copy_of, current_disks, tmp_path):
-    disks = copy_of(current_disks)
-    bases = segment_bases(disks.partition(TOPIC))
-    drop_snapshot(disks.partition(TOPIC), bases[5])
-    tier = LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS)
-    with Broker(disks, CURRENT_VERSION, tier=tier, settings=QUICK_RETENTION) as broker:
+@pytest.mark.parametrize(("release", "killed", "following"), list(killed_and_next()))
+def test_topic_that_a_killed_command_left_paused_is_put_back_by_the_next_one(
+    release: Release, killed: str, following: str, disks_of, tmp_path, capsys
+):
+    disks = disks_of(release.version)
+    folder = disks.partition(TOPIC)
+    bases = segment_bases(folder)
+    drop_snapshot(folder, bases[5])
+    tier = release.tier(tmp_path / "tier", FAILING_INTERVAL_MS)
+    with Broker(disks, release.version, tier=tier, settings=QUICK_RETENTION) as broker:
         make_stick(broker, {"retention.ms": "604800000", "local.retention.ms": "3600000"})
         before, records = own_settings(broker), read_all(broker, TOPIC)
+        tables = ["--warehouse", str(tmp_path / "warehouse"), "--report", str(tmp_path / "report")]
         words = {
             "publish": ["publish", *publish_options(broker)],
             "tier": ["tier", str(disks.log_dir), *publish_options(broker)],
+            "run": ["run", "--source", str(disks.log_dir), *publish_options(broker), *tables],
             "unblock": ["unblock", *options(broker)],
         }
         assert tiersnap(["-q", *words["tier"], "--no-publish", "--apply"]) == 0
-        killed_while_off(broker, signal.SIGKILL, words["publish"])
+        killed_while_off(broker, signal.SIGKILL, words[killed])
         assert own_settings(broker)["remote.log.copy.disable"] == "true"
-        assert tiersnap(["-q", *words[following], "--apply"]) == 0
-        assert own_settings(broker) == before
+        code, told = doctor(broker, capsys)
+        assert (code, [(each["topic"], each["state"]) for each in told["copying"]["paused"]]) == (4, [(TOPIC, "LEFT")])
+        command = [sys.executable, "-m", "tests.reference.tiersnap", *words[following], "--apply"]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert (ran.returncode, own_settings(broker)) == (0, before), ran.stderr
+        assert doctor(broker, capsys)[0] == 0
         wait_until(lambda: states(broker, TOPIC)["COPY_SEGMENT_FINISHED"] == 10, "all is published", seconds=30)
+        alter_topic(broker, TOPIC, {"local.retention.bytes": "1"})
+        wait_until(lambda: segment_bases(folder)[0] > bases[9], "local segments are deleted", seconds=60)
         assert read_all(broker, TOPIC) == records

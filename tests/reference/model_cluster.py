@@ -125,6 +125,7 @@ class ModelCluster(Cluster):
         self.leader_folder: Path | None = None  # the whole log of a topic that clients read
         self.read_to: dict[int, int] = {}  # by the newest consumer
         self.produced = False
+        self.read_only: set[str] = set()  # topics that this user may not write to
 
     def create(
         self, partition: TopicIdPartition, *, end: int, start: int = 0, settings: Mapping[str, str] | None = None
@@ -181,6 +182,9 @@ class ModelCluster(Cluster):
     def absent(self, names: Iterable[str]) -> frozenset[str]:
         wanted = set(names)
         return self.request("topics by name", lambda: frozenset(wanted - self.there.keys()))
+
+    def operations(self, topic: str) -> frozenset[str]:
+        return frozenset({"READ", "WRITE"} - ({"WRITE"} if topic in self.read_only else set()))
 
     def settings(self, topic: str) -> dict[str, TopicConfig]:
         def found() -> dict[str, TopicConfig]:

@@ -42,6 +42,13 @@ def test_a_refusal_is_none_that_another_run_would_change(name):
     assert Cluster(NOBODY).to_error("offsets", KafkaError(getattr(KafkaError, name))).exit_code is ExitCode.USAGE
 
 
+def test_a_missing_permission_is_named_by_the_hint():
+    error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    assert "needs READ of orders" in Cluster(NOBODY).to_error("reading orders", error, "READ of orders").hint
+    other = KafkaError(KafkaError.INVALID_CONFIG)
+    assert "READ" not in Cluster(NOBODY).to_error("reading orders", other, "READ of orders").hint
+
+
 def test_an_address_is_doubted_only_as_long_as_nobody_has_answered():
     """A broker that is killed in the middle of a run does not make the addresses of the others wrong."""
     error = KafkaError(KafkaError._TRANSPORT)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,14 +19,20 @@ from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.model_cluster import ModelCluster
 from tests.reference.recovered import DATA
 from tiersnap.jobs.pipeline.before_spark import discover, told_of_cluster
-from tiersnap.remote_storage.cluster.log_starts import located
+from tiersnap.remote_storage.cluster.log_starts import located, moved_up
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.gate.exit_code import exit_code_of
+from tiersnap.snapshot.gate.trusted import SnapshotVerdict
+from tiersnap.snapshot.host.verify import Verification
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment, open_log_dir
-from tiersnap.snapshot.log.log_start import begins_below, log_start_of, unloaded_below, with_log_start
+from tiersnap.snapshot.log.log_start import begins_below, log_start_of, unloaded_below, with_log_start, with_stated
+from tiersnap.snapshot.log.selection import open_log_dirs
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
+from tiersnap.snapshot.replay.replay_start import Beginning, Beginnings
 from tiersnap.snapshot.tasks.list_partitions import ToldOfPartition
 
 pytestmark = pytest.mark.unit
@@ -252,6 +259,23 @@ def test_the_cluster_tells_the_log_start_of_the_leader(disk: Path) -> None:
     other = replace(found, topic_id="AAAAAAAAAAAAAAAAAAAAAA")
     assert [each for _, each in located(cluster, [("", other)])] == [other], "another topic of that name"
     assert [each for _, each in located(None, [("", found)])] == [found]
+
+
+@pytest.mark.parametrize(("start", "unverified"), [(None, 3), (0, 3), (565, 0), (580, 0)])
+def test_verify_takes_the_log_start_of_the_leader_when_the_segments_below_are_gone(
+    disk: Path, start: int | None, unverified: int
+) -> None:
+    """Brokers delete remote segments up to a minute before they checkpoint the new log start."""
+    log_dirs = with_stated(open_log_dirs([str(disk)]), {("led", 0): 0})
+    (named,) = log_dirs
+    (found,) = named.log_dir.partitions()
+    cluster, gone = ModelCluster(), Beginnings(lambda _: Beginning(True, why="its segments are gone"))
+    if start is not None:
+        cluster.create(TopicIdPartition("led", found.topic_id, 0), start=start, end=760)
+    job = Verification(log_dirs, None, BrokerExpiry(0, None), beginnings=gone, moved=partial(moved_up, cluster))
+    assert len(list(job.snapshots([(named, found)]))) == 3
+    assert job.counts[SnapshotVerdict.UNVERIFIED] == unverified
+    assert (job.right, exit_code_of(job.problems())) == (job.compared - unverified, 4 if unverified else 0)
 
 
 # A fleet.

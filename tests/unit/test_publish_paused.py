@@ -204,6 +204,14 @@ def test_a_compacted_topic_of_records_is_refused_before_any_topic_is_paused(clus
     assert [finished(cluster, each) for each in (PARTITION, LATER)] == [[], []]
 
 
+def test_publish_pauses_no_topic_when_this_user_may_write_no_record(cluster, publish):
+    cluster.read_only.add(METADATA_TOPIC)
+    with pytest.raises(ClusterRefusedError, match=METADATA_TOPIC):
+        publish(cluster)
+    assert own(cluster) == [OWN, OWN]
+    assert [finished(cluster, each) for each in (PARTITION, LATER)] == [[], []]
+
+
 def kills(cluster: ModelCluster, number: int) -> ModelCluster:
     """A client that is dead from its request `number` on."""
     count = 0

@@ -48,10 +48,11 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch) -> None:
+def quick(monkeypatch) -> QuickTime:
     clock = QuickTime()
     for module in (read_back, read_back_topic):
         monkeypatch.setattr(module, "time", clock)
+    return clock
 
 
 @pytest.fixture
@@ -114,6 +115,14 @@ def test_read_back_contradicts_a_replica_and_nothing_is_left_there(cluster, righ
         prover(cluster, replica, unproven=unproven).prove(aiven(replica))
     assert (objects(replica), objects(right)) == (before, there)
     assert left_of(cluster, right, replica) == []
+
+
+def test_read_back_does_not_wait_for_deletions_by_brokers_that_read_elsewhere(cluster, right, replica, quick):
+    before = objects(replica)
+    with pytest.raises(WrongPlaceError):
+        prover(cluster, replica).prove(aiven(replica))
+    assert quick.slept < 16, "errors for 10 s, and nobody deletes anything here"
+    assert objects(replica) == before
 
 
 def test_read_back_proves_the_location_and_is_kept_for_runs_without_it(cluster, right, replica):

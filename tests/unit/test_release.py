@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,8 @@ from tests.protocol.logs import BASES, END, PARTITION, template
 from tests.protocol.world import World
 from tests.reference.listed_claims import list_claims
 from tests.reference.log_builder import data_batch
-from tests.reference.model_cluster import STORAGE_MANAGER
+from tests.reference.model_cluster import STORAGE_MANAGER, ModelCluster
+from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
 from tiersnap.snapshot.errors import ExitCode
 
@@ -58,6 +59,24 @@ def test_unblock_saves_the_settings_of_a_topic_before_it_changes_them(world: Wor
     world.meanwhile = look
     assert unblock(world) is ExitCode.OK, world.story()
     assert set(saved) == {"-1"}
+
+
+@pytest.mark.parametrize(
+    ("harm", "code"),
+    [
+        (lambda cluster: cluster.read_only.add(METADATA_TOPIC), ExitCode.USAGE),
+        (lambda cluster: cluster.of_records.own.update({"cleanup.policy": "compact"}), ExitCode.GATE_REFUSED),
+    ],
+    ids=["read only", "compacted"],
+)
+def test_unblock_pauses_nothing_when_brokers_would_refuse_its_records(
+    world: World, harm: Callable[[ModelCluster], object], code: ExitCode
+) -> None:
+    seen = set()
+    world.meanwhile = lambda: seen.add(world.cluster.there[PARTITION.topic].own.get(COPY_DISABLE))
+    harm(world.cluster)
+    assert unblock(world) is code, world.story()
+    assert seen == {None}
 
 
 def test_unblock_publishes_nothing_of_a_partition_that_others_freed(world: World) -> None:

@@ -88,7 +88,7 @@ def killed_while_off(broker: Broker, number: signal.Signals, words: Sequence[str
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             is_off = lambda: own_settings(broker).get("remote.log.copy.disable") == "true"  # noqa: E731
-            wait_until(lambda: process.poll() is not None or is_off(), "copying is off", seconds=60, every=0.02)
+            wait_until(lambda: process.poll() is not None or is_off(), "copying is off", seconds=120, every=0.02)
             process.send_signal(number)
             process.wait(60)
         finally:
