@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.reference import log_builder as lb
 from tests.reference.agreeing import Rows, read_log
 from tests.reference.local_replay import local_replay
 from tests.reference.random_log import write_random_partition
@@ -56,7 +57,12 @@ def ends_of_batches(partition: Partition) -> dict[int, int]:
 
 
 def write_random_logs(log_dir: Path, count: int) -> str:
-    """Write the logs that tests/broker/test_oracle_random_logs.py gives to Kafka's classes."""
+    """Write the logs that tests/broker/test_oracle_random_logs.py gives to Kafka's classes, and one of offset commits.
+
+    A group coordinator writes transactional offset commits without a sequence.
+    """
     for seed in range(count):
         write_random_partition(log_dir, f"seed-{seed}", seed)
+    commits = [lb.data_batch(0, 3, 7, 0, transactional=True), lb.marker(3, 7, 0, 1, commit=True)]
+    lb.write_partition(log_dir, "commits", 0, {0: commits}, indexes=True, high_watermark=4)
     return str(log_dir)
