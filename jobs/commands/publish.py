@@ -18,7 +18,7 @@ from tiersnap.jobs.sentences import PlaceSentence, tell_place
 from tiersnap.jobs.situation.situation import Situation
 from tiersnap.jobs.situation_options import situation_options
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
-from tiersnap.remote_storage.publish.publish_plan import PublishCounts
+from tiersnap.remote_storage.publish.publish_counts import PublishCounts
 from tiersnap.snapshot.errors import SourceNotFoundError
 
 if TYPE_CHECKING:

@@ -44,7 +44,8 @@ from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
 from tiersnap.remote_storage.publish.paused_topics import PausedTopics, restore_left
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
-from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishCounts, PublishPlan, by_partition
+from tiersnap.remote_storage.publish.publish_counts import PublishCounts
+from tiersnap.remote_storage.publish.publish_plan import PublishPlan, by_partition
 from tiersnap.remote_storage.publish.watch_resumed import still_stuck, watch_resumed
 from tiersnap.remote_storage.publish.write_records import publish_plans
 from tiersnap.remote_storage.stores.probe import check_conditions
@@ -89,8 +90,7 @@ class Published:
     @property
     def told(self) -> list[RemoteLogSegmentId]:
         """Return the segments that brokers were told of, or would be."""
-        planned = (each for plan in self.plans if plan.is_open for each in plan.segments)
-        return [each.metadata.id for each in planned if each.action in TO_BE_TOLD]
+        return [each.id for plan in self.plans if plan.is_open for each in plan.to_tell]
 
 
 @dataclass

@@ -26,7 +26,6 @@ from tiersnap.remote_storage.publish.readable_offsets import (
     read_in_part,
 )
 from tiersnap.snapshot.errors import TiersnapError
-from tiersnap.snapshot.units import count_of, human_bytes
 
 
 class PublishAction(StrEnum):
@@ -86,7 +85,12 @@ class PublishPlan:
     @property
     def is_done(self) -> bool:
         """Return whether nothing is left to publish."""
-        return not any(planned.action in TO_BE_TOLD for planned in self.segments)
+        return not self.to_tell
+
+    @property
+    def to_tell(self) -> list[RemoteLogSegmentMetadata]:
+        """Return the segments of which the records tell."""
+        return [each.metadata for each in self.segments if each.action in TO_BE_TOLD]
 
     @property
     def is_open(self) -> bool:
@@ -111,29 +115,6 @@ class PublishPlan:
                 yield SegmentRecord(replace(metadata, state=started, broker_id=broker, event_timestamp=now))
             if planned.action in TO_BE_TOLD:
                 yield SegmentUpdate(metadata.id, broker, now, SegmentState.COPY_SEGMENT_FINISHED)
-
-
-@dataclass(frozen=True, slots=True)
-class PublishCounts:
-    """The counts of the plans that are carried out: segments, bytes of their logs, records."""
-
-    segments: int = 0
-    log_bytes: int = 0
-    records: int = 0
-
-    @classmethod
-    def of(cls, plans: Iterable[PublishPlan]) -> PublishCounts:
-        """Return the counts of open plans."""
-        opened = [plan for plan in plans if plan.is_open]
-        told = [each.metadata.segment_size for plan in opened for each in plan.segments if each.action in TO_BE_TOLD]
-        records = sum(1 for plan in opened for _ in plan.records(broker_id=None, now=0))
-        return cls(len(told), sum(told), records)
-
-    @property
-    def sentence(self) -> str:
-        """For people."""
-        records = count_of(self.records, "record")
-        return f"plan: {count_of(self.segments, 'segment')} to publish, {human_bytes(self.log_bytes)}, by {records}"
 
 
 def by_partition(

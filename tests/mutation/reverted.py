@@ -20,8 +20,8 @@ REVERTED = (
     Danger(
         "remote_storage/inventory/observe.py",
         "a lost segment whose upload was cut short is no lost one",
-        "if claim is None or ids & whole:",
-        "if claim is None or claim.finished is None or ids & whole:",
+        "if claim is None:\n",
+        "if claim is None or claim.finished is None:\n",
     ),
     Danger(
         "snapshot/replay/remote_records.py",
@@ -42,8 +42,8 @@ REVERTED = (
     Danger(
         "remote_storage/inventory/observe.py",
         "no lost segment is tiered again",
-        "if not is_published and",
-        "if False and",
+        "if not complete_in_other_layout(location, found.partition, ids):",
+        "if False:",
     ),
     Danger(
         _LEFTOVERS,

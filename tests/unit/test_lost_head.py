@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from tests.protocol import commands
 from tests.protocol.installed import installed
@@ -18,7 +18,7 @@ from tests.reference.broker_lock import broker
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.model_cluster import ENDLESS, STORAGE_MANAGER
 from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.locks.claim_protocol import claimed_segments, read_claim
+from tiersnap.remote_storage.locks.claim_protocol import claimed_segments, read_claim_and_age
 from tiersnap.snapshot.errors import ExitCode
 
 pytestmark = pytest.mark.unit
@@ -118,11 +118,12 @@ def test_verify_says_nothing_of_a_claim_that_nobody_finished(world: World) -> No
     lose(world, *BASES)
     with world.event("the claims are those of attempts that failed"):
         for segment in claimed_segments(world.store, PARTITION):
-            claim = read_claim(world.store, segment)
-            assert claim is not None
+            found = read_claim_and_age(world.store, segment)
+            assert found is not None
+            held, _ = found
             key = keys.claim(PARTITION, segment.base_offset, segment.leader_epoch)
-            failed = replace(claim, finished=None, snapshot=None)
-            world.store.replace_if(key, failed.encode(), claim.etag)
+            failed = replace(held.claim, finished=None, snapshot=None)
+            world.store.replace_if(key, failed.encode(), held.etag)
     ran = result_of(world)
     assert (ran.exit_code, ran.rows) == (0, [])
 

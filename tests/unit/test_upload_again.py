@@ -58,7 +58,7 @@ def test_tier_uploads_a_segment_again_that_publish_refused(
     tmp_path: Path, offset: int, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = S3Settings(endpoint_url=ENDPOINT, path_style=True)
-    monkeypatch.setattr(FaultStore, "settings", settings, raising=False)
+    monkeypatch.setattr(FaultStore, "words", settings.words)
     with tiered(tmp_path) as world:
         upload_again(world, offset, suffix)
 

@@ -1,0 +1,35 @@
+"""The counts of plans to publish, for people and programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tiersnap.snapshot.units import count_of, human_bytes
+
+if TYPE_CHECKING:
+    from tiersnap.remote_storage.publish.publish_plan import PublishPlan
+
+
+@dataclass(frozen=True, slots=True)
+class PublishCounts:
+    """The segments of the open plans, the bytes of their logs, and the records that publish them."""
+
+    segments: int = 0
+    log_bytes: int = 0
+    records: int = 0
+
+    @classmethod
+    def of(cls, plans: Iterable[PublishPlan]) -> PublishCounts:
+        """Return the counts of the open plans."""
+        opened = [plan for plan in plans if plan.is_open]
+        sizes = [each.segment_size for plan in opened for each in plan.to_tell]
+        records = sum(1 for plan in opened for _ in plan.records(broker_id=None, now=0))
+        return cls(len(sizes), sum(sizes), records)
+
+    @property
+    def sentence(self) -> str:
+        """Return the counts in words."""
+        records = count_of(self.records, "record")
+        return f"plan: {count_of(self.segments, 'segment')} to publish, {human_bytes(self.log_bytes)}, by {records}"
