@@ -55,9 +55,9 @@ _LEFTOVER = re.compile(r"\.(deleted|cleaned|swap|part|tmp)$")
 class StorageFile:
     """One file to dump."""
 
-    path: str  # as it was given
+    path: str  # as the user gave it
     kind: FileKind
-    # The number in the name: a base offset, or the exclusive end offset of a snapshot; None without one.
+    # The number in the name: a base offset, or the exclusive end offset of a snapshot; None without a number.
     offset: int | None = None
     epoch: int | None = None  # of a KRaft snapshot, else None
 
@@ -72,7 +72,7 @@ def identify(path: str) -> StorageFile:
 
     Raises:
         SourceNotFoundError: no such file.
-        UsageError: a directory, a file that may not be read, or a name that Kafka does not give.
+        UsageError: it is a directory, cannot be read, or has a name that Kafka does not use.
     """
     target = Path(path)
     try:
@@ -99,10 +99,7 @@ def identify(path: str) -> StorageFile:
 
 
 def next_base_offset(file: StorageFile) -> int | None:
-    """Base offset of the segment after this one in the same folder, None when there is none (the active segment)."""
-    following = [
-        int(path.stem)
-        for path in Path(file.path).parent.glob("*.log")
-        if path.stem.isascii() and path.stem.isdigit() and (file.offset or 0) < int(path.stem) <= LARGEST_OFFSET
-    ]
-    return min(following, default=None)
+    """Return the base offset of the next segment in the folder, None for the active segment."""
+    stems = (path.stem for path in Path(file.path).parent.glob("*.log"))
+    offsets = (int(stem) for stem in stems if stem.isascii() and stem.isdigit())
+    return min((each for each in offsets if (file.offset or 0) < each <= LARGEST_OFFSET), default=None)

@@ -1,6 +1,6 @@
 """Metrics as data, and as the text that Prometheus reads (exposition format 0.0.4).
 
-All are gauges: what is there, and what the last run did; a job that ends has no counter to keep.
+All are gauges, of the present state and of the last run: a job that ends cannot keep a counter.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-# By name, in the order in which they are written; docs/metrics.md lists the same.
+# By name, in the order of the text; docs/metrics.md has the same list.
 HELP: dict[str, str] = {
     "tiersnap_segments": "Segments by verdict.",
     "tiersnap_segment_bytes": "Bytes of segment files by verdict.",
@@ -51,7 +51,7 @@ LAST_SUCCESS = "tiersnap_last_success_timestamp_seconds"
 
 
 def prometheus(samples: Iterable[Sample]) -> str:
-    """Families in the order of HELP, each with its HELP and TYPE lines."""
+    """Return the text of the samples, in the order of HELP, each metric with its HELP and TYPE lines."""
     families: dict[str, list[Sample]] = {}
     for sample in samples:
         families.setdefault(sample.name, []).append(sample)
@@ -64,7 +64,7 @@ def prometheus(samples: Iterable[Sample]) -> str:
 
 
 def last_success(text: str) -> float | None:
-    """The value that a file of ours has for it; None if it has none, or is no file of ours."""
+    """Return the value of LAST_SUCCESS in a text; None if the text has none."""
     found = re.search(rf"^{LAST_SUCCESS}(?:{{[^}}]*}})? ([0-9.]+)$", text, re.MULTILINE)
     return None if found is None else float(found[1])
 
