@@ -107,10 +107,11 @@ class Listing:
     @property
     def objects(self) -> frozenset[str]:
         """Names of the objects that the listing needs."""
-        of_decodes = (name for decode in self.decodes.values() for name in (decode.object, decode.batches))
-        of_segments = (segment.decode for segment in self.listed.segments)
-        of_snapshots = (file.object for file in self.listed.snapshots)
-        return frozenset(name for name in (*of_decodes, *of_segments, *of_snapshots) if name is not None)
+        names = {segment.decode for segment in self.listed.segments}
+        names |= {file.object for file in self.listed.snapshots}
+        for decode in self.decodes.values():
+            names |= {decode.object, decode.batches}
+        return frozenset(name for name in names if name is not None)
 
     def encode(self) -> bytes:
         """Return the bytes of the Parquet file."""

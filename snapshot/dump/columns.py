@@ -171,9 +171,19 @@ def lines(pieces: Sequence[str | Field]) -> memoryview:
         b'offset: 7;offset: 8;'
     """
     fields = [piece for piece in pieces if isinstance(piece, Field)]
-    count = fields[0].size
-    values = np.empty((len(fields), count), np.int64)
-    codes = np.empty((len(fields), count), np.int32)
+    values, codes, words = _stacked(fields)
+    texts, count = _texts_between(pieces), fields[0].size
+    widths = np.array([field.width for field in fields], np.int64)
+    out = np.empty(count * (sum(field.longest for field in fields) + sum(map(len, texts))), np.uint8)
+    digits = np.empty(LONGEST_NUMBER, np.uint8)
+    used = write(count, values.reshape(-1), codes.reshape(-1), widths, *_flat(words), *_flat(texts), digits, out)
+    return out[:used].data
+
+
+def _stacked(fields: Sequence[Field]) -> tuple[np.ndarray, np.ndarray, list[bytes]]:
+    """Return values and codes, a row per field, and the words of all fields, to which the codes then point."""
+    values = np.empty((len(fields), fields[0].size), np.int64)
+    codes = np.empty((len(fields), fields[0].size), np.int32)
     words = list[bytes]()
     for row, field in enumerate(fields):
         if field.values is not None:
@@ -182,12 +192,7 @@ def lines(pieces: Sequence[str | Field]) -> memoryview:
         if words and field.words:
             codes[row] += (codes[row] >= 0) * np.int32(len(words))
         words += [text.encode() for text in field.words]
-    texts = _texts_between(pieces)
-    widths = np.array([field.width for field in fields], np.int64)
-    out = np.empty(count * (sum(field.longest for field in fields) + sum(map(len, texts))), np.uint8)
-    digits = np.empty(LONGEST_NUMBER, np.uint8)
-    used = write(count, values.reshape(-1), codes.reshape(-1), widths, *_flat(words), *_flat(texts), digits, out)
-    return out[:used].data
+    return values, codes, words
 
 
 def _texts_between(pieces: Sequence[str | Field]) -> list[bytes]:

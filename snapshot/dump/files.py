@@ -100,6 +100,12 @@ def identify(path: str) -> StorageFile:
 
 def next_base_offset(file: StorageFile) -> int | None:
     """Return the base offset of the next segment in the folder, None for the active segment."""
-    stems = (path.stem for path in Path(file.path).parent.glob("*.log"))
-    offsets = (int(stem) for stem in stems if stem.isascii() and stem.isdigit())
-    return min((each for each in offsets if (file.offset or 0) < each <= LARGEST_OFFSET), default=None)
+    offsets = map(_base_offset, Path(file.path).parent.glob("*.log"))
+    return min((each for each in offsets if each is not None and each > (file.offset or 0)), default=None)
+
+
+def _base_offset(log: Path) -> int | None:
+    if not (log.stem.isascii() and log.stem.isdigit()):
+        return None
+    offset = int(log.stem)
+    return offset if offset <= LARGEST_OFFSET else None

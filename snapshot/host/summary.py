@@ -36,7 +36,12 @@ class Examined:
     holder: Holder | None  # the process that holds .lock; None if there is none or it is unknown
     lock_unknown: str  # why the holder is unknown, or ""
     listed: SegmentCounts
-    missing: int = 0  # number of snapshots that `repair` would find missing
+    missing: int = 0  # number of missing snapshots that `repair` would write
+
+    @property
+    def release(self) -> str:
+        """The release of the broker that holds .lock, "" if it is unknown."""
+        return (self.holder and self.holder.version) or ""
 
 
 def examined(each: NamedLogDir, now: int) -> Examined:
@@ -166,8 +171,7 @@ class Host:
 
     def version(self) -> str:
         """Return the broker's release, by its process or else by its files."""
-        versions = {each.holder.version for each in self.log_dirs if each.holder and each.holder.version}
-        if versions:
+        if versions := {each.release for each in self.log_dirs if each.release}:
             return f"{', '.join(sorted(versions))} (the jar of the running process)"
         meta = next((each.meta for each in self.log_dirs if each.meta), None)
         return at_least(meta, has_topic_ids=any(each.listed.has_topic_ids for each in self.log_dirs))
