@@ -47,8 +47,8 @@ class CollectedDecode:
     def is_right(self, segment: ListedSegment) -> bool:
         """Return whether the decode is still valid for a segment.
 
-        It is if the file has not changed and if a run begins at every wanted offset. The end of the segment must be
-        valid, too (`_ends_well`). The fleet's run checks its tables in the same way (jobs.pipeline.changes).
+        The file must not have changed, a run must begin at every wanted offset, and the segment's end must still be right
+        (`_ends_well`). The fleet's run checks its tables in the same way (jobs.pipeline.changes).
         """
         is_same = (self.size_bytes, self.modified_ns) == (segment.size_bytes, segment.modified_ns)
         return is_same and self._ends_well(segment) and self._has_cuts(segment)

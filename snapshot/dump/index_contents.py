@@ -130,8 +130,8 @@ class OffsetIndexContents(_IndexContents):
                 if batch is None or not self._base_offset <= batch[0] <= offset:
                     self.judgement.add(
                         CorruptIndexError(
-                            f"{self.file.path} at byte {index * raw.itemsize}: offset {offset} is said to be at byte "
-                            f"{position} of the log, where no batch for it begins",
+                            f"{self.file.path} at byte {index * raw.itemsize}: offset {offset} points to byte "
+                            f"{position} of the log, but no batch for it begins there",
                             hint="delete the file: a broker makes it again from the log at its next start",
                         )
                     )

@@ -26,9 +26,9 @@ class MountedDisk:
     mount: str
     device: str
     kind: str
-    total: int  # that users other than root may fill
-    free: int  # that they may still write
-    reserved: int  # that only root may write
+    total: int  # bytes that users other than root may use
+    free: int  # bytes that they can still write
+    reserved: int  # bytes that only root may use
     is_read_only: bool
 
     @property

@@ -195,7 +195,7 @@ class ScanTotals:
 
 
 def _unread(scanned: Scanned) -> frozenset[int]:
-    """Return the offsets of snapshots that are not read: segments are in remote storage, and a newer one exists."""
+    """Return the offsets of snapshots that are not read: each has a tiered segment, and a newer one exists."""
     segments, snapshots = scanned.examination.segments, scanned.examination.partition.snapshots
     tiered = {
         segment.next_base_offset
