@@ -47,7 +47,7 @@ class CollectedDecode:
     def is_right(self, segment: ListedSegment) -> bool:
         """Return whether the decode is still valid for a segment.
 
-        The file must not have changed, a run must begin at every wanted offset, and the segment's end must still be right
+        The file must not have changed, a run must begin at every wanted offset, and the end must still be right
         (`_ends_well`). The fleet's run checks its tables in the same way (jobs.pipeline.changes).
         """
         is_same = (self.size_bytes, self.modified_ns) == (segment.size_bytes, segment.modified_ns)
