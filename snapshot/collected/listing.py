@@ -1,8 +1,8 @@
-"""`listing.parquet`: one row that says what a collected partition holds, and in which objects.
+"""`listing.parquet`: one row with the files of a collected partition, and the objects that hold them.
 
-The row is a ListedPartition, as the log directory was listed on its host; its segments and snapshots name
-their objects. `decodes` says more of the decodes, for the next collection; while one is under way, they are ahead of
-the row. `superseded` are objects that the row no longer names, which who reads by an older listing may still need.
+The row is a ListedPartition, as the log directory was listed on its host; its segments and snapshots name their
+objects. `decodes` describes the decodes for the next collection. During a collection they are newer than the listed
+partition. `superseded` are objects that the row no longer names; readers of an older listing may still need them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _ANEW = "give an empty folder as --to and collect again"
 
 @dataclass(frozen=True, slots=True)
 class CollectedDecode:
-    """A decode that was shipped.
+    """A collected decode.
 
     Attributes:
         object: name of the object with its rows of `segments`.
-        batches: likewise of `record_batches`; None where they were not asked for.
+        batches: name of the object with its rows of `record_batches`; None if they were not collected.
         next_base_offset, size_bytes, modified_ns: of the file that was decoded.
         run_starts: offsets at which its runs begin, ascending.
     """
@@ -45,22 +45,32 @@ class CollectedDecode:
     run_starts: tuple[int, ...] = ()
 
     def is_right(self, segment: ListedSegment) -> bool:
-        """Return whether it is still right for a segment as it is listed now.
+        """Return whether the decode is still valid for a segment.
 
-        The file is the same, a state is wanted at no new offset inside it, and it is followed as it was, or was sound
-        when it was rolled: what is normal at the end of the active segment is damage in a closed one. The fleet's run
-        asks the same of its tables (jobs.pipeline.changes).
+        The file must not have changed, a run must begin at every wanted offset, and the end must still be right
+        (`_ends_well`). The fleet's run checks its tables in the same way (jobs.pipeline.changes).
+        """
+        is_same = (self.size_bytes, self.modified_ns) == (segment.size_bytes, segment.modified_ns)
+        return is_same and self._ends_well(segment) and self._has_cuts(segment)
+
+    def _ends_well(self, segment: ListedSegment) -> bool:
+        """Return whether the same segment follows, or the active segment was rolled without damage at its end.
+
+        An unfinished batch is normal at the end of the active segment, but damage in a closed one.
         """
         following = segment.next_base_offset
-        is_same = (self.size_bytes, self.modified_ns) == (segment.size_bytes, segment.modified_ns)
-        ends_well = following == self.next_base_offset or (
-            self.next_base_offset is None
-            and self.valid_bytes == self.size_bytes > 0
-            and following is not None
-            and self.log_end_offset <= following
-        )
-        reached = {cut for cut in segment.cuts if following is not None or cut <= self.log_end_offset}
-        return is_same and ends_well and reached <= set(self.run_starts)
+        if following == self.next_base_offset:
+            return True
+        if following is None or self.next_base_offset is not None:
+            return False
+        return self.valid_bytes == self.size_bytes > 0 and self.log_end_offset <= following
+
+    def _has_cuts(self, segment: ListedSegment) -> bool:
+        """Return whether a run begins at each offset inside the segment at which a state is wanted."""
+        cuts = set(segment.cuts)
+        if segment.next_base_offset is None:
+            cuts = {cut for cut in cuts if cut <= self.log_end_offset}
+        return cuts <= set(self.run_starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +106,15 @@ class Listing:
 
     @property
     def objects(self) -> frozenset[str]:
-        """Names of the objects that it needs."""
-        of_decodes = (name for decode in self.decodes.values() for name in (decode.object, decode.batches))
-        of_segments = (segment.decode for segment in self.listed.segments)
-        of_snapshots = (file.object for file in self.listed.snapshots)
-        return frozenset(name for name in (*of_decodes, *of_segments, *of_snapshots) if name is not None)
+        """Names of the objects that the listing needs."""
+        names = {segment.decode for segment in self.listed.segments}
+        names |= {file.object for file in self.listed.snapshots}
+        for decode in self.decodes.values():
+            names |= {decode.object, decode.batches}
+        return frozenset(name for name in names if name is not None)
 
     def encode(self) -> bytes:
-        """The bytes of a Parquet file."""
+        """Return the bytes of the Parquet file."""
         superseded = tuple(_Superseded(*each) for each in sorted(self.superseded.items()))
         stored = _Stored(self.listed, tuple(decode for _, decode in sorted(self.decodes.items())), superseded)
         sink = pa.BufferOutputStream()
@@ -113,11 +124,11 @@ class Listing:
 
     @classmethod
     def decode(cls, data: bytes, *, name: str) -> Listing:
-        """The inverse of `encode`.
+        """Return the listing in the bytes of a Parquet file.
 
         Raises:
             UsageError: another version of tiersnap wrote it.
-            CorruptDataError: it is no such file.
+            CorruptDataError: it is damaged, or no listing.
         """
         try:
             table = pq.read_table(pa.BufferReader(data), page_checksum_verification=True)

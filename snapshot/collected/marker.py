@@ -1,10 +1,10 @@
-"""`collected.json`: whose log directory a collected folder is of, and which partitions it holds now.
+"""`collected.json`: the log directory and the partitions of a collected folder.
 
     version       1
-    logDir        as `tiersnap collect` was given it
-    nodeId, clusterId, directoryId    of meta.properties; null where it does not say
+    logDir        as it was given to `tiersnap collect`
+    nodeId, clusterId, directoryId    of meta.properties; null if it lacks them
     partitions    names of the partition folders whose listings are complete, ascending
-    absent        folders that may have objects here and are no partition now, or not yet: since when (epoch ms)
+    absent        folders that may have objects but are no partitions, or not yet, and since when (epoch ms)
 
 One line of JSON.
 """
@@ -39,7 +39,7 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @classmethod
     def of(cls, log_dir: str, properties: MetaProperties | None) -> Marker:
-        """The marker of a log directory before anything was collected from it."""
+        """Return the marker of a log directory before the first collection."""
         return cls(
             log_dir=log_dir,
             node_id=None if properties is None else properties.node_id,
@@ -51,16 +51,16 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def properties(self) -> MetaProperties | None:
-        """Return meta.properties of the disk; None if there was none."""
+        """Return meta.properties of the log directory; None if it had none."""
         return None if self.cluster_id is None else MetaProperties(self.cluster_id, self.node_id, self.directory_id)
 
     @property
     def place(self) -> str:
-        """The log directory and its broker, for people."""
+        """The log directory and its broker in words."""
         return self.log_dir if self.node_id is None else f"{self.log_dir} of broker {self.node_id}"
 
     def is_same_disk(self, other: Marker) -> bool:
-        """Return whether both are of one log directory; if it has no id of its own, broker and path must be equal."""
+        """Return whether both belong to one log directory: by its id, or without an id by broker and path."""
         if self.directory_id is not None and other.directory_id is not None:
             return self.directory_id == other.directory_id
         return (self.log_dir, self.node_id, self.cluster_id) == (other.log_dir, other.node_id, other.cluster_id)
@@ -72,11 +72,11 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @classmethod
     def decode(cls, data: bytes, *, name: str) -> Marker:
-        """Return the inverse of `encode`.
+        """Return the marker in the bytes of a `collected.json`.
 
         Raises:
             UsageError: a newer tiersnap wrote it.
-            CorruptDataError: it is no such file.
+            CorruptDataError: it is damaged, or no marker.
         """
         try:
             version = decoder(_Version).decode(data).version
@@ -115,12 +115,12 @@ _PART = re.compile(rf"[0-9]{{20}}-[0-9a-f]{{12}}({'|'.join(re.escape(part) for p
 
 
 def new_name(offset: int, part: Part) -> str:
-    """A name that nobody has given before: two attempts never write one object."""
+    """Return a unique name, so that two attempts never write the same object."""
     return f"{offset:020d}-{uuid.uuid4().hex[:12]}{part}"
 
 
 def batches_of(name: str) -> str:
-    """The object with the headers of the segments whose decodes are in the object `name`."""
+    """Return the name of the object with batch headers; `name` is the object with decodes of the same segments."""
     return f"{name.removesuffix(Part.SEGMENTS)}{Part.BATCHES}"
 
 

@@ -1,4 +1,4 @@
-"""A collected folder as a source of a fleet's run: the listings that its host made, read through pyarrow.fs."""
+"""A collected folder as a source of a fleet's run, read through pyarrow.fs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class CollectedSource:
     """A collected folder.
 
     Attributes:
-        uri: as the user named it; the `log_dir` of its rows.
+        uri: as the user gave it; the `log_dir` of its rows.
         path: inside the filesystem.
-        marker: what `collected.json` said when it was opened.
+        marker: `collected.json` when the folder was opened.
     """
 
     uri: str
@@ -42,37 +42,37 @@ class CollectedSource:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Names of the partition folders that it holds now."""
+        """Names of its partition folders."""
         return self.marker.partitions
 
     @property
     def log_starts(self) -> Mapping[TopicPartition, int]:
-        """Return nothing: the listing of each partition has its own, and --log-start does not change that."""
+        """Return nothing: each listing has the log start of its partition, which --log-start does not change."""
         return {}
 
     @property
     def properties(self) -> MetaProperties | None:
-        """Return meta.properties of the disk that was collected; None if it had none."""
+        """Return meta.properties of the log directory that was collected; None if it had none."""
         return self.marker.properties
 
     @property
     def collected_from(self) -> str:
-        """The log directory that holds the segments themselves, and its broker, for people."""
+        """The log directory with the segments, and its broker, in words."""
         return self.marker.place
 
     @property
     def collected_log_dir(self) -> str:
-        """Its path on that host."""
+        """Path of the log directory on its host."""
         return self.marker.log_dir
 
     def listed(
         self, folder: str, topic_ids: Mapping[str, str], located: Callable[[Partition], Partition] = lambda each: each
     ) -> tuple[ListedPartition, Partition]:
-        """The listed partition; one whose listing cannot be read has a finding and no segments.
+        """Return a listed partition; if its listing cannot be read, it has a finding and no segments.
 
         Args:
-            topic_ids: ids by topic, for topics that have none on disk.
-            located: gives the partition with its log start, if something else than its files tells it.
+            topic_ids: ids by topic, for topics without an id on disk.
+            located: returns the partition with its log start, if that is known from elsewhere.
         """
         listing, finding = self._read(folder)
         if listing is None:
@@ -92,11 +92,11 @@ class CollectedSource:
         ), partition
 
     def batches(self, folder: str) -> Iterator[pa.RecordBatch]:
-        """Rows of RECORD_BATCHES of the segments that a partition's listing names.
+        """Yield the rows of RECORD_BATCHES of a partition's segments.
 
         Raises:
             OSError: an object cannot be read.
-            SourceNotFoundError: headers were not collected, or not of every segment.
+            SourceNotFoundError: headers were not collected, or not for every segment.
         """
         listing, _ = self._read(folder)
         segments = () if listing is None else listing.listed.segments
@@ -130,13 +130,13 @@ class CollectedSource:
 
 
 def open_collected(uri: str) -> CollectedSource | None:
-    """The collected folder at a URI or path, None where there is no `collected.json`.
+    """Return the collected folder at a URI or path, None without a `collected.json`.
 
     Raises:
-        SourceNotFoundError: nothing can be read there.
+        SourceNotFoundError: the place cannot be read.
         UsageError: a newer tiersnap wrote it.
-        CorruptDataError: `collected.json` is no such file.
-        NotALogDirError: nothing was collected yet.
+        CorruptDataError: `collected.json` is damaged.
+        NotALogDirError: no partition has been collected yet.
     """
     filesystem, path = resolve(uri)
     path = path.rstrip("/")
@@ -157,14 +157,14 @@ def open_collected(uri: str) -> CollectedSource | None:
 
 
 def read_decodes(filesystem: FileSystem, path: str, bases: Collection[int]) -> Iterator[pa.RecordBatch]:
-    """Rows of SEGMENTS out of one object of decodes, in the order in which it has them.
+    """Yield rows of SEGMENTS from one object of decodes, in the order of the object.
 
     Args:
         path: of the object.
-        bases: base offsets of the segments whose decodes are wanted.
+        bases: base offsets of the wanted segments.
 
     Raises:
-        OSError: it cannot be read, or it is damaged.
+        OSError: the object cannot be read, or it is damaged.
     """
     wanted = pa.array(list(bases), pa.int64())
     with filesystem.open(path) as file:

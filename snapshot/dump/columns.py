@@ -1,7 +1,7 @@
-"""A run of entries as named columns, and columns as lines of text, for a table or for JSON.
+"""Entries as named columns, and columns as lines of text, for a table or for JSON.
 
-Lines are written in one compiled pass: a segment of 1 GiB can hold millions of batches, and a Python step for each
-would take longer than reading the file.
+Lines are written in one compiled pass: a segment of 1 GiB can have millions of batches, and a Python step for each of
+them would take longer than reading the file.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from tiersnap.snapshot.units import escaped
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One value an entry."""
+    """One value per entry."""
 
     name: str
-    values: np.ndarray  # int64, or indexes into `words` where there are words
-    words: tuple[str | None, ...] | None = None  # texts that the values stand for; None among them is an absent value
-    absent: np.ndarray | None = None  # bool, entries without a value; None when all have one
+    values: np.ndarray  # int64, or indexes into `words`
+    words: tuple[str | None, ...] | None = None  # the texts of the values; None stands for an absent value
+    absent: np.ndarray | None = None  # bool, entries without a value; None if all have one
     is_time: bool = False  # the values are ms since the epoch
-    only: str = ""  # "json" or "table" when the column is shown in just one of them; tables are narrower
+    only: str = ""  # "json" or "table" if only one of them has the column; tables are narrower
 
     def json_field(self) -> Field:
-        """The column as JSON values."""
+        """Return the column as JSON values."""
         if self.words is not None:
             return word(self.values, [json.dumps(text) for text in self.words])
         if self.values.dtype == np.bool_:
@@ -36,7 +36,7 @@ class Column:
         return number_or(self.values, self._absent(), "null")
 
     def text_field(self) -> Field:
-        """The column as words for people: ISO 8601 times in UTC, `-` for an absent value."""
+        """Return the column as text: ISO 8601 times in UTC, `-` for an absent value."""
         if self.words is not None:
             return word(self.values, [escaped(text) if text else "-" for text in self.words])
         if self.values.dtype == np.bool_:
@@ -50,28 +50,28 @@ class Column:
 
 
 def numbers(name: str, values: np.ndarray, *, none: int | None = None, only: str = "") -> Column:
-    """A column of integers; `none` is the value that stands for an absent one."""
+    """Return a column of integers; the value `none` is absent."""
     return Column(name, values.astype(np.int64), absent=None if none is None else values == none, only=only)
 
 
 def times(name: str, values: np.ndarray, *, absent: np.ndarray | None = None, only: str = "") -> Column:
-    """A column of ms since the epoch; -1 is absent unless `absent` says otherwise."""
+    """Return a column of ms since the epoch; without `absent`, -1 is absent."""
     missing = values == -1 if absent is None else absent
     return Column(name, values.astype(np.int64), absent=missing, is_time=True, only=only)
 
 
 def words(name: str, codes: np.ndarray, texts: Sequence[str | None], *, only: str = "") -> Column:
-    """A column of words."""
+    """Return a column of words."""
     return Column(name, codes, tuple(texts), only=only)
 
 
 def flags(name: str, values: np.ndarray, *, absent: np.ndarray | None = None, only: str = "") -> Column:
-    """A column of true and false."""
+    """Return a column of true and false."""
     return Column(name, values.astype(np.bool_), absent=absent, only=only)
 
 
 def json_objects(columns: Sequence[Column], *, prefix: str = "", suffix: str = "\n") -> memoryview:
-    """One JSON object a line; `prefix` holds members that go before those of the columns."""
+    """Return a JSON object per line; `prefix` has members that come before the columns."""
     pieces: list[str | Field] = []
     for i, column in enumerate(column for column in columns if column.only != "table"):
         pieces += [f"{', ' if i else '{' + prefix}{json.dumps(column.name)}: ", column.json_field()]
@@ -79,13 +79,13 @@ def json_objects(columns: Sequence[Column], *, prefix: str = "", suffix: str = "
 
 
 class TextTable:
-    """Aligned columns; widths are set by the first run and only grow, so that any number of rows streams through."""
+    """Aligned columns; the first rows set the widths, which then only grow, so that rows can be streamed."""
 
     def __init__(self) -> None:
         self._widths: dict[str, int] = {}
 
     def header(self, columns: Sequence[Column]) -> str:
-        """The line of column names; call it with the first run of rows."""
+        """Return the line of column names, by the first rows."""
         fields = self._fields(columns)
         names = [column.name.replace("_", " ") for column in columns if column.only != "json"]
         return "  ".join(
@@ -94,7 +94,7 @@ class TextTable:
         ).rstrip()
 
     def rows(self, columns: Sequence[Column]) -> memoryview:
-        """The rows of one run."""
+        """Return the lines of some rows."""
         pieces: list[str | Field] = []
         for field in self._fields(columns):
             pieces += ["  " if pieces else "", field]
@@ -125,71 +125,89 @@ _PRINT_VALUE = -1
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One value a line: `words[codes[i]]`, or the number `values[i]` where the code is -1."""
+    """One value per line: `words[codes[i]]`, or the number `values[i]` if the code is -1."""
 
-    values: np.ndarray | None  # integers, one a line; None when all are words
-    codes: np.ndarray | None  # integers, one a line; None when all are numbers
+    values: np.ndarray | None  # integers, one per line; None if all are words
+    codes: np.ndarray | None  # integers, one per line; None if all are numbers
     words: tuple[str, ...] = ()
     width: int = 0  # pad with spaces to this many characters: positive on the left, negative on the right
 
+    @property
+    def size(self) -> int:
+        """Number of lines."""
+        return max(array.size for array in (self.values, self.codes) if array is not None)
+
+    @property
+    def longest(self) -> int:
+        """Upper limit of the bytes of a value."""
+        return max(LONGEST_NUMBER, abs(self.width), *(len(text.encode()) for text in self.words), 0)
+
 
 def number(values: np.ndarray) -> Field:
-    """Integers in decimal."""
+    """Return a field of integers in decimal."""
     return Field(values, None)
 
 
 def number_or(values: np.ndarray, absent: np.ndarray, word: str) -> Field:
-    """Integers in decimal, `word` where `absent` (bool) is set."""
+    """Return a field of integers in decimal, and `word` for those that are `absent` (bool)."""
     return Field(values, np.where(absent, 0, _PRINT_VALUE), (word,))
 
 
 def word(codes: np.ndarray, words: Sequence[str]) -> Field:
-    """`words[codes[i]]`."""
+    """Return a field of `words[codes[i]]`."""
     return Field(None, codes, tuple(words))
 
 
 def boolean(flags: np.ndarray) -> Field:
-    """`true` or `false`."""
+    """Return a field of `true` and `false`."""
     return word(flags, ("false", "true"))
 
 
 def lines(pieces: Sequence[str | Field]) -> memoryview:
-    """Every line as UTF-8 bytes; texts stand between fields and are the same on every line.
+    """Return all lines as UTF-8 bytes; the texts between the fields are the same on every line.
 
     Example:
         >>> bytes(lines(["offset: ", number(np.array([7, 8])), ";"]))
         b'offset: 7;offset: 8;'
     """
     fields = [piece for piece in pieces if isinstance(piece, Field)]
-    count = max(array.size for array in (fields[0].values, fields[0].codes) if array is not None)
-    values = np.empty((len(fields), count), np.int64)
-    codes = np.empty((len(fields), count), np.int32)
-    texts, words = [b""], list[bytes]()
-    row = 0
-    for piece in pieces:
-        if isinstance(piece, str):
-            texts[-1] += piece.encode()
-            continue
-        if piece.values is not None:
-            values[row] = piece.values
-        codes[row] = _PRINT_VALUE if piece.codes is None else piece.codes
-        if words and piece.words:
-            codes[row] += (codes[row] >= 0) * np.int32(len(words))
-        words += [text.encode() for text in piece.words]
-        texts.append(b"")
-        row += 1
+    values, codes, words = _stacked(fields)
+    texts, count = _texts_between(pieces), fields[0].size
     widths = np.array([field.width for field in fields], np.int64)
-    longest = sum(
-        max(LONGEST_NUMBER, abs(field.width), *(len(text.encode()) for text in field.words), 0) for field in fields
-    )
-    out = np.empty(count * (longest + sum(map(len, texts))), np.uint8)
+    out = np.empty(count * (sum(field.longest for field in fields) + sum(map(len, texts))), np.uint8)
     digits = np.empty(LONGEST_NUMBER, np.uint8)
     used = write(count, values.reshape(-1), codes.reshape(-1), widths, *_flat(words), *_flat(texts), digits, out)
     return out[:used].data
 
 
+def _stacked(fields: Sequence[Field]) -> tuple[np.ndarray, np.ndarray, list[bytes]]:
+    """Return values and codes, a row per field, and the words of all fields, to which the codes then point."""
+    values = np.empty((len(fields), fields[0].size), np.int64)
+    codes = np.empty((len(fields), fields[0].size), np.int32)
+    words = list[bytes]()
+    for row, field in enumerate(fields):
+        if field.values is not None:
+            values[row] = field.values
+        codes[row] = _PRINT_VALUE if field.codes is None else field.codes
+        if words and field.words:
+            codes[row] += (codes[row] >= 0) * np.int32(len(words))
+        words += [text.encode() for text in field.words]
+    return values, codes, words
+
+
+def _texts_between(pieces: Sequence[str | Field]) -> list[bytes]:
+    """Return the text before each field and the text after the last one."""
+    texts = [b""]
+    for piece in pieces:
+        if isinstance(piece, str):
+            texts[-1] += piece.encode()
+        else:
+            texts.append(b"")
+    return texts
+
+
 def text_width(field: Field) -> int:
-    """Characters of the field's longest value."""
+    """Return the number of characters of the field's longest value."""
     numbers = field.values
     used = [0]
     if field.codes is not None:

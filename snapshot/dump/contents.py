@@ -26,7 +26,7 @@ class Options:
     check_crc: bool = True  # verify checksums of batches
 
     def first(self, rows: np.ndarray) -> np.ndarray:
-        """The rows that `count` lets through."""
+        """Return the first `count` rows."""
         return rows[: self.count]
 
 
@@ -34,17 +34,17 @@ class Options:
 class Judgement:
     """The findings about contents, collected while they are printed."""
 
-    damage: list[Finding | TiersnapError] = field(default_factory=list)  # the first few, in the order of the file
-    further: int = 0  # how many more there were
-    notes: list[str] = field(default_factory=list)  # worth saying, no damage
+    damage: list[Finding | TiersnapError] = field(default_factory=list)  # the first findings, in the file's order
+    further: int = 0  # number of further findings
+    notes: list[str] = field(default_factory=list)  # remarks that are no damage
 
     @property
     def room(self) -> int:
-        """Return how many more findings are kept."""
+        """Return the number of further findings that can be kept."""
         return MOST_DAMAGE_KEPT - len(self.damage)
 
     def add(self, damage: Finding | TiersnapError) -> None:
-        """Keep one, or count it."""
+        """Keep a finding, or count it if there are too many."""
         if self.room:
             self.damage.append(damage)
         else:
@@ -57,7 +57,7 @@ def unreadable(file: StorageFile, error: OSError) -> Finding:
 
 
 class Contents(ABC):
-    """One file, to be gone through once, either as columns or as Kafka's text; then read `judgement`."""
+    """One file. Read it once, as columns or as Kafka's text; then read `judgement`."""
 
     def __init__(self, file: StorageFile, options: Options) -> None:
         self.file = file
@@ -66,7 +66,7 @@ class Contents(ABC):
 
     @abstractmethod
     def columns(self) -> Iterator[Sequence[Column]]:
-        """At least one run of columns; always the same columns, and an empty run when there is nothing."""
+        """Yield the entries in parts, each with the same columns; a file without entries gives one empty part."""
 
     @abstractmethod
     def kafka_text(self) -> Iterator[Text]:

@@ -55,9 +55,9 @@ _LEFTOVER = re.compile(r"\.(deleted|cleaned|swap|part|tmp)$")
 class StorageFile:
     """One file to dump."""
 
-    path: str  # as it was given
+    path: str  # as the user gave it
     kind: FileKind
-    # The number in the name: a base offset, or the exclusive end offset of a snapshot; None without one.
+    # The number in the name: a base offset, or the exclusive end offset of a snapshot; None without a number.
     offset: int | None = None
     epoch: int | None = None  # of a KRaft snapshot, else None
 
@@ -72,7 +72,7 @@ def identify(path: str) -> StorageFile:
 
     Raises:
         SourceNotFoundError: no such file.
-        UsageError: a directory, a file that may not be read, or a name that Kafka does not give.
+        UsageError: it is a directory, cannot be read, or has a name that Kafka does not use.
     """
     target = Path(path)
     try:
@@ -99,10 +99,13 @@ def identify(path: str) -> StorageFile:
 
 
 def next_base_offset(file: StorageFile) -> int | None:
-    """Base offset of the segment after this one in the same folder, None when there is none (the active segment)."""
-    following = [
-        int(path.stem)
-        for path in Path(file.path).parent.glob("*.log")
-        if path.stem.isascii() and path.stem.isdigit() and (file.offset or 0) < int(path.stem) <= LARGEST_OFFSET
-    ]
-    return min(following, default=None)
+    """Return the base offset of the next segment in the folder, None for the active segment."""
+    offsets = map(_base_offset, Path(file.path).parent.glob("*.log"))
+    return min((each for each in offsets if each is not None and each > (file.offset or 0)), default=None)
+
+
+def _base_offset(log: Path) -> int | None:
+    if not (log.stem.isascii() and log.stem.isdigit()):
+        return None
+    offset = int(log.stem)
+    return offset if offset <= LARGEST_OFFSET else None

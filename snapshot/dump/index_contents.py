@@ -1,6 +1,6 @@
-"""Offset, time and transaction indexes, checked against the log beside them when there is one.
+"""Offset, time and transaction indexes, compared with the log in the same folder if there is one; and small files.
 
-The entries shown are those of the file, also where they break the rules; padding of zeros is left out.
+All entries of the file are shown, even wrong ones, but no padding of zeros.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SMALLEST_SIZE = 14
 
 
 class LogProbe:
-    """Looks at single batches of an open file; a context manager."""
+    """Reads single batches of an open file; a context manager."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -44,7 +44,7 @@ class LogProbe:
         os.close(self._descriptor)
 
     def batch_at(self, position: int) -> tuple[int, int] | None:
-        """Return the first and the last offset of the batch at `position`, None when no whole one can begin there."""
+        """Return the first and the last offset of the batch at `position`, None if no complete batch begins there."""
         if position < 0:
             return None
         data = os.pread(self._descriptor, _START.size, position)
@@ -87,7 +87,7 @@ class _IndexContents(Contents):
             return None
         try:
             return LogProbe(open_regular(log, follow=True))
-        except OSError as error:  # also one that retention has deleted since
+        except OSError as error:  # retention may have deleted it meanwhile
             why = error.strerror or error
             self.judgement.notes.append(f"{log}: {why}, so entries of {self.file.path} are not compared with it")
             return None
@@ -97,7 +97,7 @@ class OffsetIndexContents(_IndexContents):
     """The entries of an `.index` file."""
 
     def columns(self) -> Iterator[Sequence[Column]]:
-        """Absolute offset and byte position."""
+        """Yield absolute offset and byte position."""
         self._judge(indexes.decode_offset_index)
         raw = _unpadded(self._raw(indexes.OFFSET_ENTRY_ON_DISK))
         self._compare(raw)
@@ -105,7 +105,7 @@ class OffsetIndexContents(_IndexContents):
         yield numbers("offset", self._offsets(raw)), numbers("position", raw["position"])
 
     def kafka_text(self) -> Iterator[Text]:
-        """One line an entry, up to the padding or to an entry that points at no batch."""
+        """Yield a line per entry, up to the padding or to the first entry that points to no batch."""
         self._judge(indexes.decode_offset_index)
         raw = self._raw(indexes.OFFSET_ENTRY_ON_DISK)
         if raw.size == 0:
@@ -116,7 +116,7 @@ class OffsetIndexContents(_IndexContents):
         yield kafka_text.offset_index(self._offsets(raw), raw["position"])
 
     def _compare(self, raw: np.ndarray) -> int:
-        """Compare entries with the log: how many come before the first that points at no batch."""
+        """Compare entries with the log; return the number of entries before the first that points to no batch."""
         log = self._log()
         if log is None:
             return raw.size
@@ -130,8 +130,8 @@ class OffsetIndexContents(_IndexContents):
                 if batch is None or not self._base_offset <= batch[0] <= offset:
                     self.judgement.add(
                         CorruptIndexError(
-                            f"{self.file.path} at byte {index * raw.itemsize}: offset {offset} is said to be at byte "
-                            f"{position} of the log, where no batch for it begins",
+                            f"{self.file.path} at byte {index * raw.itemsize}: offset {offset} points to byte "
+                            f"{position} of the log, but no batch for it begins there",
                             hint="delete the file: a broker makes it again from the log at its next start",
                         )
                     )
@@ -149,13 +149,13 @@ class TimeIndexContents(_IndexContents):
     """The entries of a `.timeindex` file."""
 
     def columns(self) -> Iterator[Sequence[Column]]:
-        """Timestamp and absolute offset."""
+        """Yield timestamp and absolute offset."""
         self._judge(indexes.decode_time_index)
         raw = self._options.first(_unpadded(self._raw(indexes.TIME_ENTRY_ON_DISK)))
         yield times("timestamp", raw["timestamp"]), numbers("offset", self._offsets(raw))
 
     def kafka_text(self) -> Iterator[Text]:
-        """One line an entry, up to the padding."""
+        """Yield a line per entry, up to the padding."""
         self._judge(indexes.decode_time_index)
         raw = self._options.first(_until_padding(self._raw(indexes.TIME_ENTRY_ON_DISK)))
         yield kafka_text.time_index(raw["timestamp"], self._offsets(raw))
@@ -165,13 +165,13 @@ class TransactionIndexContents(_IndexContents):
     """The entries of a `.txnindex` file."""
 
     def columns(self) -> Iterator[Sequence[Column]]:
-        """Producer, first and last offset of each aborted transaction, and the last stable offset at its end."""
+        """Yield producer, first and last offset of each aborted transaction, and the last stable offset at its end."""
         self._judge(transaction_index.decode)
         raw = self._options.first(self._raw(transaction_index.ABORTED_TXN_ON_DISK))
         yield tuple(numbers(name, raw[name]) for name in transaction_index.ABORTED_TXN_DTYPE.names or ())
 
     def kafka_text(self) -> Iterator[Text]:
-        """One line an entry; nothing at all when one has a version that Kafka does not know."""
+        """Yield a line per entry; nothing if an entry has a version that Kafka does not know."""
         self._judge(transaction_index.decode)
         raw = self._raw(transaction_index.ABORTED_TXN_ON_DISK)
         if not (raw["version"] > transaction_index.VERSION).any():
@@ -179,13 +179,13 @@ class TransactionIndexContents(_IndexContents):
 
 
 def _unpadded(raw: np.ndarray) -> np.ndarray:
-    """Entries up to the last that is not all zero."""
+    """Return the entries up to the last one that is not all zero."""
     used = np.flatnonzero(raw != np.zeros(1, raw.dtype)[0])
     return raw[: used[-1] + 1] if used.size else raw[:0]
 
 
 def _until_padding(raw: np.ndarray) -> np.ndarray:
-    """Entries before the second that has the base offset, which is where the tool takes the padding to begin."""
+    """Return the entries before the padding; for the tool it begins at the second entry with the base offset."""
     padding = np.flatnonzero(raw["relative_offset"][1:] == 0)
     return raw[: padding[0] + 1] if padding.size else raw
 
@@ -194,7 +194,7 @@ class SnapshotContents(Contents):
     """The producers of a `.snapshot` file, in the order of the file."""
 
     def columns(self) -> Iterator[Sequence[Column]]:
-        """One column a field; what is unset is absent."""
+        """Yield a column per field; unset fields are absent."""
         entries = self._entries()
         if entries is None:
             entries = np.empty(0, ENTRY_DTYPE)
@@ -211,7 +211,7 @@ class SnapshotContents(Contents):
         )
 
     def kafka_text(self) -> Iterator[Text]:
-        """One line a producer; nothing for a corrupt file."""
+        """Yield a line per producer; nothing for a corrupt file."""
         entries = self._entries()
         if entries is not None:
             yield kafka_text.producers(entries)
@@ -232,7 +232,7 @@ class TextContents(Contents):
     """Leader epochs, offset checkpoints and partition metadata."""
 
     def columns(self) -> Iterator[Sequence[Column]]:
-        """One column a field of the text's lines."""
+        """Yield a column per field of the text's lines."""
         try:
             rows = self._rows(read_text(Path(self.file.path), follow=True))
         except CorruptDataError as error:
@@ -255,7 +255,7 @@ class TextContents(Contents):
             yield (words("topic_id", np.arange(len(rows)), [str(row[0]) for row in rows]),)
 
     def kafka_text(self) -> Iterator[Text]:
-        """Nothing: the tool does not read these files."""
+        """Return nothing: the tool does not read these files."""
         self.judgement.notes.append(f"{self.file.path}: kafka-dump-log does not read such files, other outputs do")
         return iter(())
 

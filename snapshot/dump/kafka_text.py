@@ -1,7 +1,7 @@
 """The text that Kafka 4.1.1's kafka-dump-log (kafka.tools.DumpLogSegments) prints, byte for byte.
 
-Without --deep-iteration and --print-data-log: one line a batch. Where the tool ends with a stack trace, the text ends
-at the same place. Files are printed in the order of their bytes.
+It is the text without --deep-iteration and --print-data-log, one line per batch. If the tool ends with a stack trace,
+the text ends at the same place. Entries are printed in the order of the file.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _LARGEST_SEQUENCE = np.int32(2**31 - 1)
 
 
 def log_entries(rows: np.ndarray) -> Iterator[memoryview]:
-    """Lines of a run of entries (ENTRY_DTYPE).
+    """Yield the lines of entries (LOG_ENTRY_DTYPE).
 
-    The tool dies of a codec or magic it does not know, in the middle of the line: so the text ends there, too.
+    The tool crashes in the middle of a line if it does not know a codec or magic. The text ends there, too.
     """
     unknown = np.flatnonzero(is_fatal(rows))
     whole = rows[: unknown[0]] if unknown.size else rows
@@ -43,12 +43,12 @@ def is_fatal(rows: np.ndarray) -> np.ndarray:
 
 
 def timestamp_types(rows: np.ndarray) -> np.ndarray:
-    """Indexes into TIMESTAMP_TYPES."""
+    """Return indexes into TIMESTAMP_TYPES."""
     return np.where(rows["magic"] == 0, 2, (rows["attributes"] & rb.TIMESTAMP_TYPE_MASK) != 0)
 
 
 def last_sequences(rows: np.ndarray) -> np.ndarray:
-    """DefaultRecordBatch.incrementSequence, with the 32-bit overflow that garbage gives."""
+    """Return DefaultRecordBatch.incrementSequence, with its 32-bit overflow for garbage."""
     base, delta = rows["base_sequence"].astype(np.int32), rows["last_offset_delta"].astype(np.int32)
     wraps = base > _LARGEST_SEQUENCE - delta
     last = np.where(wraps, delta - (_LARGEST_SEQUENCE - base) - np.int32(1), base + delta)
@@ -82,7 +82,7 @@ def _first_part(rows: np.ndarray) -> list[str | Field]:
 
 
 def _labelled(numbers: Mapping[str, np.ndarray]) -> Iterator[str | Field]:
-    """Yield each label, a colon and a blank, and its numbers."""
+    """Yield each label with a colon and a blank, then its numbers."""
     for label, values in numbers.items():
         yield f"{label}: "
         yield number(values)
@@ -105,7 +105,7 @@ def _second_part(rows: np.ndarray) -> list[str | Field]:
 
 
 def producers(entries: np.ndarray) -> memoryview:
-    """Lines of snapshot entries (ENTRY_DTYPE)."""
+    """Return the lines of snapshot entries (ENTRY_DTYPE)."""
     has_batch = entries["last_offset"] >= 0
     pieces: list[str | Field] = [
         *_labelled({"producerId": entries["producer_id"], " producerEpoch": entries["producer_epoch"]}),
@@ -127,23 +127,23 @@ def producers(entries: np.ndarray) -> memoryview:
 
 
 def _first_sequences(entries: np.ndarray) -> np.ndarray:
-    """DefaultRecordBatch.decrementSequence."""
+    """Return DefaultRecordBatch.decrementSequence."""
     last, delta = entries["last_sequence"].astype(np.int32), entries["offset_delta"].astype(np.int32)
     return np.where(last < delta, _LARGEST_SEQUENCE - (delta - last) + np.int32(1), last - delta)
 
 
 def offset_index(offsets: np.ndarray, positions: np.ndarray) -> memoryview:
-    """Lines of offset index entries, absolute offsets."""
+    """Return the lines of offset index entries, with absolute offsets."""
     return lines([*_labelled({"offset": offsets, " position": positions}), "\n"])
 
 
 def time_index(timestamps: np.ndarray, offsets: np.ndarray) -> memoryview:
-    """Lines of time index entries, absolute offsets."""
+    """Return the lines of time index entries, with absolute offsets."""
     return lines([*_labelled({"timestamp": timestamps, " offset": offsets}), "\n"])
 
 
 def transaction_index(raw: np.ndarray) -> memoryview:
-    """Lines of transaction index entries (ABORTED_TXN_ON_DISK)."""
+    """Return the lines of transaction index entries (ABORTED_TXN_ON_DISK)."""
     numbers = {
         "version": raw["version"],
         " producerId": raw["producer_id"],
@@ -163,5 +163,5 @@ def _optional_long(values: np.ndarray, absent: np.ndarray) -> list[str | Field]:
 
 
 def java_path(path: str) -> str:
-    """A path as java.io.File prints it."""
+    """Return a path as java.io.File prints it."""
     return re.sub("/+", "/", path).rstrip("/") or "/"

@@ -32,7 +32,7 @@ _CONTROL_TYPES = (
 _CONTROL_NAMES = (None, *_CONTROL_TYPES)
 _CONTENTS = ("data", "transactional", "emptied", "legacy", "control", *_CONTROL_TYPES)
 _SMALLEST_SIZE = 14
-# In the order of their numbers, which are searched.
+# Ascending by number, for np.searchsorted.
 _PROBLEMS = {
     kernels.BAD_SIZE: FindingKind.BAD_SIZE,
     kernels.BAD_MAGIC: FindingKind.BAD_MAGIC,
@@ -46,7 +46,7 @@ class LogContents(Contents):
     """The entries of a `.log` or `.checkpoint` file, header by header."""
 
     def columns(self) -> Iterator[Sequence[Column]]:
-        """One column a header field; -1 and what a format does not have are absent."""
+        """Yield a column per header field; -1 is absent, and so are fields that the format lacks."""
         is_empty = True
         for rows in self._judged(self._entries()):
             is_empty = False
@@ -55,7 +55,7 @@ class LogContents(Contents):
             yield self._columns(np.empty(0, LOG_ENTRY_DTYPE))
 
     def kafka_text(self) -> Iterator[Text]:
-        """The tool's heading, a line a batch, and what it says of a partial tail."""
+        """Yield the tool's heading, a line per batch, and its message about a partial tail."""
         yield self._heading()
         entries = self._entries()
         for rows in self._judged(entries):
@@ -98,30 +98,32 @@ class LogContents(Contents):
         self._judge_end(entries.end)
 
     def _judge_end(self, end: EntriesEnd) -> None:
-        trailing = end.size - end.valid_bytes
         if end.reason == kernels.BAD_SIZE:
-            self._add(
-                FindingKind.BAD_SIZE,
-                end.valid_bytes,
-                f"batch size expected at least {_SMALLEST_SIZE}, found {end.found}",
-            )
-        elif end.reason == STOPPED or self._options.max_bytes is not None or (end.size and not trailing):
+            message = f"batch size expected at least {_SMALLEST_SIZE}, found {end.found}"
+            self._add(FindingKind.BAD_SIZE, end.valid_bytes, message)
+        elif end.reason == STOPPED or self._options.max_bytes is not None:
             return
-        elif self.file.kind is not FileKind.KRAFT_SNAPSHOT and next_base_offset(self.file) is None:
-            if trailing:
-                what = "zeros" if end.reason == kernels.ZEROS else "bytes of an unfinished batch"
-                self.judgement.notes.append(
-                    f"{self.file.path}: {trailing} {what} at the end, normal in an active segment"
-                )
-        elif trailing:
-            self._add(
-                FindingKind.TRUNCATED_SEGMENT,
-                end.valid_bytes,
-                f"the last batch is cut: {count_of(trailing, 'byte')} left over",
-            )
-        elif self.file.kind is FileKind.KRAFT_SNAPSHOT:
-            self._add(FindingKind.EMPTY_SEGMENT, -1, "0 bytes in a snapshot")
+        elif trailing := end.size - end.valid_bytes:
+            self._judge_trailing(trailing, end)
+        elif not end.size:
+            self._judge_empty()
+
+    def _is_active(self) -> bool:
+        """Return whether a broker may still write to the file: a log without a next segment."""
+        return self.file.kind is not FileKind.KRAFT_SNAPSHOT and next_base_offset(self.file) is None
+
+    def _judge_trailing(self, trailing: int, end: EntriesEnd) -> None:
+        if self._is_active():
+            what = "zeros" if end.reason == kernels.ZEROS else "bytes of an unfinished batch"
+            self.judgement.notes.append(f"{self.file.path}: {trailing} {what} at the end, normal in an active segment")
         else:
+            message = f"the last batch is cut: {count_of(trailing, 'byte')} left over"
+            self._add(FindingKind.TRUNCATED_SEGMENT, end.valid_bytes, message)
+
+    def _judge_empty(self) -> None:
+        if self.file.kind is FileKind.KRAFT_SNAPSHOT:
+            self._add(FindingKind.EMPTY_SEGMENT, -1, "0 bytes in a snapshot")
+        elif not self._is_active():
             self.judgement.notes.append(
                 f"{self.file.path}: 0 bytes in a closed segment, as the log cleaner leaves it if no record survives; "
                 "of a topic that is not compacted, records are lost: tiersnap scan LOGDIR tells"
@@ -165,7 +167,7 @@ class LogContents(Contents):
 
 
 def _contents(rows: np.ndarray) -> np.ndarray:
-    """Indexes into _CONTENTS."""
+    """Return indexes into _CONTENTS."""
     attributes = rows["attributes"]
     named = _CONTENTS.index("ABORT") + np.clip(rows["control_type"], 0, len(_CONTROL_TYPES) - 1)
     control = np.where(rows["control_type"] >= 0, named, _CONTENTS.index("control"))

@@ -1,10 +1,10 @@
-"""Every entry of a log file, old formats and damaged ones too, by window.
+"""Every entry of a log file, window by window, with old formats and damaged entries.
 
-Where `log.segment_scan` stops at the first damage, as a broker's recovery would cut there, this goes on as
-kafka-dump-log does: an entry whose checksum, magic or offsets are wrong is an entry with a problem. It ends where the
-file has no more whole entry, or where an entry's size cannot be right.
+`log.segment_scan` stops at the first damage, where a broker's recovery would cut the file. This module goes on, as
+kafka-dump-log does: an entry with a wrong checksum, magic or offset is an entry with a problem. It ends at the last
+complete entry, or at an impossible entry size.
 
-Entries of magic 0 and 1 have these fields; the rest of their columns is -1:
+Entries of magic 0 and 1 have these fields; their other columns are -1:
 
     off len type   field
       0   8 int64  offset
@@ -43,24 +43,24 @@ _LEGACY_CRC_START = 16
 
 @dataclass(frozen=True, slots=True)
 class EntriesEnd:
-    """The end of the entries, and why there."""
+    """The end of the entries, and the reason."""
 
-    size: int  # bytes of the file, or of its first part when a limit was set
-    valid_bytes: int  # bytes up to the end of the last entry, wrong ones counted
-    reason: int  # kernels.END, PARTIAL, ZEROS (nothing but zeros follows), BAD_SIZE or STOPPED (after `count`)
-    found: int = 0  # the size that cannot be right
+    size: int  # bytes of the file, or the limit
+    valid_bytes: int  # bytes up to the end of the last entry, right or wrong
+    reason: int  # kernels.END, PARTIAL, ZEROS (only zeros follow), BAD_SIZE or STOPPED (after `count`)
+    found: int = 0  # the impossible size
 
 
 @dataclass
 class LogEntries:
     """Iterate once for the entries (LOG_ENTRY_DTYPE; each array is valid until the next), then read `end`."""
 
-    path: str  # of a local file; it may grow or shrink meanwhile
+    path: str  # of a local file, which may grow or shrink meanwhile
     base_offset: int = 0  # no entry may have an offset below it
-    max_bytes: int | None = None  # read this many bytes at most, None for the whole file
-    count: int | None = None  # stop after this many entries, None for all
+    max_bytes: int | None = None  # limit of the bytes to read, None for the whole file
+    count: int | None = None  # limit of the entries, None for all
     check_crc: bool = True
-    window_bytes: int = WINDOW_BYTES  # peak memory, apart from the rows
+    window_bytes: int = WINDOW_BYTES  # peak memory without the rows
     end: EntriesEnd = field(init=False)
 
     def __post_init__(self) -> None:
@@ -90,7 +90,7 @@ class LogEntries:
         while reason == MORE:
             window = windows.read(position, self.window_bytes)
             if window.size < min(self.window_bytes, windows.size - position):
-                # Cut by its broker meanwhile.
+                # Its broker has cut the file meanwhile.
                 limit = position + window.size
             read = partial(_slice, window, position)
             cursor, reason = 0, kernels.ROWS_FULL
@@ -103,19 +103,26 @@ class LogEntries:
                     _read_compressed_controls(out[:count], window, position)
                     yield out[:count]
             if reason == MORE and cursor == 0:
-                # An entry larger than the window: its checksum is computed piece by piece.
-                start, before = windows.read(position, max(self.window_bytes, PEEK)), last_offset
-                _, cursor, last_offset, *_ = walk_all(
-                    start, 0, position, limit, windows.size, last_offset, False, out[:1]
-                )
-                if self.check_crc:
-                    self._check_legacy(out[:1], partial(pieces, windows))
-                    last_offset = last_offset if self._check_large(out[0], windows) else before
+                cursor, last_offset = self._read_large(windows, position, limit, last_offset, out[:1])
                 yield out[:1]
             position += cursor
         if reason == kernels.ZEROS and not is_zero(windows, position, limit):
             reason = kernels.BAD_SIZE
         self.end = EntriesEnd(limit, position, reason, found)
+
+    def _read_large(
+        self, windows: Windows, position: int, limit: int, last_offset: int, out: np.ndarray
+    ) -> tuple[int, int]:
+        """Read an entry that is larger than a window into `out`; return its size, and the new last offset.
+
+        Its checksum is computed piece by piece.
+        """
+        start, before = windows.read(position, max(self.window_bytes, PEEK)), last_offset
+        _, size, last_offset, *_ = walk_all(start, 0, position, limit, windows.size, last_offset, False, out)
+        if self.check_crc:
+            self._check_legacy(out, partial(pieces, windows))
+            last_offset = last_offset if self._check_large(out[0], windows) else before
+        return size, last_offset
 
     def _check_legacy(self, rows: np.ndarray, read: Callable[[int, int], Iterable[np.ndarray]]) -> None:
         if not self.check_crc:
@@ -131,7 +138,7 @@ class LogEntries:
                 rows["problem"][index] = rows["problem"][index] or kernels.BAD_CRC
 
     def _check_large(self, row: np.ndarray, windows: Windows) -> bool:
-        """Return whether the checksum is right; a wrong one is reported before other damage, as in walk_all."""
+        """Return whether the checksum is right; a wrong one replaces other problems, as in walk_all."""
         if row["magic"] < 2:
             return True
         start = int(row["position"])
@@ -147,7 +154,7 @@ class LogEntries:
 
 
 def _read_compressed_controls(rows: np.ndarray, window: np.ndarray, window_position: int) -> None:
-    """Fill in the control records that the kernel leaves out; of a batch that reaches beyond the window nothing."""
+    """Fill in control records that the kernel skips. Batches that reach beyond the window stay without."""
     for index in compressed_controls(rows):
         row = rows[index]
         start = int(row["position"]) - window_position
@@ -164,7 +171,7 @@ def _read_compressed_controls(rows: np.ndarray, window: np.ndarray, window_posit
 
 
 def is_valid(rows: np.ndarray) -> np.ndarray:
-    """Return Kafka's RecordBatch.isValid per entry: large enough for its header, and the checksum is right."""
+    """Return Kafka's RecordBatch.isValid per entry: it is large enough for its header, and its checksum is right."""
     large_enough = (rows["magic"] < 2) | (rows["batch_length"] + rb.LOG_OVERHEAD >= rb.HEADER_LENGTH)
     return large_enough & (rows["computed_crc"] < 0)
 

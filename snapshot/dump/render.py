@@ -1,4 +1,4 @@
-"""Contents of files as the bytes of one output form; every function streams."""
+"""The output forms of contents: Kafka's text, table, JSON lines, JSON. All of them are streamed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCHEMA_VERSION = 1
 
 
 def open_contents(file: StorageFile, options: Options) -> Contents:
-    """The contents of a file by its kind."""
+    """Return the contents of a file by its kind."""
     match file.kind:
         case FileKind.LOG | FileKind.KRAFT_SNAPSHOT:
             return LogContents(file, options)
@@ -45,7 +45,7 @@ def as_kafka(contents: Contents) -> Iterator[Text]:
 
 
 def as_table(contents: Contents) -> Iterator[Text]:
-    """A header line, then a line an entry."""
+    """Yield a header line, then a line per entry."""
     table = TextTable()
     header = b""
     for columns in contents.columns():
@@ -56,7 +56,7 @@ def as_table(contents: Contents) -> Iterator[Text]:
 
 
 def as_jsonl(contents: Contents) -> Iterator[Text]:
-    """An object a line for every entry; `file` and `kind` come first."""
+    """Yield a line with an object for every entry; its first members are `file` and `kind`."""
     file = contents.file
     prefix = f'"file": {json.dumps(file.path)}, "kind": {json.dumps(file.kind)}, '
     for columns in contents.columns():
@@ -64,7 +64,7 @@ def as_jsonl(contents: Contents) -> Iterator[Text]:
 
 
 def as_json(every: Iterable[Contents]) -> Iterator[Text]:
-    """One document; `result` holds an object a file with its entries and what is wrong with it."""
+    """Yield one document; `result` has an object per file, with its entries and its damage."""
     yield f'{{"schema_version": {SCHEMA_VERSION}, "command": "dump", "result": ['.encode()
     for number, contents in enumerate(every):
         file = contents.file
@@ -75,7 +75,7 @@ def as_json(every: Iterable[Contents]) -> Iterator[Text]:
             if columns[0].values.size:
                 yield b"" if is_first else b",\n"
                 is_first = False
-                # Every object but the last of a run is followed by a comma.
+                # A comma follows every object except the last.
                 yield json_objects(columns, suffix=",\n")[:-2]
         judgement = contents.judgement
         damage = [item.as_dict() for item in judgement.damage]

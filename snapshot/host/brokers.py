@@ -1,4 +1,4 @@
-"""The brokers of log directories on this host, and the cluster that each is of."""
+"""The brokers of log directories on this host, and the cluster of each broker."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tiersnap.snapshot.host.running_broker import BrokerSettings, broker_setting
 
 
 def brokers_here(cluster_id: str | None, log_dirs: Iterable[str]) -> Iterator[BrokerSettings | str]:
-    """Yield the settings of each broker of a cluster that holds one of `log_dirs` here, or why they are not known.
+    """Yield the settings of each running broker that holds one of `log_dirs`, or why its settings are unknown.
 
-    A directory that is not here, or that no process of this host holds, says nothing.
+    Directories of other hosts are skipped, and directories without a running broker.
 
     Args:
-        cluster_id: None takes brokers of any cluster.
+        cluster_id: only brokers of this cluster; None for any cluster.
     """
     seen: set[int] = set()
     for name in dict.fromkeys(log_dirs):
@@ -38,9 +38,9 @@ def brokers_here(cluster_id: str | None, log_dirs: Iterable[str]) -> Iterator[Br
 
 
 def of_cluster(cluster_id: str, found: Iterable[BrokerSettings | str]) -> Iterator[BrokerSettings | str]:
-    """Yield the brokers of a cluster, by their log directories.
+    """Yield the brokers whose log directories belong to a cluster.
 
-    The settings of a file are kept if its log directories are not on this host: it may come from a container.
+    Settings of a file are also yielded if their log directories are not on this host, as for a container.
     """
     for each in found:
         if isinstance(each, str):
@@ -59,7 +59,7 @@ def cluster_of(log_dir: Path) -> str:
 
     Raises:
         OSError: `meta.properties` cannot be read.
-        CorruptCheckpointError: it cannot be understood.
+        CorruptCheckpointError: it is damaged.
     """
     path = log_dir / META_PROPERTIES
     return meta_properties.parse(path.read_text("utf-8", "replace"), name=str(path)).cluster_id

@@ -4,10 +4,9 @@
     TOPIC_ID_UNKNOWN   closed segments of partitions without partition.metadata
     MISSING_INDEX      closed segments of partitions without leader epochs
     UNKNOWN_LOG_START  closed segments without a snapshot at their end, of logs whose start is unknown
-    INDEX_DAMAGED      closed segments with an index of a size that no index beside such a log has, or whose leader
-                       epochs are lost
+    INDEX_DAMAGED      closed segments with an index of an impossible size, or without their leader epochs
 
-A file that is there is counted as there; whether it is right only the log says (`examine`).
+Files are not read: whether a file is right only a comparison with the log tells (`examine`).
 """
 
 from __future__ import annotations
@@ -40,22 +39,29 @@ class SegmentCounts:
     partitions: int = 0
     segments: int = 0
     bytes: int = 0  # of all `.log` files
-    blocked: Counter[Verdict] = field(default_factory=Counter)  # closed segments by what stands in their way, by name
-    in_remote: Counter[Verdict] = field(
-        default_factory=Counter
-    )  # closed segments that remote storage holds, by verdict
-    blocked_bytes: int = 0  # of the segments that wait, those behind a blocked one among them
+    blocked: Counter[Verdict] = field(default_factory=Counter)  # closed segments by the verdict that blocks them
+    in_remote: Counter[Verdict] = field(default_factory=Counter)  # closed segments in remote storage, by verdict
+    blocked_bytes: int = 0  # of the segments that wait: the blocked ones and all after them
     log_starts: LogStarts = field(default_factory=LogStarts)  # of the partitions that can be tiered
-    lost_indexes: int = 0  # partitions that can be tiered with a closed segment without an .index
-    lost_below_log_start: int = 0  # those with such a segment below the log start
+    lost_indexes: int = 0  # partitions of tiered topics with a closed segment without an .index
+    lost_below_log_start: int = 0  # of these, partitions with such a segment below the log start
     has_topic_ids: bool = False  # some partition has a partition.metadata file, which brokers write since 2.8
-    now: int = 0  # epoch ms, from which `bytes_per_day` counts back
-    recent_bytes: int = 0  # of segments that were written within a day
-    recent_ms: int = _SHORTEST_MS  # how long ago the first of them was
+    now: int = 0  # epoch ms, at which the day of `bytes_per_day` ends
+    recent_bytes: int = 0  # of segments that were written within that day
+    recent_ms: int = _SHORTEST_MS  # age of the oldest segment, at most a day
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, partition: Partition, tiered: RemoteCoverage = NOTHING_REMOTE) -> None:
-        """Count one partition; a segment that remote storage holds, by `tiered`, waits for no file here."""
+        """Count one partition; a segment that `tiered` covers is not blocked by missing files."""
+        self._add_sizes(partition)
+        self.has_topic_ids |= partition.topic_id is not None
+        self.findings.extend(partition.findings)
+        if not never_tiered_reason(partition):
+            self.lost_indexes += lost_index(partition) is not None
+            self.lost_below_log_start += lost_below_log_start(partition)
+            self._add_verdicts(partition, tiered)
+
+    def _add_sizes(self, partition: Partition) -> None:
         self.partitions += 1
         self.segments += len(partition.segments)
         self.bytes += sum(segment.log.size for segment in partition.segments)
@@ -63,43 +69,37 @@ class SegmentCounts:
             age = max(0, self.now - segment.log.modified_ns // 1_000_000)
             self.recent_bytes += segment.log.size if age < DAY_MS else 0
             self.recent_ms = max(self.recent_ms, min(age, DAY_MS))
-        self.has_topic_ids |= partition.topic_id is not None
-        self.findings.extend(partition.findings)
-        if never_tiered_reason(partition):
-            return
-        is_below = self.log_starts.add(partition, tiered.covered)
-        self.lost_indexes += lost_index(partition) is not None
-        self.lost_below_log_start += lost_below_log_start(partition)
+
+    def _add_verdicts(self, partition: Partition, tiered: RemoteCoverage) -> None:
+        """Count the closed segments, blocked or in remote storage, and the bytes from the first blocked one on."""
+        is_located = self.log_starts.add(partition, tiered.covered) is not None
         is_waiting = False
         for segment in partition.segments:
-            if segment.next_base_offset is None:
+            end = segment.next_base_offset
+            if end is None:
                 continue
             if _has(tiered, partition, segment):
                 start = max(segment.base_offset, partition.log_start_offset)
-                self.in_remote[judge_remote(start, segment.next_base_offset, tiered)[0]] += 1
-                verdict = None
-            else:
-                verdict = _verdict(partition, segment)
-            if verdict is Verdict.MISSING_SNAPSHOT and is_below is None:
-                verdict = Verdict.UNKNOWN_LOG_START
-            if verdict is not None:
+                self.in_remote[judge_remote(start, end, tiered)[0]] += 1
+            elif verdict := _verdict(partition, segment, is_located=is_located):
                 self.blocked[verdict] += 1
                 is_waiting = True
             self.blocked_bytes += segment.log.size if is_waiting else 0
 
     @property
     def bytes_per_day(self) -> int:
-        """Return the bytes written per day: by the last day, or by all behind the oldest segment if that is younger."""
+        """Return the bytes written in the last day; if all segments are younger, scaled to a day."""
         return self.recent_bytes * DAY_MS // self.recent_ms
 
 
-def _verdict(partition: Partition, segment: Segment) -> Verdict | None:
+def _verdict(partition: Partition, segment: Segment, *, is_located: bool) -> Verdict | None:
+    """Return the verdict that blocks a closed segment; `is_located`: the log start is known."""
     if partition.topic_id is None:
         return Verdict.TOPIC_ID_UNKNOWN
     if not has_leader_epoch(partition.leader_epochs, segment.next_base_offset):
         return Verdict.MISSING_INDEX
     if segment.next_base_offset not in partition.snapshots:
-        return Verdict.MISSING_SNAPSHOT
+        return Verdict.MISSING_SNAPSHOT if is_located else Verdict.UNKNOWN_LOG_START
     return Verdict.INDEX_DAMAGED if lost_epochs(partition, segment) or faults_by_size(segment) else None
 
 
@@ -109,9 +109,9 @@ def _has(tiered: RemoteCoverage, partition: Partition, segment: Segment) -> bool
 
 
 def missing_snapshots(partition: Partition, tiered: RemoteCoverage = NOTHING_REMOTE) -> int:
-    """Return how many snapshots `repair` would find missing; none of segments that are `tiered`.
+    """Return the number of missing snapshots that `repair` would write.
 
-    None of a log whose start is unknown: `repair` makes none there.
+    It writes none for segments that are `tiered`, and none for a log whose start is unknown.
     """
     if never_tiered_reason(partition) or begins_below(partition, tiered.covered) is None:
         return 0
@@ -120,7 +120,7 @@ def missing_snapshots(partition: Partition, tiered: RemoteCoverage = NOTHING_REM
 
 
 def read_meta_properties(filesystem: FileSystem, log_dir: LogDir) -> tuple[MetaProperties | None, Finding | None]:
-    """Return whose disk it is; a finding where the file is damaged or may not be read, neither where there is none."""
+    """Return meta.properties, or a finding if it is damaged or unreadable; neither if there is no such file."""
     path = f"{log_dir.path}/{META_PROPERTIES}"
     try:
         return meta_properties.parse(read_text(filesystem, path), name=path), None
@@ -133,7 +133,7 @@ def read_meta_properties(filesystem: FileSystem, log_dir: LogDir) -> tuple[MetaP
 
 
 def at_least(meta: MetaProperties | None, *, has_topic_ids: bool) -> str:
-    """Return the least version of the broker that wrote the files last."""
+    """Return the lowest version that the last broker may have had, in words."""
     if meta is not None and meta.directory_id is not None:
         return "3.7 or newer: meta.properties has a directory.id"
     if meta is not None and meta.is_kraft:

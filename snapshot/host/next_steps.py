@@ -1,4 +1,4 @@
-"""The next steps at a broker host, in order, and the commands that show that they are done."""
+"""The next steps on a broker host, in order, and the commands that check the result."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tiersnap.snapshot.host.summary import Examined, Host
 from tiersnap.snapshot.log.disk import BLOCK, deleted_bytes, ways_to_free
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
-# Bytes a second: of a replay, as in `simulate --risk`, and of a line of 1 Gbit/s.
+# Bytes per second: of a replay, as in `simulate --risk`, and of a 1 Gbit/s network.
 _READ_RATE, _UPLOAD_RATE = 500_000_000, 100_000_000
 _START_ALL = NextStep("start the broker; the same on the hosts of the other replicas, before they lead")
 
 
 def next_steps(host: Host, place: Place) -> Iterator[Step]:
-    """Yield the next steps; if the directories are of several brokers, `doctor` of each broker."""
+    """Yield the next steps; if the log directories belong to several brokers, one `doctor` command per broker."""
     if len(host.brokers) > 1:
         for uris in host.brokers.values():
             yield replace(place, values={**place.values, Hole.LOG_DIRS: uris}).render(steps.DOCTOR)
@@ -30,7 +30,7 @@ def next_steps(host: Host, place: Place) -> Iterator[Step]:
 
 
 def checks(host: Host, place: Place) -> Iterator[Step]:
-    """Yield how to see that it is done."""
+    """Yield the commands that check the result."""
     is_located = place.knows(Hole.REMOTE)
     doctor, scan = (steps.DOCTOR_REMOTE, steps.SCAN_REMOTE) if is_located else (steps.DOCTOR, steps.SCAN)
     unasked = "" if is_located else "; after unblock: with --bootstrap-server, which tells what is tiered"
@@ -46,6 +46,23 @@ def _steps(host: Host, place: Place) -> Iterator[NextStep]:
     if is_full and is_running and host.missing:
         yield _unblock(host)  # writes nothing here, and local retention frees the disk
     yield from _room(host)
+    yield from _files(host, is_running=is_running)
+    if host.forgotten:
+        if is_running:
+            yield NextStep("stop the broker before it leads such a partition: it reads snapshots only when it starts")
+        yield from steps.steps_of(OtherProblem.REPLICA_WITHOUT_PRODUCERS)
+        yield NextStep("start the broker")
+    yield from _verdicts(host)
+    yield from _remote(host)
+    if host.findings or not (host.missing or host.lost_indexes):
+        yield replace(steps.SCAN, note="reads the segments as well")
+    if place.knows(Hole.CLUSTER) and place.knows(Hole.REMOTE) and not host.asked_remote:
+        note = "no stop; also names copies that hang, and replicas that forgot producers"
+        yield replace(steps.DOCTOR_CLUSTER, note=note)
+
+
+def _files(host: Host, *, is_running: bool) -> Iterator[NextStep]:
+    """Yield how lost indexes and missing snapshots are made again."""
     if host.lost_below_log_start:
         yield NextStep(
             "before any start, move the files of segments away that lie below the log start and have no .index: a "
@@ -60,12 +77,10 @@ def _steps(host: Host, place: Place) -> Iterator[NextStep]:
         yield replace(steps.DOCTOR, note="again: what is missing by then")
     elif host.missing:
         yield from _missing(host, is_running=is_running)
-    if host.forgotten:
-        if is_running:
-            yield NextStep("stop the broker before it leads such a partition: it reads snapshots only when it starts")
-        yield from steps.steps_of(OtherProblem.REPLICA_WITHOUT_PRODUCERS)
-        yield NextStep("start the broker")
-    yield from _verdicts(host)
+
+
+def _remote(host: Host) -> Iterator[NextStep]:
+    """Yield the steps for segments in remote storage, and for logs that begin there."""
     if host.in_remote[Verdict.UPLOADED]:
         yield replace(steps.PUBLISH, note="tells brokers what is UPLOADED")
     if host.in_remote[Verdict.IN_REMOTE]:
@@ -75,16 +90,10 @@ def _steps(host: Host, place: Place) -> Iterator[NextStep]:
     if host.continued:
         begin = count_of(host.continued, "log begins", "logs begin")
         yield replace(steps.VERIFY_REMOTE, note=f"{begin} there: not compared here")
-    if host.findings or not (host.missing or host.lost_indexes):
-        yield replace(steps.SCAN, note="reads the segments as well")
-    if place.knows(Hole.CLUSTER) and place.knows(Hole.REMOTE) and not host.asked_remote:
-        yield replace(
-            steps.DOCTOR_CLUSTER, note="no stop; also names copies that hang, and replicas that forgot producers"
-        )
 
 
 def _missing(host: Host, *, is_running: bool) -> Iterator[NextStep]:
-    """Yield the ways to the missing snapshots: `unblock` beside a running broker, and `repair` with a stop."""
+    """Yield two ways to get missing snapshots: `unblock` with a running broker, and `repair` with a stop."""
     reads = f"reads {_takes(sum(each.listed.bytes for each in host.log_dirs), _READ_RATE)}"
     if is_running:
         yield _unblock(host)
@@ -118,7 +127,7 @@ def _verdicts(host: Host) -> Iterator[NextStep]:
 
 
 def _locating(host: Host) -> NextStep:
-    """Return the step that tells where logs begin whose start is unknown."""
+    """Return the step that finds an unknown log start."""
     begins = count_of(len(host.unlocated), "log begins", "logs begin")
     stated = ("--log-start", f"{next(iter(host.unlocated))}=OFFSET")
     if host.asked_remote:
@@ -128,7 +137,7 @@ def _locating(host: Host) -> NextStep:
 
 
 def _room(host: Host) -> Iterator[NextStep]:
-    """Yield what must be freed before anything else is done; a broker that finds no room stops."""
+    """Yield how to free a full disk, which comes first: a broker without free space stops."""
     for each in host.log_dirs:
         if _lacks_room(each):
             needed = _needed(each)
@@ -149,5 +158,5 @@ def _lacks_room(log_dir: Examined) -> bool:
 
 
 def _takes(count: int, rate: int) -> str:
-    """Return bytes and how long they take, with a second for the start."""
+    """Return bytes and their duration in words, with a second for the start."""
     return f"{human_bytes(count)}, about {human_duration(1000 * (1 + count // rate))}"

@@ -1,4 +1,4 @@
-"""The remote segments of one host's partitions as records name them, if remote storage is not asked."""
+"""The remote segments of one host's partitions by records, without remote storage."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning
 
 @dataclass
 class RecordedInventory:
-    """An Inventory by records alone: nothing of a log's beginning or of its producers is known."""
+    """An Inventory from records, which do not tell the beginning of a log or its producers."""
 
     records: Records
-    errors: list[TiersnapError] = field(default_factory=list)  # none
+    errors: list[TiersnapError] = field(default_factory=list)  # always empty
 
     def beginning(self, partition: Partition) -> Beginning:
-        """Return that nobody looked."""
+        """Return an unknown beginning."""
         return NOT_LOOKED
 
     def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:
@@ -31,5 +31,5 @@ class RecordedInventory:
         return NOTHING_REMOTE if found is None else found.listing.coverage(partition.leader_epochs, log_end_offset)
 
     def forgotten(self, filesystem: FileSystem, partition: Partition) -> Forgotten | None:
-        """Return None: nobody looked."""
+        """Return None: the producers are unknown."""
         return None

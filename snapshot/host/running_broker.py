@@ -1,13 +1,12 @@
-"""The broker that runs on a log directory: its process, its release, and the settings with which it was started.
+"""The broker that runs on a log directory: its process, its release, and the settings that it was started with.
 
-A broker holds a POSIX lock on `.lock` for as long as it runs (kafka.log.LogManager, kafka's server.util.FileLock). Its
-settings are its server.properties, and what its command line overrides (kafka.Kafka.getPropsFromArgs):
+A broker holds a POSIX lock on `.lock` as long as it runs (kafka.log.LogManager, kafka's server.util.FileLock). Its
+settings are its server.properties, and the overrides of its command line (kafka.Kafka.getPropsFromArgs):
 
     java [options] <main class> <server.properties> [--override name=value] ...
 
-The command line names the file as the broker's process sees it, so a path is resolved by the process' own root and
-working directory: it may run in a container. Needs the rights of that process' user. The settings hold secrets: nothing
-here logs or shows a value.
+The process may run in a container, so a path of the command line is resolved by the process' own root and working
+directory. This needs the rights of the process' user. The settings include secrets, so no value is logged or shown.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import os
 import posixpath
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,12 +33,12 @@ _JAR = re.compile(rb"/kafka(?:_2\.[0-9]+|-server)-(?P<version>[0-9]+(?:\.[0-9]+)
 class Holder:
     """The holder of the lock."""
 
-    pid: int  # 0 where it is a process of another container
-    version: str | None  # of the broker, from the class path of its process; None where that cannot be told
+    pid: int  # 0 for a process of another container
+    version: str | None  # of the broker, from the class path of its process; None if it is unknown
 
 
 def lock_holder(log_dir: Path) -> Holder | None:
-    """Return who holds `.lock` of a log directory; None if nobody does, or no broker ever ran there.
+    """Return the process that holds `.lock` of a log directory; None if no process does.
 
     Raises:
         OSError: as `holder_of`.
@@ -49,31 +48,31 @@ def lock_holder(log_dir: Path) -> Holder | None:
 
 
 def broker_version(pid: int) -> str | None:
-    """Version of the Kafka jar that a process was started with; None where there is none or it may not be seen."""
+    """Return the version of the Kafka jar of a process; None if it has none, or if this user may not see it."""
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
         environment = Path(f"/proc/{pid}/environ").read_bytes() if b"kafka" in command else b""
     except OSError:
         return None
-    # A long class path is given in the environment or by a glob, which the JVM has opened by now.
+    # A long class path may be in the environment, or a glob; then the JVM has the jar open.
     opened = b"\0".join(_opened(pid)) if b"kafka" in command else b""
     found = _JAR.search(b"/" + command) or _JAR.search(environment) or _JAR.search(opened)
     return None if found is None else found["version"].decode("ascii", "replace")
 
 
 def _opened(pid: int) -> list[bytes]:
-    """Names of the files that a process has open, as far as this user may see them."""
+    """Return the names of the open files of a process that this user may see."""
     opened = []
     with suppress(OSError):
         for link in Path(f"/proc/{pid}/fd").iterdir():
-            with suppress(OSError):  # closed since it was listed
+            with suppress(OSError):  # closed meanwhile
                 opened.append(os.fsencode(link.readlink()))
     return opened
 
 
 _LARGEST = 4 << 20  # bytes
 _MOST_LINKS = 40  # as the kernel follows
-_START_SECONDS = 2.0  # a broker reads its settings about then, and the time of its start is known to a second
+_START_SECONDS = 2.0  # until a broker has read its settings; its start is known to a second
 # Options of `java` whose value is the next word.
 _WITH_VALUE = frozenset(
     {
@@ -87,31 +86,31 @@ _WITH_VALUE = frozenset(
 class BrokerSettings:
     """The settings that a broker was started with."""
 
-    pid: int  # 0 if they were read from a file alone
+    pid: int  # 0 if the settings come from a file without a process
     path: str  # of the server.properties, as the process sees it
-    values: dict[str, str]  # by name; they hold secrets
-    root: str  # what `/` of the process is called here; a path of its settings is to be looked at below it
-    directory: str  # the working directory of the process, as it sees it
+    values: dict[str, str]  # by name, with secrets
+    root: str  # path on this host of the root of the process; paths of its settings are below it
+    directory: str  # the working directory of the process, as the process sees it
 
     @property
     def named_log_dirs(self) -> tuple[str, ...]:
-        """Return its log.dirs as it names them."""
+        """Return the log.dirs in the settings."""
         named = self.values.get("log.dirs") or self.values.get("log.dir") or "/tmp/kafka-logs"
         return tuple(each.strip() for each in named.split(",") if each.strip())
 
     @property
     def log_dirs(self) -> tuple[str, ...]:
-        """Return the paths of its log.dirs on this host. Raises OSError: links lead round in a circle."""
+        """Return the paths of the log.dirs on this host. Raises OSError: there are too many links."""
         return tuple(map(self.on_host, self.named_log_dirs))
 
     def on_host(self, path: str) -> str:
-        """Return the path on this host of a path in the settings. Raises OSError: links lead round in a circle."""
+        """Return a path of the settings as a path on this host. Raises OSError: there are too many links."""
         found = str(self.located(path))
         shares_root = not self.root or Path(self.root).samefile("/")
         return found.removeprefix(self.root) if shares_root else found
 
     def located(self, path: str) -> Path:
-        """Return what a path in the settings is called here. Raises OSError: links lead round in a circle."""
+        """Return where this process can open a path of the settings. Raises OSError: there are too many links."""
         return _inside(self.root, posixpath.join(self.directory, path))
 
 
@@ -119,8 +118,8 @@ def broker_settings(pid: int, *, proc: Path = Path("/proc")) -> BrokerSettings:
     """Read the settings of the broker that runs as process `pid`.
 
     Raises:
-        OSError: this user may not look, the process is no broker, or the file was changed after it had started; its
-            `strerror` says which.
+        OSError: this user may not read them, the process is no broker, or the file was changed after its start; see its
+            `strerror`.
     """
     process = proc / str(pid)
     words = [os.fsdecode(word) for word in (process / "cmdline").read_bytes().split(b"\0")]
@@ -140,8 +139,9 @@ def broker_settings(pid: int, *, proc: Path = Path("/proc")) -> BrokerSettings:
 
 
 def _inside(root: str, path: str) -> Path:
-    """Return an absolute path below `root` without links; of a process in a container the kernel would follow an
-    absolute link to a file of this host.
+    """Return an absolute path below `root` without links.
+
+    For a container's process the kernel would follow an absolute link to a file of this host.
     """
     found, links = "", 0
     parts = deque(path.split("/"))
@@ -152,7 +152,7 @@ def _inside(root: str, path: str) -> Path:
             continue
         try:
             target = str(Path(f"{root}{found}/{part}").readlink())
-        except OSError:  # no link, or not there: whoever opens it says so
+        except OSError:  # no link, or missing: then opening it fails
             found = f"{found}/{part}"
             continue
         links += 1
@@ -167,14 +167,10 @@ def arguments(command: Sequence[str]) -> tuple[str, dict[str, str]]:
     """Return the server.properties that a broker's command line names, and its overrides by name.
 
     Raises:
-        OSError: the command line is none of a broker.
+        OSError: it is not a broker's command line.
     """
     words = iter(command[1:])
-    for word in words:
-        if word in _WITH_VALUE:
-            next(words, None)
-        elif not word.startswith(("-", "@")):
-            break  # the main class
+    _skip_main_class(words)
     name, overrides = "", {}
     for word in words:
         option, equals, value = word.partition("=")
@@ -188,10 +184,19 @@ def arguments(command: Sequence[str]) -> tuple[str, dict[str, str]]:
     return name, overrides
 
 
-def running_brokers(*, proc: Path = Path("/proc")) -> tuple[BrokerSettings, ...]:
-    """Return the settings of the brokers that run on this host, as far as this user may read them.
+def _skip_main_class(words: Iterator[str]) -> None:
+    """Skip the options of `java` and the main class."""
+    for word in words:
+        if word in _WITH_VALUE:
+            next(words, None)
+        elif not word.startswith(("-", "@")):
+            return
 
-    A process is a broker if it holds `.lock` of one of the log directories that its settings name.
+
+def running_brokers(*, proc: Path = Path("/proc")) -> tuple[BrokerSettings, ...]:
+    """Return the settings of the running brokers of this host that this user may read.
+
+    A process is a broker if it holds `.lock` of one of its log directories.
     """
     found = []
     for process in sorted(proc.glob("[0-9]*")):
@@ -205,7 +210,7 @@ def running_brokers(*, proc: Path = Path("/proc")) -> tuple[BrokerSettings, ...]
 
 
 def settings_of_file(path: Path) -> BrokerSettings:
-    """Read the settings of a broker that does not run, or that runs in a container, from its server.properties.
+    """Read the settings of a stopped broker, or of a broker in a container, from its server.properties.
 
     Raises:
         OSError: the file cannot be read, or is too large.

@@ -26,7 +26,7 @@ from tiersnap.snapshot.replay.examine import Examination, examine
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning
 
-if TYPE_CHECKING:  # of a simulation, which is imported where remote storage is looked at
+if TYPE_CHECKING:  # a simulation is imported only if remote storage is read
     from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
 
 
@@ -38,8 +38,8 @@ class Scanned:
     readiness: tuple[Readiness, ...]  # of its segments, in their order
     snapshots: Mapping[int, SnapshotVerdict]  # verdicts by offset
     expiry: BrokerExpiry
-    # Producers that live and that a broker which loads these files would not know; None where there is none, or nobody
-    # asked remote storage.
+    # The living producers that a broker would lose if it loaded these files; None if there are none, or if remote
+    # storage was not read.
     forgotten: Forgotten | None = None
 
     @classmethod
@@ -50,10 +50,11 @@ class Scanned:
         coverage: RemoteCoverage = NOTHING_REMOTE,
         tasks: CopyTasks | None = None,
     ) -> Scanned:
-        """Judge a partition; what remote storage holds of it (`coverage`), a log directory does not say.
+        """Judge a partition.
 
         Args:
-            tasks: what a cluster says of its copy tasks; None where none was asked.
+            coverage: the offsets in remote storage.
+            tasks: the cluster's copy tasks; None if no cluster was asked.
         """
         partition = examination.partition
         beside = NO_BROKERS if tasks is None else BesideBrokers(left_for=0, tasks=tasks)
@@ -65,7 +66,7 @@ class Scanned:
 
     @property
     def segments(self) -> Iterator[SegmentReadiness]:
-        """The segments with the snapshots at their ends; nothing is computed in the place of a file."""
+        """Yield the segments with the snapshot files at their ends; no missing file is replaced by a computed state."""
         found = self.examination
         for segment, readiness in zip(found.segments, self.readiness, strict=True):
             end = segment.next_base_offset
@@ -76,31 +77,31 @@ class Scanned:
 
 
 class Inventory(Protocol):
-    """The remote inventory of partitions; `errors` name those of which it is unknown."""
+    """The remote inventory of partitions; `errors` tell why it is unknown for some."""
 
     errors: list[TiersnapError]
 
     def beginning(self, partition: Partition) -> Beginning:
-        """Return what remote storage says of the log before its files."""
+        """Return the beginning of the log in remote storage."""
 
     def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:
         """Return the tiered offsets of the partition; `log_end_offset` is exclusive."""
 
     def forgotten(self, filesystem: FileSystem, partition: Partition) -> Forgotten | None:
-        """Return the producers that a broker that loads the partition's files would not know; see find_forgotten."""
+        """Return the producers that a broker loses if it loads the partition's files; see find_forgotten."""
 
 
 @dataclass(frozen=True)
 class Scanner:
     """Replays partitions and judges them; see Scanned."""
 
-    inventory: Inventory | None  # of remote storage; None judges by the log directory alone
+    inventory: Inventory | None  # of remote storage; None judges only by the log directory
     expiry: BrokerExpiry
     check_crc: bool = True
-    tasks: CopyTasks | None = None  # what a cluster says of its copy tasks; None where none was asked
+    tasks: CopyTasks | None = None  # the cluster's copy tasks; None if no cluster was asked
 
     def scan(self, filesystem: FileSystem, partition: Partition) -> Scanned:
-        """Return the partition as it is judged."""
+        """Return a partition with its verdicts."""
         inventory = self.inventory
         begins = NOT_LOOKED if inventory is None else inventory.beginning(partition)
         examination = examine(filesystem, partition, check_crc=self.check_crc, begins=begins)
@@ -111,7 +112,7 @@ class Scanner:
 
     @property
     def errors(self) -> list[TiersnapError]:
-        """Those of the inventory; the list grows with the partitions."""
+        """The errors of the inventory; the list grows with the partitions."""
         return [] if self.inventory is None else self.inventory.errors
 
 
@@ -120,62 +121,67 @@ _FOR_SNAPSHOTS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SU
 
 @dataclass
 class ScanTotals:
-    """Only snapshots that somebody will read decide: not those of topics that are never tiered, nor strays.
+    """The totals of a scan.
 
-    Where a segment is tiered, nobody reads the snapshot at its end but a broker that starts, if it is the newest.
+    A bad snapshot is a problem only if it will be read. Snapshots of topics that are never tiered are not read, nor
+    strays. The snapshot at the end of a tiered segment is read only if it is the newest, by a broker that starts.
     """
 
-    findings: list[Finding] = field(default_factory=list)  # to begin with, those about no partition
-    errors: Sequence[TiersnapError] = ()  # why remote storage does not say what it holds; it may grow meanwhile
-    was_asked: bool = False  # a cluster said what brokers copy by themselves
-    verdicts: Counter[Verdict] = field(default_factory=Counter)  # segments
+    findings: list[Finding] = field(default_factory=list)  # at the start, the findings about no partition
+    errors: Sequence[TiersnapError] = ()  # why remote storage could not be read; the list may grow
+    was_asked: bool = False  # a cluster told which segments brokers copy by themselves
+    verdicts: Counter[Verdict] = field(default_factory=Counter)  # of segments
     snapshots: Counter[SnapshotVerdict] = field(default_factory=Counter)
-    wanted: Counter[SnapshotVerdict] = field(default_factory=Counter)  # snapshots that somebody will read
+    wanted: Counter[SnapshotVerdict] = field(default_factory=Counter)  # snapshots that will be read
     deleted_segments: int = 0  # below the log start offset
-    waiting_bytes: int = 0  # of closed segments behind the first one of a partition that lacks a right snapshot
+    waiting_bytes: int = 0  # closed segments from the first one of a partition that lacks a right snapshot
     log_starts: LogStarts = field(default_factory=LogStarts)
     not_compared: int = 0  # snapshots of logs that begin in remote storage
-    unread: int = 0  # closed segments whose snapshot could not be compared, although its log begins here
+    unread: int = 0  # closed segments whose snapshot could not be compared, although the log begins here
     lost_indexes: int = 0  # partitions with a closed segment without an .index
-    lost_below_log_start: int = 0  # partitions that lost one below the log start offset
-    forgotten: list[str] = field(default_factory=list)  # of each replica that forgot producers, what it forgot
+    lost_below_log_start: int = 0  # partitions with such a segment below the log start offset
+    forgotten: list[str] = field(default_factory=list)  # a sentence about each replica that lost producers
 
     def add(self, scanned: Scanned) -> None:
         """Count one partition."""
         examination = scanned.examination
         partition, facts = examination.partition, examination.facts
-        verdicts = [each.verdict for each in scanned.readiness]
-        self.verdicts.update(verdicts)
+        self.verdicts.update(each.verdict for each in scanned.readiness)
         self.snapshots.update(scanned.snapshots.values())
         if facts.log_start_unknown:
             self.log_starts.unlocated[partition.name] = facts.log_start_unknown
         else:
             self.not_compared += sum(each is SnapshotVerdict.NOT_COMPARED for each in scanned.snapshots.values())
         if not (facts.internal or facts.compacted or facts.log_start_unknown):
-            ignored = strays(partition) | _unread(scanned)
-            self.wanted.update(verdict for offset, verdict in scanned.snapshots.items() if offset not in ignored)
-            self.lost_indexes += lost_index(partition) is not None
-            self.lost_below_log_start += lost_below_log_start(partition)
+            self._add_wanted(scanned)
         self.findings.extend(examination.findings)
         self.forgotten += [] if scanned.forgotten is None else [scanned.forgotten.says(partition.name)]
         self.deleted_segments += len(partition.deleted_segments)
         self.log_starts.continued += begins_below(partition) is True
-        self.unread += sum(
-            verdict is Verdict.UNVERIFIED_SNAPSHOT
-            and scanned.snapshots.get(segment.next_base_offset or 0) is not SnapshotVerdict.NOT_COMPARED
-            for segment, verdict in zip(partition.segments, verdicts, strict=True)
-        )
+        self._add_segments(scanned)
+
+    def _add_wanted(self, scanned: Scanned) -> None:
+        partition = scanned.examination.partition
+        ignored = strays(partition) | _unread(scanned)
+        self.wanted.update(verdict for offset, verdict in scanned.snapshots.items() if offset not in ignored)
+        self.lost_indexes += lost_index(partition) is not None
+        self.lost_below_log_start += lost_below_log_start(partition)
+
+    def _add_segments(self, scanned: Scanned) -> None:
         is_waiting = False
-        for segment, verdict in zip(partition.segments, verdicts, strict=True):
+        for segment, readiness in zip(scanned.examination.partition.segments, scanned.readiness, strict=True):
+            verdict, snapshot = readiness.verdict, scanned.snapshots.get(segment.next_base_offset or 0)
+            is_unverified = verdict is Verdict.UNVERIFIED_SNAPSHOT
+            self.unread += is_unverified and snapshot is not SnapshotVerdict.NOT_COMPARED
             is_waiting |= verdict in _FOR_SNAPSHOTS
             if is_waiting and verdict is not Verdict.ACTIVE_SEGMENT:
                 self.waiting_bytes += segment.log.size
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what was met; of snapshots those that somebody will read."""
+        """Yield the problems that decide the exit code."""
         yield from self.findings
         yield from self.errors
-        # A file that was not compared counts if a closed segment waits for it.
+        # A file that was not compared is a problem only if a closed segment waits for it.
         yield from (each for each in +self.wanted if each is not SnapshotVerdict.UNVERIFIED)
         yield from problems_of(self.verdicts, cleared={Verdict.UNVERIFIED_SNAPSHOT})
         if self.unread:
@@ -189,7 +195,7 @@ class ScanTotals:
 
 
 def _unread(scanned: Scanned) -> frozenset[int]:
-    """Return the offsets of snapshots that nobody reads: remote storage has their segments, and a newer one exists."""
+    """Return the offsets of snapshots that are not read: each has a tiered segment, and a newer one exists."""
     segments, snapshots = scanned.examination.segments, scanned.examination.partition.snapshots
     tiered = {
         segment.next_base_offset

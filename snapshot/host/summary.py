@@ -1,4 +1,4 @@
-"""A broker host: what was found in its log directories, together, and what to type about it."""
+"""A broker host: the findings in its log directories, summed up."""
 
 from __future__ import annotations
 
@@ -33,20 +33,25 @@ class Examined:
     is_clean: bool
     meta: MetaProperties | None  # None without a readable meta.properties
     disk: MountedDisk
-    holder: Holder | None  # who holds .lock; None where nobody does, or where that is not to be told
-    lock_unknown: str  # why it is not to be told; empty otherwise
+    holder: Holder | None  # the process that holds .lock; None if there is none or it is unknown
+    lock_unknown: str  # why the holder is unknown, or ""
     listed: SegmentCounts
-    missing: int = 0  # number of snapshots that `repair` would find missing
+    missing: int = 0  # number of missing snapshots that `repair` would write
+
+    @property
+    def release(self) -> str:
+        """The release of the broker that holds .lock, "" if it is unknown."""
+        return (self.holder and self.holder.version) or ""
 
 
 def examined(each: NamedLogDir, now: int) -> Examined:
-    """A log directory without its partitions: whose it is, on which disk, and whether a broker holds it.
+    """Return a log directory without its partitions: its broker, its disk, and the process that holds it.
 
     Args:
         now: epoch ms.
 
     Raises:
-        UsageError: it is not of this host.
+        UsageError: it is not on this host.
     """
     if not each.log_dir.filesystem.is_local:
         raise UsageError(f"{each.uri}: not of this host", hint="tiersnap scan reads log directories anywhere")
@@ -65,9 +70,9 @@ class Host:
     """All log directories of one host."""
 
     log_dirs: Sequence[Examined]
-    asked_remote: bool = False  # remote storage was asked what is tiered
+    asked_remote: bool = False  # remote storage was read
     errors: Sequence[TiersnapError] = ()  # failures of remote storage
-    forgotten: Sequence[tuple[str, str, Forgotten]] = ()  # what replicas forgot, with their log directory and partition
+    forgotten: Sequence[tuple[str, str, Forgotten]] = ()  # replicas that lost producers: log directory, partition
 
     @classmethod
     def of(
@@ -78,14 +83,14 @@ class Host:
         *,
         now: int,
     ) -> Host:
-        """Look at the directories and take in their partitions, of which only names and sizes count.
+        """Return a host by the names and sizes of the files in its log directories.
 
         Args:
-            inventory: of remote storage. It is asked which segments it holds, and what replicas forgot.
+            inventory: of remote storage; None if it is not read.
             now: epoch ms.
 
         Raises:
-            UsageError: a directory is not of this host.
+            UsageError: a directory is not on this host.
         """
         named = list(log_dirs)
         found = {each.uri: examined(each, now) for each in named}
@@ -102,16 +107,16 @@ class Host:
 
     @property
     def blocked(self) -> Counter[Verdict]:
-        """Closed segments by what stands in their way."""
+        """Closed segments by the verdict that blocks them."""
         return sum((each.listed.blocked for each in self.log_dirs), Counter())
 
     @property
     def in_remote(self) -> Counter[Verdict]:
-        """Closed segments that remote storage holds, by verdict."""
+        """Closed segments in remote storage, by verdict."""
         return sum((each.listed.in_remote for each in self.log_dirs), Counter())
 
     def in_remote_lines(self) -> Iterator[str]:
-        """Yield a line for each verdict of segments that remote storage holds."""
+        """Yield a line for each verdict of segments in remote storage."""
         for verdict, number in self.in_remote.most_common():
             yield f"{count_of(number, 'segment')}: {verdict}: {MEANING[verdict]}"
 
@@ -122,12 +127,12 @@ class Host:
 
     @property
     def continued(self) -> int:
-        """Number of partitions whose log begins in remote storage: only with that their snapshots can be judged."""
+        """Number of partitions whose log begins in remote storage, which is needed to judge their snapshots."""
         return sum(each.listed.log_starts.continued for each in self.log_dirs)
 
     @property
     def unlocated(self) -> dict[str, str]:
-        """Return why nothing tells where a log begins, by partition."""
+        """Return by partition why its log start is unknown."""
         return {name: why for each in self.log_dirs for name, why in each.listed.log_starts.unlocated.items()}
 
     @property
@@ -142,16 +147,16 @@ class Host:
 
     @property
     def findings(self) -> list[Finding]:
-        """Return what is damaged or may not be read."""
+        """Return the findings about damaged and unreadable files."""
         return [finding for each in self.log_dirs for finding in each.listed.findings]
 
     @property
     def pids(self) -> list[int]:
-        """Processes that hold a .lock; 0 stands for one of another container."""
+        """The processes that hold a .lock; 0 stands for a process of another container."""
         return sorted({each.holder.pid for each in self.log_dirs if each.holder})
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what was met."""
+        """Yield the problems that decide the exit code."""
         yield from self.findings
         yield from self.errors
         yield from +self.blocked
@@ -165,16 +170,15 @@ class Host:
             yield Verdict.UNKNOWN_LOG_START
 
     def version(self) -> str:
-        """The broker's release, by its process or else by its files."""
-        versions = {each.holder.version for each in self.log_dirs if each.holder and each.holder.version}
-        if versions:
+        """Return the broker's release, by its process or else by its files."""
+        if versions := {each.release for each in self.log_dirs if each.release}:
             return f"{', '.join(sorted(versions))} (the jar of the running process)"
         meta = next((each.meta for each in self.log_dirs if each.meta), None)
         return at_least(meta, has_topic_ids=any(each.listed.has_topic_ids for each in self.log_dirs))
 
     @property
     def brokers(self) -> dict[tuple[int | None, str, bool], list[str]]:
-        """Directories by the broker that they are of: node id, cluster id, whether it is in KRaft mode."""
+        """Log directories by broker: node id, cluster id, whether it is in KRaft mode."""
         found: dict[tuple[int | None, str, bool], list[str]] = {}
         for each in self.log_dirs:
             if each.meta is not None:
@@ -182,10 +186,10 @@ class Host:
         return found
 
     def bytes_per_day(self, disk: MountedDisk) -> int:
-        """Return what brokers write to a disk."""
+        """Return the bytes per day that brokers write to a disk."""
         return sum(each.listed.bytes_per_day for each in self.log_dirs if each.disk.mount == disk.mount)
 
     def full_in(self, disk: MountedDisk) -> int | None:
-        """Return in how many ms a disk is full if nothing is deleted; None if no broker runs, or none wrote of late."""
+        """Return the ms until a disk is full without deletions; None if no broker runs, or none wrote recently."""
         rate = self.bytes_per_day(disk) if self.pids else 0
         return disk.free * DAY_MS // rate if rate else None

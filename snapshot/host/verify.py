@@ -1,4 +1,4 @@
-"""The snapshots of log directories, or of a folder beside them, compared with the log."""
+"""Compare the snapshots of log directories, or of another folder, with the log."""
 
 from __future__ import annotations
 
@@ -26,21 +26,20 @@ from tiersnap.snapshot.replay.snapshot_comparison import compare
 
 @dataclass
 class Verification:
-    """Verifies partition by partition, and counts. Raises SourceNotFoundError: `against` is no directory."""
+    """Verifies partition by partition, and adds up. Raises SourceNotFoundError: `against` is no directory."""
 
     log_dirs: Sequence[NamedLogDir]
-    # A folder whose files <topic>-<partition>/<20 digits>.snapshot are judged, and must equal the log's fold exactly;
-    # None for those beside the log.
+    # A folder with files <topic>-<partition>/<20 digits>.snapshot, which must equal the log's fold exactly; None to
+    # verify the files of the log directories.
     against: Path | None
-    # What a broker would drop does not count.
-    expiry: BrokerExpiry
+    expiry: BrokerExpiry  # producers that a broker would drop are ignored
     check_crc: bool = True
-    beginnings: Beginnings = field(default_factory=Beginnings)  # what came before the files of a log
-    # Gives a partition the log start of now, if the checkpoint is older; None if it is not, or nobody tells.
+    beginnings: Beginnings = field(default_factory=Beginnings)  # of logs that begin in remote storage
+    # Returns a partition with the log start of its leader if the checkpoint is older; else None.
     moved: Callable[[Partition], Partition | None] = lambda _: None
-    # Files by verdict, without those that a broker deletes when it starts.
+    # Files by verdict, without the files that a starting broker deletes.
     counts: Counter[SnapshotVerdict] = field(default_factory=Counter)
-    findings: list[Finding] = field(default_factory=list)  # what is damaged or may not be read
+    findings: list[Finding] = field(default_factory=list)  # damaged and unreadable files
 
     def __post_init__(self) -> None:
         if self.against is not None and not self.against.is_dir():
@@ -52,10 +51,10 @@ class Verification:
     def snapshots(
         self, partitions: Iterable[tuple[NamedLogDir, Partition]]
     ) -> Iterator[tuple[NamedLogDir, Partition, JudgedFile]]:
-        """Every file that is there.
+        """Yield each snapshot file with its verdict.
 
         Raises:
-            SourceNotFoundError: at the end, where `against` has no file of any partition.
+            SourceNotFoundError: at the end, if `against` has no file of any partition.
         """
         for named, partition in partitions:
             partition, begins = self._begun(partition)
@@ -63,7 +62,7 @@ class Verification:
                 if comparison.compared is not SnapshotVerdict.MISSING:
                     verdict, reason = comparison.verdict(self.expiry), comparison.reason(self.expiry)
                     found = JudgedFile(offset, verdict, reason, comparison)
-                    # What no broker loads is shown, and counts for nothing: retention moved the log start over it.
+                    # Below the log start no broker loads a file: it is shown, but not counted.
                     if self.against is not None or offset > unloaded_below(partition):
                         self.counts[found.verdict] += 1
                     yield named, partition, found
@@ -82,12 +81,12 @@ class Verification:
 
     @property
     def not_compared(self) -> int:
-        """Number of files of logs that begin in remote storage, which was not asked."""
+        """Number of files of logs that begin in remote storage, which was not read."""
         return self.counts[SnapshotVerdict.NOT_COMPARED]
 
     @property
     def compared(self) -> int:
-        """Number of the others."""
+        """Number of files that were compared."""
         return self.counts.total() - self.not_compared
 
     @property
@@ -96,7 +95,7 @@ class Verification:
         return sum(self.counts[each] for each in TRUSTED)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what was met."""
+        """Yield the problems that decide the exit code."""
         yield from self.findings
         yield from +self.counts
         yield from self.beginnings.errors()
@@ -115,7 +114,7 @@ class Verification:
 
 
 def _wrong_indexes(examination: Examination) -> Iterator[Finding]:
-    """Yield a finding for each index that disagrees with its segment, of topics that are tiered."""
+    """Yield a finding for each index of a tiered topic that disagrees with its segment."""
     if examination.facts.internal or examination.facts.compacted:
         return
     partition = examination.partition
@@ -129,10 +128,10 @@ def _wrong_indexes(examination: Examination) -> Iterator[Finding]:
 
 
 class ExactComparison:
-    """Compares the files of another directory with each boundary; nothing is explained away."""
+    """Compares the files of another directory with the state at each boundary; every difference counts."""
 
     def __init__(self, folder: Path, *, is_unasked: bool = False) -> None:
-        """Files are looked for as `folder`/<20 digits>.snapshot; see Beginning for `is_unasked`."""
+        """Compare files `folder`/<20 digits>.snapshot; see Beginning for `is_unasked`."""
         self._folder = folder
         self._not_judged = SnapshotVerdict.NOT_COMPARED if is_unasked else SnapshotVerdict.UNVERIFIED
         self.found: dict[int, Comparison] = {}
@@ -158,7 +157,7 @@ class ExactComparison:
         self.found[boundary.offset] = compare(entries, boundary.entries, history_from=0)
 
     def note_unreached(self) -> None:
-        """Files that were compared with nothing are not right for that."""
+        """Add the files without a boundary, which could not be compared."""
         for path in sorted(self._folder.glob("[0-9]*.snapshot")):
             if path.stem.isdecimal():
                 reason = "not compared: no boundary of this log, or the log is damaged below it"

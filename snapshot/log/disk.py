@@ -1,6 +1,6 @@
-"""The disk under a log directory: its mount point, kind and space, and what frees a full one.
+"""The disk of a log directory: its mount point, kind and space, and the ways to free a full one.
 
-What must be freed is said in the same words in all commands.
+All commands describe missing space in the same words.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class MountedDisk:
     mount: str
     device: str
     kind: str
-    total: int  # what users other than root may fill
-    free: int  # what they may write now
-    reserved: int  # what root may write besides
+    total: int  # bytes that users other than root may use
+    free: int  # bytes that they can still write
+    reserved: int  # bytes that only root may use
     is_read_only: bool
 
     @property
@@ -37,14 +37,14 @@ class MountedDisk:
         return self.free + (0 if os.geteuid() else self.reserved)
 
     def says_free(self) -> str:
-        """Return what is free, in words; root is told what it may write besides where that begins to matter."""
+        """Return the free bytes in words; for root also the reserved ones, if the disk is nearly full."""
         tells = self.is_nearly_full and self.writable > self.free
         more = f" and {human_bytes(self.reserved)} for root" if tells else ""
         return f"{human_bytes(self.free)}{more}"
 
     @property
     def is_nearly_full(self) -> bool:
-        """Return whether somebody should look after the disk."""
+        """Return whether the disk needs attention."""
         return self.percent_full >= _NEARLY_FULL_PERCENT
 
     @property
@@ -54,19 +54,19 @@ class MountedDisk:
 
     @property
     def percent_full(self) -> int:
-        """As `df` reckons it: of what users may fill, rounded up."""
+        """Return the used share as `df` does: of the bytes for users, rounded up."""
         used = self.total - self.free
         return 0 if not self.total else -(-100 * used // self.total)
 
 
 def disk_of(path: Path, *, mounts: Path = Path("/proc/self/mounts")) -> MountedDisk:
-    """The file system that holds `path`.
+    """Return the file system of `path`.
 
     Args:
-        mounts: where the kernel lists what is mounted; without it device and kind are "".
+        mounts: the kernel's list of mounts; without it device and kind are "".
 
     Raises:
-        OSError: the path cannot be looked at.
+        OSError: the path cannot be examined.
     """
     space = os.statvfs(path)
     reserved = (space.f_bfree - space.f_bavail) * space.f_frsize
@@ -86,7 +86,7 @@ def disk_of(path: Path, *, mounts: Path = Path("/proc/self/mounts")) -> MountedD
 
 
 def _mounted(mounts: Path) -> dict[str, tuple[str, str]]:
-    """Device and kind by mount point; the last of several on one point is the one that is seen."""
+    """Return device and kind by mount point; of several mounts on one point the last one counts."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -107,10 +107,10 @@ _RETENTION = (
 
 
 def says_room(what: str, needed: int, disk: MountedDisk) -> str:
-    """Return what is needed and what is free, in words, and how much must be freed where that is too little.
+    """Return the needed and the free bytes in words, and the bytes to free if there are too few.
 
     Args:
-        what: the subject, plural.
+        what: the subject, in the plural.
         needed: bytes on disk.
     """
     short = needed - disk.writable
@@ -119,10 +119,10 @@ def says_room(what: str, needed: int, disk: MountedDisk) -> str:
 
 
 def ways_to_free(disk: MountedDisk, deleted: int) -> Iterator[str]:
-    """Say what frees a disk, the fastest first, and last what deletes records.
+    """Yield the ways to free a disk, the fastest first; those that delete records last.
 
     Args:
-        deleted: bytes of what a broker has deleted already; see `deleted_bytes`.
+        deleted: see `deleted_bytes`.
     """
     if disk.reserved and disk.kind.startswith("ext"):
         kept = human_bytes(disk.reserved)
@@ -136,10 +136,7 @@ def ways_to_free(disk: MountedDisk, deleted: int) -> Iterator[str]:
 
 
 def deleted_bytes(log_dir: Path) -> int:
-    """Return the bytes of what a broker has deleted and not removed yet: `*-delete` folders and `*.deleted` files.
-
-    A broker that runs removes them meanwhile.
-    """
+    """Return the bytes of `*-delete` folders and `*.deleted` files, which a running broker removes later."""
     return sum(
         _size(Path(folder, name))
         for folder, _, names in os.walk(log_dir)
@@ -149,22 +146,22 @@ def deleted_bytes(log_dir: Path) -> int:
 
 
 def _size(path: Path) -> int:
-    """Return the bytes of a regular file; 0 if it is none, or gone."""
+    """Return the bytes of a regular file; 0 if it is no regular file or does not exist."""
     with suppress(OSError):
         status = path.lstat()
         return status.st_size if stat.S_ISREG(status.st_mode) else 0
     return 0
 
 
-# A file takes whole blocks, and 4 KiB is what ext4 and XFS make of it.
+# A file takes whole blocks, of 4 KiB on ext4 and XFS.
 BLOCK = 4096
 
 
 def on_disk(size: int) -> int:
-    """Bytes that a file of `size` bytes takes."""
+    """Return the bytes on disk of a file of `size` bytes."""
     return -(-size // BLOCK) * BLOCK
 
 
 def says_space(needed: int, log_dir: Path) -> str:
-    """Return the needed and the free space, in words. `needed`: bytes on disk."""
+    """Return the needed (bytes on disk) and the free space in words."""
     return f"{log_dir}: {says_room('the snapshots', needed, disk_of(log_dir))}"

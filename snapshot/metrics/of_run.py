@@ -1,4 +1,4 @@
-"""A run, a scan or a look for orphans as samples."""
+"""The samples of a run, a scan, `doctor` or a search for orphans."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tiersnap.snapshot.host.scanned import Scanned
 from tiersnap.snapshot.metrics.prometheus_text import HELP, Sample
 from tiersnap.snapshot.report.model import Count, Report
 
-# The run came to its end and knows what it says; what it found may be bad.
+# The run finished its work; its findings may be bad.
 _SUCCESS = frozenset({ExitCode.OK, ExitCode.GATE_REFUSED, ExitCode.DATA_CORRUPT})
 
 Labels = tuple[tuple[str, str], ...]
@@ -22,14 +22,14 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass
 class Standing:
-    """The segments by verdict and by labels (`topic`, and `partition` if that is wanted)."""
+    """The segments by verdict and labels (`topic`, and with a sample per partition also `partition`)."""
 
     verdicts: dict[Labels, dict[Verdict, Count]] = field(default_factory=dict)
     findings: dict[Labels, int] = field(default_factory=dict)
     forgotten: dict[Labels, int] = field(default_factory=dict)
 
     def add(self, labels: Labels, verdicts: Mapping[Verdict, Count], findings: int, forgotten: int = 0) -> None:
-        """Add segments to those with the same labels, and producers that a replica has `forgotten`."""
+        """Add segments, findings and lost producers to those with the same labels."""
         known = self.verdicts.setdefault(labels, {})
         for verdict, count in verdicts.items():
             known[verdict] = known.get(verdict, Count()) + count
@@ -37,7 +37,7 @@ class Standing:
         self.forgotten[labels] = self.forgotten.get(labels, 0) + forgotten
 
     def samples(self) -> Iterator[Sample]:
-        """Every verdict that occurs; the lag also where it is 0, so that an alert sees it end."""
+        """Yield every verdict that occurs, and the lag even if it is 0, so that an alert sees its end."""
         for labels, verdicts in self.verdicts.items():
             named = dict(labels)
             for verdict, count in verdicts.items():
@@ -71,7 +71,7 @@ def of_run(
     seconds: Mapping[str, float] | None = None,
     by_partition: bool = False,
 ) -> Iterator[Sample]:
-    """Yield the samples of all segments after a run, and of what it did.
+    """Yield the samples of all segments after a run, and of its work.
 
     Args:
         errors: parts of the work that failed.
@@ -106,11 +106,11 @@ def of_ended(
 
 
 def of_doctor(exit_code: ExitCode, started_at: int, hung: int | None) -> Iterator[Sample]:
-    """Yield the samples of a look at a host and its cluster, which ends now.
+    """Yield the samples of `doctor`, which ends now.
 
     Args:
         started_at: ms since the epoch.
-        hung: copies that do not end; None where no cluster was asked.
+        hung: number of hung copies; None if no cluster was asked.
     """
     if hung is not None:
         yield Sample("tiersnap_hung_copies", hung)
@@ -118,7 +118,7 @@ def of_doctor(exit_code: ExitCode, started_at: int, hung: int | None) -> Iterato
 
 
 def of_orphans(kinds: Iterable[str], found: Iterable[tuple[str, int]]) -> Iterator[Sample]:
-    """Orphans by kind, also of the kinds of which there are none. `found`: kind and bytes of each."""
+    """Yield the samples of orphans by kind, also for kinds without orphans. `found`: kind and bytes of each."""
     counts = {kind: Count() for kind in kinds}
     for kind, size in found:
         counts[kind] += Count(1, size)
@@ -128,10 +128,10 @@ def of_orphans(kinds: Iterable[str], found: Iterable[tuple[str, int]]) -> Iterat
 
 
 class ScanMetrics:
-    """The metrics of the segments that a scan has seen.
+    """The metrics of scanned segments.
 
     Attributes:
-        by_partition: a sample a partition, and not only a topic.
+        by_partition: give samples per partition instead of per topic.
     """
 
     def __init__(self, *, by_partition: bool) -> None:
@@ -151,6 +151,6 @@ class ScanMetrics:
         self._standing.add((("topic", partition.topic), *number), counts, len(examination.findings), forgotten)
 
     def samples(self, exit_code: ExitCode) -> Iterator[Sample]:
-        """All of it, now that the scan has ended."""
+        """Yield all samples after the last partition."""
         yield from self._standing.samples()
         yield from of_ended(exit_code, started_at=self._started, finished_at=time.time_ns() // 1_000_000)

@@ -78,7 +78,7 @@ class Audit:
 
     @classmethod
     def of(cls, counts: Iterable[AuditCount], rows: Iterable[AuditRow]) -> Audit:
-        """Return an audit of all counts, each combination once, and of findings that include the worst."""
+        """Return an audit. `counts` has each combination once, and `rows` has at least the worst findings."""
         harms = list(HARMS)
 
         def badness(harm: str) -> int:

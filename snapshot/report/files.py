@@ -2,9 +2,9 @@
 
 readiness.json is a ReadinessDocument, stable within a `schema_version`; docs/readiness.schema.json is its JSON schema.
 
-readiness.csv has one row per partition and log directory, worst first, and two columns for every verdict. It can be
-shown safely on terminals and in Excel: no text moves the cursor, and none is a formula. If a spreadsheet would take a
-text for a formula, the text gets an apostrophe in front, which programs must remove. Numbers stay numbers.
+readiness.csv has one row per partition and log directory, worst first, and two columns for every verdict. It is safe to
+show on terminals and in Excel: no text moves the cursor, and none is a formula. A text that looks like a formula to a
+spreadsheet gets an apostrophe in front, which programs must remove. Numbers stay numbers.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import ClassVar
 from urllib.parse import quote
 
@@ -128,7 +128,9 @@ def share(part: int, whole: int) -> str:
 def examples(report: Report, limit: int = 3) -> dict[Verdict, list[PagePartition]]:
     """Return examples of partitions by cause: those with a timeline, in the page's order."""
     found: dict[Verdict, list[PagePartition]] = {cause.verdict: [] for cause in report.causes}
-    for partition in (each for topic in report.topics for each in topic.partitions if each.timeline):
+    for partition in chain.from_iterable(topic.partitions for topic in report.topics):
+        if not partition.timeline:
+            continue
         for blocker in partition.blocking:
             if len(found[blocker.verdict]) < limit:
                 found[blocker.verdict].append(partition)

@@ -74,7 +74,7 @@ class TieringProgress:
         uploaded: tiersnap uploaded them, and no record of a broker is known.
         in_remote: brokers uploaded them, and no record of a broker is known.
         ready: the next run may tier them.
-        waiting: something prevents that they are tiered.
+        waiting: something blocks them.
     """
 
     tiered_segments: Size

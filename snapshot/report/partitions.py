@@ -82,13 +82,16 @@ def _partition(found: Aggregated, run: RunInfo, codes: _Codes, rows: list[_Row])
 
 
 def _totals(rows: list[_Row]) -> Totals:
-    waiting = [row.waits_since for row in rows if row.waits_since is not None]
     return totals_of(
         {row.judged: row.count for row in rows},
         findings=sum(row.findings for row in rows),
         recent=sum(row.recent_bytes for row in rows),
-        waiting_since=min(waiting, default=None),
+        waiting_since=_waiting_since(rows),
     )
+
+
+def _waiting_since(rows: list[_Row]) -> int | None:
+    return min((row.waits_since for row in rows if row.waits_since is not None), default=None)
 
 
 def _offsets(offsets: list[Offsets]) -> Offsets:

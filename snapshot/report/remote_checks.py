@@ -79,17 +79,21 @@ def _summed(checks: list[RemoteCheck]) -> RemoteChecked:
     listing = max(checks, key=lambda each: (each.listed > 0, each.checked_at))
     listed = [each for each in checks if _exists(each, listing.listed_from)]
     segments = [each for each in listed if each.verdict != RemoteVerdict.NOT_CHECKABLE]
-    holes = [each for each in checks if not each.segment_id and each.checked_at == last_at]
     return RemoteChecked(
         segments=listing.listed,
         verified=min(len(segments), listing.listed),
         bytes=sum(each.bytes for each in segments),
         compared=sum(each.compared_with not in NO_LOG for each in segments),
         encrypted=len(listed) - len(segments),
-        unsound=sum(not each.verdict.is_sound for each in (*segments, *holes)),
+        unsound=sum(not each.verdict.is_sound for each in (*segments, *_holes(checks, last_at))),
         depths=dict(Counter(str(each.depth) for each in segments)),
         last_at=last_at,
     )
+
+
+def _holes(checks: Iterable[RemoteCheck], last_at: int) -> list[RemoteCheck]:
+    """Return the missing offsets that the last check found."""
+    return [each for each in checks if not each.segment_id and each.checked_at == last_at]
 
 
 def _exists(check: RemoteCheck, listed_from: int) -> bool:

@@ -53,7 +53,7 @@ _SURFACES = {
 
 
 def of_produce(error: Answer, release: str | None) -> Iterator[ExplainedRow]:
-    """Yield the reactions to an answer to Produce, of clients without and with a transactional id."""
+    """Yield the reactions of clients, without and with a transactional id, to an answer to Produce."""
     for mode, table, transactional in (("idempotent", IDEMPOTENT, False), ("transactional", TRANSACTIONAL, True)):
 
         def ask(era: ClientEra, batch: SentBatch, is_transactional: bool = transactional) -> _Asked:

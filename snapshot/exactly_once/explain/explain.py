@@ -111,18 +111,20 @@ def explain(word: str, *, broker: str | None = None, client: str | None = None) 
         answers = _answered_with(error.error, broker)
         requests = {row.request for row in _answered_with(error.error, None)}
         return Explanation(error, (*answers, *_of_clients(error.error, requests, client, broker)))
-    if word.lower() in (each.name for each in SITUATIONS):
-        return _explain_situation(word.lower(), broker, client)
+    situation = next((each for each in SITUATIONS if each.name == word.lower()), None)
+    if situation is not None:
+        return _explain_situation(situation.name, situation.request, broker, client)
     found = find_word(word)
     return None if found is None else Explanation(None, rows_of(found, broker), found)
 
 
-def _explain_situation(name: str, broker: str | None, client: str | None) -> Explanation:
+def _explain_situation(name: str, request: str, broker: str | None, client: str | None) -> Explanation:
     answers = list(_of_situation(name, broker))
-    errors = dict.fromkeys(row.answer for row in answers if row.answer is not None and row.answer.is_error)
-    requests = {each.request for each in SITUATIONS if each.name == name}
-    reactions = [row for each in errors for row in _of_clients(each, requests, client, broker)]
-    return Explanation(None, (*answers, *reactions))
+    rows = list(answers)
+    for error in dict.fromkeys(row.answer for row in answers):
+        if error is not None and error.is_error:
+            rows += _of_clients(error, {request}, client, broker)
+    return Explanation(None, tuple(rows))
 
 
 def _answered_with(error: Answer, release: str | None) -> list[ExplainedRow]:

@@ -89,7 +89,7 @@ class BrokerEra(Era):
     forgets_deleted: bool = False
     # Whether INVALID_PRODUCER_EPOCH ends a client; otherwise it can abort and go on (KIP-588)
     stale_epoch_is_fatal: bool = False
-    replica_refuses_older_marker: bool = False  # whether a marker of a lower epoch stops a replica, too
+    replica_refuses_older_marker: bool = False  # whether a replica, too, refuses a marker of a lower epoch
     marker_moves_timestamp: bool = True  # whether a marker keeps its producer from expiring
     # Whether a leader asks the coordinator before a transaction begins on a partition (KIP-890, part 1)
     verifies: bool = False

@@ -6,6 +6,7 @@ does not ask. Follows kafka.server.AddPartitionsToTxnManager and ReplicaManager.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -88,13 +89,17 @@ def verify(entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, verifi
         return Verified(was_asked=False)
     if era.checks_epoch_first and entry is not None and batch.producer_epoch < entry.producer_epoch:
         return Verified(was_asked=False, refusal=Answer.INVALID_PRODUCER_EPOCH)
-    conditions = {
-        "produce v10": verification.produce_version < _FIRST_PRODUCE_WITH_ABORTABLE,
-        "version 2": is_version_2,
-    }
-    requests = [name for name, holds in conditions.items() if holds]
+    requests = set(_request_kinds(verification.produce_version, is_version_2=is_version_2))
     row = first_row(TABLE, {"said": {verification.said}, "request": requests})
     return Verified(was_asked=True, refusal=_CELLS[row[era.name]])
+
+
+def _request_kinds(produce_version: int, *, is_version_2: bool) -> Iterator[str]:
+    """Yield the words of the column `request` that fit."""
+    if produce_version < _FIRST_PRODUCE_WITH_ABORTABLE:
+        yield "produce v10"
+    if is_version_2:
+        yield "version 2"
 
 
 def _is_ongoing(entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra) -> bool:

@@ -164,7 +164,7 @@ def _markers_alone(leader: ReplicaState) -> ReplicaState:
 
 
 def _between(low: np.ndarray, high: np.ndarray, at: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Return for each offset the sum of the weights (or the count) of values with `low` below it and `high` not."""
+    """Return for each offset the sum of weights, or the count, of items with `low` below and `high` not below it."""
     sums: np.ndarray = _sums(low, at, weights) - _sums(np.maximum(low, high), at, weights)
     return sums
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from tiersnap.snapshot.errors import CorruptTransactionStateError, UsageError
@@ -157,21 +157,24 @@ def read_transaction_log(
         read_states(log_dir.filesystem, partition, check_crc=check_crc, stops_at_unknown=stops_at_unknown)
         for log_dir, partition in watch(_partitions(log_dirs))
     ]
-    states = newest_states(record for each in found for record in each.records)
+    return _log_of(found, log_dirs, partition_count)
+
+
+def _log_of(found: Sequence[ReadStates], log_dirs: Sequence[LogDir], partition_count: int | None) -> TransactionLog:
+    states = newest_states(chain.from_iterable(each.records for each in found))
     numbers = {each.number for each in found}
     hidden = {each.number for each in found if each.hides_states}
     count, is_count_sure = partition_count, True
     if count is None:
         count, is_count_sure = _infer_count(states, numbers)
     paths = ", ".join(each.path for each in log_dirs)
-    misplaced = () if count is None else _misplaced(states, numbers, count, paths)
     return TransactionLog(
         states=states,
         partition_count=count,
         is_count_sure=is_count_sure,
         missing=_missing(numbers, hidden, count or 0),
         read=frozenset(numbers - hidden),
-        findings=(*(finding for each in found for finding in each.findings), *misplaced),
+        findings=(*chain.from_iterable(each.findings for each in found), *_misplaced(states, numbers, count, paths)),
         path=paths,
         written_at={each.number: each.written_at for each in found},
         running_since=dict(_running_since(log_dirs)),
@@ -284,8 +287,10 @@ def impossible(value: TransactionLogValue) -> str:
     return ""
 
 
-def _misplaced(states: CoordinatorStates, numbers: set[int], count: int, path: str) -> Iterable[Finding]:
+def _misplaced(states: CoordinatorStates, numbers: set[int], count: int | None, path: str) -> Iterator[Finding]:
     """Yield partitions above the count, and partitions with ids that belong into others."""
+    if count is None:
+        return
     for number in sorted(numbers):
         if number >= count:
             message = f"{TOPIC}-{number} is here, and the topic is said to have {count_of(count, 'partition')}"
