@@ -122,8 +122,9 @@ def _marked(listed: DataFrame, leaders: DataFrame) -> DataFrame:
 
 
 def order() -> Column:
-    """Order the rows of an attempt: by run, and in one run by state."""
-    return F.struct("run", F.array_position(F.array(*(F.lit(state) for state in STATES)), F.col("state")))
+    """Order the rows of an attempt: by run, in one run by state, and what it published behind what it read before."""
+    state = F.array_position(F.array(*(F.lit(state) for state in STATES)), F.col("state"))
+    return F.struct("run", state.alias("state"), F.coalesce("is_published", F.lit(False)).alias("is_published"))
 
 
 def current(remote_log_segments: DataFrame) -> DataFrame:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tiersnap.remote_storage.cluster.client import SECONDS, Cluster, needs_permission
+from tiersnap.remote_storage.cluster.passing_errors import NO_GROUP
 from tiersnap.remote_storage.cluster.topic_checks import value_of
 from tiersnap.remote_storage.errors import (
     BrokerUnavailableError,
@@ -160,7 +161,8 @@ class MetadataReader:
             self._next[number] = max(self._next[number], low)
         heard = time.monotonic()
         while any(self._next[number] < end for number, end in ends.items()):
-            messages = self._consumer.consume(_FETCH, _FETCH_SECONDS)  # waits for all of them as long as it may
+            found = self._consumer.consume(_FETCH, _FETCH_SECONDS)  # waits for all of them as long as it may
+            messages = [each for each in found if not _is_of_group(each.error())]
             if messages:
                 heard = time.monotonic()
             elif time.monotonic() - heard > SECONDS:
@@ -198,6 +200,10 @@ class MetadataReader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _is_of_group(error: KafkaError | None) -> bool:
+    return error is not None and error.name() == NO_GROUP
 
 
 class Publication:

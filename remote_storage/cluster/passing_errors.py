@@ -8,7 +8,11 @@ alone.
 NO_CONNECTION = frozenset({"_ALL_BROKERS_DOWN", "_TRANSPORT", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_RESOLVE"})
 """Nobody answers; why stands in what the client said before."""
 
+NO_GROUP = "GROUP_AUTHORIZATION_FAILED"
+"""This user may not use the group that a consumer has to name; ours read what is assigned to them, without a group."""
+
 PASSING = NO_CONNECTION | {
+    NO_GROUP,
     "_UNKNOWN_PARTITION",  # also of a topic that is there, as long as nobody leads it
     "_NOENT",  # "No leaders found": nobody leads any of the partitions whose offsets are asked for
     "_DESTROY_BROKER",  # another one has its address since

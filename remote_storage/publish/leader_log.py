@@ -62,7 +62,7 @@ class LeaderLog:
         except ClusterRefusedError as refused:
             raise UnprovenLogError(
                 f"{name}: nothing shows that {local.partition.path} is the leader's log: {refused.message}",
-                hint="run it on the broker's host as the broker's user, or allow READ of the topic",
+                hint=f"run it on the broker's host as the broker's user, or allow READ of {self.topic}",
             ) from refused
         if _content(found) != (record.offset, record.key, record.value) or not _is_of_time(found, record.timestamp):
             raise DivergedLogError(

@@ -59,7 +59,7 @@ def read_states(rows: pa.RecordBatch) -> Iterator[AttemptState]:
 
 
 def newest_states(states: Iterable[AttemptState]) -> list[AttemptState]:
-    """The newest state of each attempt: of the latest run the furthest state.
+    """The newest state of each attempt: of the latest run the furthest state, and a published one before others.
 
     jobs.pipeline.listing.current says the same of a DataFrame.
     """
@@ -72,8 +72,8 @@ def newest_states(states: Iterable[AttemptState]) -> list[AttemptState]:
     return list(newest.values())
 
 
-def _order(state: AttemptState) -> tuple[int, int]:
-    return state.run, STATES.index(state.attempt.state)
+def _order(state: AttemptState) -> tuple[int, int, bool]:
+    return state.run, STATES.index(state.attempt.state), bool(state.attempt.is_published)
 
 
 def unneeded(states: Iterable[AttemptState]) -> Iterator[AttemptState]:

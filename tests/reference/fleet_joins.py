@@ -249,7 +249,7 @@ def input_batches(rows: list[Row], *, size: int = 5) -> Iterator[pa.RecordBatch]
 
 
 def current(remote_log_segments: Iterable[Row]) -> dict[tuple[Any, ...], Row]:
-    """The newest state of every attempt: of the latest run the furthest."""
+    """The newest state of every attempt: of the latest run the furthest, a published one before others."""
     found: dict[tuple[Any, ...], Row] = {}
     for row in remote_log_segments:
         attempt = row["topic"], row["topic_id"], row["partition"], row["segment_id"]
@@ -260,8 +260,8 @@ def current(remote_log_segments: Iterable[Row]) -> dict[tuple[Any, ...], Row]:
     return found
 
 
-def _order(row: Row) -> tuple[int, int]:
-    return row["run"], STATES.index(row["state"])
+def _order(row: Row) -> tuple[int, int, bool]:
+    return row["run"], STATES.index(row["state"]), bool(row["is_published"])
 
 
 def differences(listed: Iterable[Row], remote_log_segments: list[Row], *, run: int) -> list[Row]:

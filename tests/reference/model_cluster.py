@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TopicPartition
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError, TopicPartition
 
 from tests.reference.log_records import records_from
 from tiersnap.remote_storage.cluster.client import Cluster, Topic, TopicConfig
@@ -96,6 +96,16 @@ class Message:
         return self.told
 
 
+class GroupRefusal(Message):
+    """What librdkafka gives a consumer whose user may not use its group; it reads on what was assigned to it."""
+
+    def __init__(self) -> None:
+        super().__init__(At("", -1), None)
+
+    def error(self) -> KafkaError:  # type: ignore[override]
+        return KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
+
+
 @dataclass
 class ModelTopic:
     """One user topic: leaders by partition, its own settings, and log start and end by partition."""
@@ -126,6 +136,7 @@ class ModelCluster(Cluster):
         self.read_to: dict[int, int] = {}  # by the newest consumer
         self.produced = False
         self.read_only: set[str] = set()  # topics that this user may not write to
+        self.refuses_groups = False  # this user may not use consumer groups
 
     def create(
         self, partition: TopicIdPartition, *, end: int, start: int = 0, settings: Mapping[str, str] | None = None
@@ -265,6 +276,7 @@ class ModelConsumer:
         self._cluster = cluster
         self._next: dict[int, int] = {}
         self._read: TopicPartition | None = None  # of a user topic
+        self._is_refused = False
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         wanted = list(partitions)
@@ -280,6 +292,9 @@ class ModelConsumer:
         return max(0, end + at.offset + 2000) if at.offset < -2000 else 0
 
     def consume(self, count: int, timeout: float) -> list[Message]:
+        if self._cluster.refuses_groups and not self._is_refused:
+            self._is_refused = True
+            return [GroupRefusal()]
         if self._read is not None:
             return self._cluster.request("fetch", partial(self._cluster.fetch, self._read))
         messages = []

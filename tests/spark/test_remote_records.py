@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.reference.log_builder import write_partition
 from tests.reference.metadata_replica import finished_in, published, write_replica
 from tests.spark.small_fleet import write_fleet
+from tiersnap.jobs.pipeline.listing import current
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.run import run
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.warehouse import Warehouse
+from tiersnap.snapshot.replay.remote_listing import CopyEvent, RemoteSegmentState
+from tiersnap.snapshot.rows import Rows
 
 pytestmark = pytest.mark.spark
 
@@ -56,6 +61,30 @@ def test_run_joins_the_records_of_replicas_with_the_copies_and_keeps_them(spark:
     rows = Warehouse(spark, str(tmp_path / "warehouse")).read("remote_log_segments").where("is_published").collect()
     assert {row.segment_id for row in rows} == {each.id.segment_id for each in [*first, *others[:1]]}
     assert not any(row.is_ours for row in rows), "or they counted as uploaded by the run that saw the records"
+
+
+@pytest.mark.parametrize("published_first", [True, False])
+def test_what_a_run_published_is_newer_than_what_it_read(spark: SparkSession, published_first: bool) -> None:
+    """A run that reads the records for the first time says that none names a segment, and then publishes it."""
+    finished = RemoteSegmentState.COPY_SEGMENT_FINISHED
+    read = CopyEvent(
+        topic="orders",
+        topic_id="id",
+        partition=0,
+        base_offset=0,
+        next_base_offset=10,
+        size_bytes=1,
+        largest_timestamp=1,
+        leader_epochs=(),
+        written_at=1,
+        segment_id="A",
+        state=finished,
+        is_published=False,
+        run=3,
+    )
+    rows = sorted([read, replace(read, is_published=True)], key=lambda each: each.is_published is not published_first)
+    table = spark.createDataFrame(pa.Table.from_batches([Rows(CopyEvent).batch(rows)])).coalesce(1)
+    assert [row.is_published for row in current(table).collect()] == [True]
 
 
 def test_records_of_another_topic_of_the_same_name_tell_nothing(spark: SparkSession, tmp_path: Path) -> None:

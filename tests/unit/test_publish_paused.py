@@ -212,6 +212,13 @@ def test_publish_pauses_no_topic_when_this_user_may_write_no_record(cluster, pub
     assert [finished(cluster, each) for each in (PARTITION, LATER)] == [[], []]
 
 
+def test_publish_needs_no_permission_for_a_consumer_group(cluster, publish):
+    publish(cluster)
+    cluster.refuses_groups = True
+    assert publish(cluster).records == 0
+    assert [finished(cluster, each) for each in (PARTITION, LATER)] == of_both()
+
+
 def kills(cluster: ModelCluster, number: int) -> ModelCluster:
     """A client that is dead from its request `number` on."""
     count = 0
