@@ -37,7 +37,7 @@ from tiersnap.snapshot.tables.remote_log_segments import STATE_COLUMNS, AttemptS
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS, VERSION_KEY
 from tiersnap.snapshot.tables.table_format import refuse_newer, refuse_other
 from tiersnap.snapshot.tables.trouble import of_table
-from tiersnap.snapshot.tasks.judge_partition import JudgePartition
+from tiersnap.snapshot.tasks.judge_partition import PartitionJudge
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -122,7 +122,7 @@ def no_rows(warehouse: str, lacks: str) -> SourceNotFoundError:
     )
 
 
-def readiness(warehouse: str, judge: JudgePartition) -> Iterator[pa.RecordBatch]:
+def readiness(warehouse: str, judge: PartitionJudge) -> Iterator[pa.RecordBatch]:
     """Yield READINESS of every partition that was replayed and is still there; SourceNotFoundError if none ever was."""
     facts = read_table(warehouse, "partitions", _FACTS, [str(kind) for kind in (*JUDGED, FactKind.GONE)])
     if facts.num_rows == 0:

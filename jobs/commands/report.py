@@ -190,11 +190,11 @@ def report(
     from tiersnap.snapshot.report.write import write_report
     from tiersnap.snapshot.tables.readiness import READINESS
     from tiersnap.snapshot.tables.remote_log_segments import unneeded
-    from tiersnap.snapshot.tasks.judge_partition import JudgePartition
+    from tiersnap.snapshot.tasks.judge_partition import PartitionJudge
 
     last = last_run(warehouse)
     beside = BesideBrokers(broker_expiry.now, last.settings.left_for)
-    judge = JudgePartition(replace, broker_expiry, beside=beside)
+    judge = PartitionJudge(replace, broker_expiry, beside=beside)
     rows = pa.Table.from_batches(readiness(warehouse, judge), schema=READINESS)
     info = last.info(warehouse, source, remote, at=clock(), now=broker_expiry.now)
     info = dataclasses.replace(info, disks=disks_below(set(info.sources) - set(info.collected)))

@@ -10,11 +10,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from tiersnap.jobs.pipeline.batches import with_settings
 from tiersnap.jobs.pipeline.checking import CHECK_KEY
-from tiersnap.jobs.pipeline.listing import order
 from tiersnap.jobs.pipeline.maintained_table import MaintainedTable
-from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
+from tiersnap.jobs.pipeline.newest import newest
+from tiersnap.jobs.pipeline.remote_states import order
+from tiersnap.jobs.pipeline.session_settings import with_settings
+from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.remote_log_segments import ATTEMPT_KEY

@@ -14,15 +14,15 @@ from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.batches import SEGMENT_OF_BATCH
 from tiersnap.jobs.pipeline.before_spark import Session, started
 from tiersnap.jobs.pipeline.grouping import by_key, of_topics
-from tiersnap.jobs.pipeline.replaying import input_rows, united
-from tiersnap.jobs.pipeline.warehouse import Warehouse, lacks_table, newest
+from tiersnap.jobs.pipeline.newest import newest
+from tiersnap.jobs.pipeline.partition_input import HEADER, INPUT_ORDER, Source, input_rows, united
+from tiersnap.jobs.pipeline.warehouse import Warehouse, lacks_table
 from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.exactly_once.simulate.replica_state import CACHED_BATCHES
 from tiersnap.snapshot.formats.record_batch import CONTROL_MASK
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.tables.facts import FACT_OFFSET, FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
-from tiersnap.snapshot.tasks.partition_input import HEADER, INPUT_ORDER, Source
 
 _KEPT = (FactKind.REPLAYED, FactKind.STATE, FactKind.BOUNDARY, FactKind.SEGMENT, FactKind.GONE)
 

@@ -16,7 +16,6 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
-from pyspark.sql.window import Window
 
 from tiersnap.jobs.pipeline import counts, schemas
 from tiersnap.jobs.pipeline.one_writer import LEASE_KEY
@@ -180,12 +179,6 @@ def check_format(path: str, table: str, found: StructType) -> None:
     refuse_newer(path, version)
     refuse_other(path, schemas.TABLES[table].names, found.names)
     refuse_unversioned(path, version)
-
-
-def newest(rows: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Keep the rows of the greatest `run` for each key."""
-    window = Window.partitionBy(*key)
-    return rows.withColumn("_newest", F.max("run").over(window)).where("run = _newest").drop("_newest")
 
 
 def unrecorded_runs(

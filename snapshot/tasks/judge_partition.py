@@ -1,29 +1,21 @@
-"""One partition judged by a Spark task: stored results and remote storage as rows in, JUDGED rows out."""
+"""One partition judged by the results of its newest replay and by remote storage."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from tiersnap.snapshot.gate.judge_partition import Policy, SegmentReadiness, open_at
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
 from tiersnap.snapshot.replay.remote_listing import ListedCopy, RemoteListing
 from tiersnap.snapshot.tables.facts import StoredReplay, StoredResults
-from tiersnap.snapshot.tables.readiness import JUDGED_ROWS, CopyPlan, SegmentJudgement
+from tiersnap.snapshot.tables.readiness import CopyPlan, SegmentJudgement
 from tiersnap.snapshot.tables.segment_verdict import SegmentVerdict
-from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
 
 @dataclass(frozen=True)
-class JudgePartition(Policy):
-    """INPUT rows (FACTS and COPIES) of one partition -> JUDGED rows."""
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Judge the partition."""
-        rows = PartitionInput(batches)
-        yield JUDGED_ROWS.batch(self.judged(rows.results, rows.copies))
+class PartitionJudge(Policy):
+    """Judges a partition by its stored results."""
 
     def judged(self, found: StoredResults | None, copies: Sequence[ListedCopy]) -> Iterator[SegmentJudgement]:
         """Yield the segments of a partition that was replayed; none before. `copies` are those in remote storage.

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from tiersnap.jobs.pipeline.partition_input import INPUT, Source
+from tiersnap.jobs.pipeline.verdicts import JudgePartition
 from tiersnap.snapshot.tables.facts import JUDGED
-from tiersnap.snapshot.tasks.judge_partition import JudgePartition
-from tiersnap.snapshot.tasks.partition_input import INPUT, Source
 
 Row = dict[str, Any]
 

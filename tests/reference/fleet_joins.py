@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 from tests.reference.fact_rows import offset_of
+from tiersnap.jobs.pipeline.partition_input import INPUT, Source
 from tiersnap.snapshot.errors import RecordedError
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
-from tiersnap.snapshot.tasks.partition_input import INPUT, Source
 
 Row = dict[str, Any]
 

@@ -18,6 +18,11 @@ from tests.reference.fleet_joins import Row, Tables, input_batches, key_of
 from tests.reference.killable_store import Clock
 from tests.reference.log_builder import TIMESTAMP
 from tiersnap.jobs.pipeline.before_spark import Discovered, discover
+from tiersnap.jobs.pipeline.decoding import WANTED, DecodeSegments
+from tiersnap.jobs.pipeline.listing import FOLDER_ROWS, NOTHING_TOLD, ListPartitions, SourceFolder, ToldOfPartition
+from tiersnap.jobs.pipeline.replaying import ReplayPartition
+from tiersnap.jobs.pipeline.unread import UNREAD, look_again
+from tiersnap.jobs.pipeline.verdicts import JudgePartition
 from tiersnap.remote_storage.cluster.records_task import FOUND_ROWS, ReadRecords, wanted_of_replicas
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
@@ -33,18 +38,6 @@ from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions, Scan
 from tiersnap.snapshot.replay.remote_records import PartitionRecords
 from tiersnap.snapshot.tables.all_tables import TABLES
 from tiersnap.snapshot.tables.readiness import READINESS
-from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
-from tiersnap.snapshot.tasks.judge_partition import JudgePartition
-from tiersnap.snapshot.tasks.list_partitions import (
-    FOLDER_ROWS,
-    NOTHING_TOLD,
-    UNREAD,
-    ListPartitions,
-    SourceFolder,
-    ToldOfPartition,
-    look_again,
-)
-from tiersnap.snapshot.tasks.replay_partition import ReplayPartition
 
 DAY = 86_400_000
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from tiersnap.jobs.pipeline.replaying import facts_of
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.replay.expiry import ReplayOptions
 from tiersnap.snapshot.replay.partition_listing import PartitionListing
@@ -14,7 +15,6 @@ from tiersnap.snapshot.replay.replay_listing import ListingReplay
 from tiersnap.snapshot.replay.segment_runs import LocalDecodes
 from tiersnap.snapshot.tables.facts import fact_batches
 from tiersnap.snapshot.tables.listed import ListedPartition
-from tiersnap.snapshot.tasks.replay_partition import facts_of
 
 
 def local_facts(source: Path, *, run: int, now: int) -> Iterator[pa.RecordBatch]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline import listing, transforms
 from tiersnap.jobs.pipeline.source import KafkaSegmentDataSource
-from tiersnap.snapshot.tasks.list_partitions import ListPartitions
+from tiersnap.jobs.pipeline.listing import ListPartitions
 
 url, source, remote, warehouse = sys.argv[1:]
 spark = SparkSession.builder.remote(url).getOrCreate()

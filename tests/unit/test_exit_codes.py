@@ -23,14 +23,14 @@ from tests.reference.privileges import run_obeying_modes
 from tests.reference.situations import NOW, SITUATIONS, CannotBeLaidOutError, Site
 from tests.unit import test_exit_codes_remote as remote
 from tiersnap.jobs.pipeline.before_spark import discover, run_input
+from tiersnap.jobs.pipeline.decoding import WANTED, DecodeSegments
+from tiersnap.jobs.pipeline.listing import FOLDERS, ListPartitions
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.gate.exit_code import exit_code_of
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.findings import FindingKind
-from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
-from tiersnap.snapshot.tasks.list_partitions import FOLDERS, ListPartitions
 
 pytestmark = pytest.mark.unit
 

@@ -18,6 +18,7 @@ from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.model_cluster import ModelCluster
 from tests.reference.recovered import DATA
 from tiersnap.jobs.pipeline.before_spark import discover, told_of_cluster
+from tiersnap.jobs.pipeline.listing import ToldOfPartition
 from tiersnap.remote_storage.cluster.log_starts import located
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -26,7 +27,6 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment, open_log_dir
 from tiersnap.snapshot.log.log_start import begins_below, log_start_of, unloaded_below, with_log_start
-from tiersnap.snapshot.tasks.list_partitions import ToldOfPartition
 
 pytestmark = pytest.mark.unit
 

@@ -9,11 +9,11 @@ import pytest
 
 from tests.reference.fleet_run import Runner
 from tests.reference.log_builder import data_batch, write_partition
+from tiersnap.jobs.pipeline import listing, unread
 from tiersnap.snapshot.log import file_system
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.replay import partition_replay
-from tiersnap.snapshot.tasks import list_partitions
 
 pytestmark = pytest.mark.unit
 
@@ -42,7 +42,7 @@ def test_one_that_cannot_be_read_is_no_news_until_it_can(
             raise error
         return file_system.read_bounded(filesystem, path, **more)
 
-    for module in (partition_replay, list_partitions):
+    for module in (partition_replay, listing, unread):
         monkeypatch.setattr(module, "read_bounded", refuse)
     first = runner(apply=False)
     assert first.boundaries()[10] == "UNVERIFIED"
@@ -90,7 +90,7 @@ def test_a_segment_behind_it_is_replayed_with_all_that_the_log_says(
             raise PermissionError(13, "Permission denied")
         return file_system.read_bounded(filesystem, path, **more)
 
-    for module in (partition_replay, list_partitions):
+    for module in (partition_replay, listing, unread):
         monkeypatch.setattr(module, "read_bounded", refuse)
     runner(apply=False)
     segments = {base: [data_batch(base, 10, 1 + base, 0, 0)] for base in (30, 40)}

@@ -20,6 +20,10 @@ from tests.reference.fleet_run import DAY, Runner, arrow_table
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.recovered import DATA
 from tiersnap.jobs.delta_tables import read_table, readiness
+from tiersnap.jobs.pipeline.decoding import WANTED, DecodeSegments
+from tiersnap.jobs.pipeline.partition_input import PartitionInput
+from tiersnap.jobs.pipeline.replaying import ReplayPartition
+from tiersnap.jobs.pipeline.verdicts import JudgePartition
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.snapshot.errors import CorruptDataError, SourceNotFoundError
@@ -35,10 +39,6 @@ from tiersnap.snapshot.tables.decodes import DECODE_ROWS, SEGMENTS, SegmentFile,
 from tiersnap.snapshot.tables.deltas import from_lists
 from tiersnap.snapshot.tables.listed import ListedPartition
 from tiersnap.snapshot.tables.schemas import PART_DELTAS
-from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
-from tiersnap.snapshot.tasks.judge_partition import JudgePartition
-from tiersnap.snapshot.tasks.partition_input import PartitionInput
-from tiersnap.snapshot.tasks.replay_partition import ReplayPartition
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from tiersnap.jobs.pipeline.audit.found import found, rows_of
-from tiersnap.jobs.pipeline.changes import still_there
+from tiersnap.jobs.pipeline.known import still_there
 from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind
 from tiersnap.snapshot.log.log_dir import INTERNAL_COMPACTED_TOPICS
 from tiersnap.snapshot.tables.facts import FactKind

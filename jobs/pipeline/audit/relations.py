@@ -20,11 +20,11 @@ from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.audit.batches import PRODUCER, is_data
 from tiersnap.jobs.pipeline.audit.found import forgotten, found, of_batch, of_before, rows_of
 from tiersnap.jobs.pipeline.audit.history import EPOCH, history
-from tiersnap.jobs.pipeline.changes import Keep
+from tiersnap.jobs.pipeline.audit.records_crc import ALIKE, WITH_RECORDS_CRC, add_records_crc
+from tiersnap.jobs.pipeline.cached import Keep
 from tiersnap.snapshot.exactly_once.models.audit_rules import CONFIDENCE, IN_FLIGHT, AuditKind, Confidence
 from tiersnap.snapshot.formats.record_batch import TIMESTAMP_TYPE_MASK
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
-from tiersnap.snapshot.tasks.decode_segments import ALIKE, WITH_RECORDS_CRC, add_records_crc
 
 _GOES_BACK = "place < frontier"
 _IS_COPY = f"({_GOES_BACK} and copy is not null)"

@@ -13,6 +13,7 @@ from tests.reference.command import assert_said, tiersnap
 from tests.reference.local_facts import local_facts
 from tests.reference.recovered import DATA
 from tiersnap.jobs.delta_tables import readiness
+from tiersnap.jobs.pipeline.verdicts import JudgePartition
 from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.tables.facts import PARTITIONS
@@ -25,7 +26,6 @@ from tiersnap.snapshot.tables.remote_log_segments import (
     unneeded,
 )
 from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, AUDITS
-from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
 pytestmark = pytest.mark.unit
 

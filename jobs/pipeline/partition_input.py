@@ -13,12 +13,13 @@ checked here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from itertools import groupby, pairwise
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from tiersnap.snapshot.replay.segment_runs import Run, WindowDecode
 from tiersnap.snapshot.tables.decodes import SEGMENTS, StoredDecode, read_decodes
@@ -26,7 +27,7 @@ from tiersnap.snapshot.tables.deltas import columns_of
 from tiersnap.snapshot.tables.facts import PARTITIONS, StoredResults, read_facts
 from tiersnap.snapshot.tables.listed import LISTED, LISTED_ROWS
 from tiersnap.snapshot.tables.remote_log_segments import REMOTE_LOG_SEGMENTS, read_states
-from tiersnap.snapshot.tables.schemas import RECORD_BATCH_FIELDS, schema_of
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RECORD_BATCH_FIELDS, schema_of
 
 INPUT_ORDER = ("source", "offset", "part")
 
@@ -182,3 +183,17 @@ def _slices(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Source, pa.Reco
             source, count = Source(number), sum(1 for _ in group)
             yield source, columns_of(batch.column(_STRUCTS[source]).slice(start, count))
             start += count
+
+
+def input_rows(rows: DataFrame, source: Source, offset: str, part: str, filled: str, names: Sequence[str]) -> DataFrame:
+    """Rows of INPUT with one of `listed`, `fact`, `copy` and `decode`, of the columns that are named."""
+    place = f"{int(source)} as source", f"cast({offset} as bigint) as offset", f"cast({part} as int) as part"
+    return rows.selectExpr(*PARTITION_KEY, *place, f"struct({', '.join(names)}) as {filled}")
+
+
+def united(rows: Sequence[DataFrame]) -> DataFrame:
+    """Rows of INPUT; what none of them fills is left out."""
+    first, *others = rows
+    for each in others:
+        first = first.unionByName(each, allowMissingColumns=True)
+    return first
