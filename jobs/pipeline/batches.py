@@ -12,6 +12,7 @@ from pyspark.sql.window import Window
 
 from tiersnap.jobs.pipeline.decoding import WANTED, WANTED_ROWS
 from tiersnap.jobs.pipeline.listing import listed_segments
+from tiersnap.jobs.pipeline.newest import newest_row
 from tiersnap.snapshot.formats.record_batch import LOG_OVERHEAD
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.tables.decodes import SegmentFile
@@ -27,12 +28,15 @@ def known_segments(record_batches: DataFrame) -> DataFrame:
     `known_end` is the position in the file where its rows end, in bytes.
     """
     end = F.col("position") + F.lit(LOG_OVERHEAD) + F.col("batch_length")
-    newest = record_batches.groupBy(*SEGMENT_OF_BATCH).agg(
-        F.max_by(F.struct(*_IDENTITY), "run").alias("known"),
-        F.max(F.struct("run", end.alias("end"))).alias("last"),
+    rows = record_batches.select(*SEGMENT_OF_BATCH, *_IDENTITY, "run", end.alias("end"))
+    last = newest_row(rows, SEGMENT_OF_BATCH, F.struct("run", "end"))
+    return last.select(
+        *PARTITION_KEY,
+        F.col("segment_base_offset").alias("base_offset"),
+        F.struct(*_IDENTITY).alias("known"),
+        F.col("run").alias("known_run"),
+        F.col("end").alias("known_end"),
     )
-    last = F.col("last.run").alias("known_run"), F.col("last.end").alias("known_end")
-    return newest.select(*PARTITION_KEY, F.col("segment_base_offset").alias("base_offset"), "known", *last)
 
 
 def wanted_segments(listed: DataFrame, known: DataFrame) -> DataFrame:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.before_spark import Session, started
 from tiersnap.jobs.pipeline.grouping import by_key, of_batches
-from tiersnap.jobs.pipeline.newest import newest
+from tiersnap.jobs.pipeline.newest import newest, newest_row
 from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.session import spoken
@@ -108,8 +108,7 @@ def holding(checks: DataFrame, *, now: int, recheck: int | None) -> DataFrame:
     They are due at different times within the second half of `recheck` (ms), so that no run has all of them to do.
     """
     order = F.struct("run", "checked_at")
-    last = checks.where("segment_id != ''").groupBy(*CHECK_KEY).agg(F.max_by(F.struct("*"), order).alias("row"))
-    rows = last.select("row.*").select(*CHECKS.names)
+    rows = newest_row(checks.where("segment_id != ''"), CHECK_KEY, order).select(*CHECKS.names)
     if recheck is None:
         return rows
     share = F.lit(1) + F.pmod(F.crc32("segment_id"), F.lit(1000)) / F.lit(1000)

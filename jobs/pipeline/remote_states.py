@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline import schemas
+from tiersnap.jobs.pipeline.newest import newest_row
 from tiersnap.snapshot.tables.remote_log_segments import (
     ATTEMPT_KEY,
     COPY_FINISHED,
@@ -24,9 +25,12 @@ def order() -> Column:
 
 def current(remote_log_segments: DataFrame) -> DataFrame:
     """The newest state of every attempt."""
-    rows = remote_log_segments.where("segment_id is not null and state is not null")
-    newest = rows.groupBy(*ATTEMPT_KEY).agg(F.max_by(F.struct("*"), order()).alias("row"))
-    return newest.select("row.*")
+    return newest_row(entered(remote_log_segments), ATTEMPT_KEY, order())
+
+
+def entered(remote_log_segments: DataFrame) -> DataFrame:
+    """Return the rows of states, without failures that entered none."""
+    return remote_log_segments.where("segment_id is not null and state is not null")
 
 
 def observed(listed: DataFrame, *, run: int) -> DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.grouping import by_key
+from tiersnap.jobs.pipeline.newest import newest_among
 from tiersnap.jobs.pipeline.partition_input import INPUT_ORDER, PartitionInput, Source, input_rows, united
 from tiersnap.snapshot.errors import RecordedError
 from tiersnap.snapshot.log.log_dir import Segment
@@ -167,13 +168,14 @@ def partition_input(
 
     `segments` has the decodes of this run in it; `is_bounded`: some partitions were listed with a scan window.
     """
-    key, of_segment = list(PARTITION_KEY), list(SEGMENT_KEY)
+    key = list(PARTITION_KEY)
     ours = listed.join(changed.rows, on=key)
-    facts = _newest(changed, partitions, changed.rows.where("start_offset is not null").select(*key), key)
+    resumed = changed.rows.where("start_offset is not null").select(*key)
+    facts = newest_among(changed.of_them(partitions), key, resumed, sent=changed.sent)
     facts = facts.where(F.col("kind").isin([str(kind) for kind in _KEPT]))
     # Not those that retention has deleted since: the table remembers them until `maintain`.
     bases = ours.select(*key, "start_offset", F.explode("segments.base_offset").alias("base_offset"))
-    decodes = _newest(changed, segments, bases, of_segment, "start_offset")
+    decodes = newest_among(changed.of_them(segments), SEGMENT_KEY, bases, "start_offset", sent=changed.sent)
     # Below the start only how each segment ended is asked for, not its deltas.
     is_below = "coalesce(base_offset < start_offset, false)"
     decodes = decodes.where(f"not {is_below} or part = 0").withColumn("deltas", F.expr(f"if({is_below}, null, deltas)"))
@@ -188,21 +190,6 @@ def partition_input(
         shown = decodes.join(windows, on=key).where("base_offset >= window_offset")
         rows.append(input_rows(shown, Source.WINDOW, "base_offset", "part", "decode", schemas.SEGMENTS.names))
     return united(rows)
-
-
-def _newest(changed: Changed, table: DataFrame, keys: DataFrame, key: Sequence[str], *more: str) -> DataFrame:
-    """Rows of a table that have one of the keys, those of the greatest `run`, and `more` columns of `keys`.
-
-    The runs are compared without the payload, which is then read of the rows that are wanted.
-    """
-    rows = changed.of_them(table)
-    runs = (
-        rows.select(*key, "run")
-        .join(changed.sent(keys), on=list(key))
-        .groupBy(*key, *more)
-        .agg(F.max("run").alias("run"))
-    )
-    return rows.join(changed.sent(runs), on=[*key, "run"])
 
 
 def replay(rows: DataFrame, task: ReplayPartition, *, tasks: int | None = None) -> DataFrame:
