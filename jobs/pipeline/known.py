@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import reduce
+from operator import and_
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.grouping import matching
-from tiersnap.jobs.pipeline.newest import newest
+from tiersnap.jobs.pipeline.newest import newest, newest_row
+from tiersnap.remote_storage.errors import SegmentChangedError, SnapshotChangedError, SnapshotVanishedError
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 
@@ -20,12 +22,17 @@ _KNOWN = (
     *("valid_bytes", "last_offset", "finding_kind", "message"),
 )
 _REPLAYED = ("fingerprint", "state_offset", "state_chain", "high_watermark", "unread_count")
-_LOST = ("SnapshotVanishedError", "SnapshotChangedError", "SegmentChangedError")
+_LOST = (SnapshotVanishedError.__name__, SnapshotChangedError.__name__, SegmentChangedError.__name__)
 
 
-def texts(values: Iterable[str]) -> str:
-    """Words as SQL has them between brackets."""
-    return ", ".join(f"'{value}'" for value in values)
+def is_true(condition: Column) -> Column:
+    """Return the condition, false where it is null."""
+    return F.coalesce(condition, F.lit(False))
+
+
+def is_of(kinds: Iterable[FactKind]) -> Column:
+    """Return whether a row of `partitions` is of one of the kinds."""
+    return F.col("kind").isin([str(kind) for kind in kinds])
 
 
 def _with_key(rows: DataFrame, key: Sequence[str]) -> DataFrame:
@@ -33,26 +40,26 @@ def _with_key(rows: DataFrame, key: Sequence[str]) -> DataFrame:
 
     Spark infers that for a join, and Delta Lake asks its log once for each set of filters of a query.
     """
-    return rows.where(" and ".join(f"{name} is not null" for name in key))
+    return rows.where(reduce(and_, (F.isnotnull(name) for name in key)))
 
 
 def known_decodes(segments: DataFrame) -> DataFrame:
     """`segments` -> one row a segment: `known`, the newest decode, and its runs' starts in `known_starts`."""
     rows = newest(_with_key(segments, SEGMENT_KEY).select(*SEGMENT_KEY, *_KNOWN, "run_start_offset"), SEGMENT_KEY)
-    known = F.expr(f"any_value(struct({', '.join(_KNOWN)}))").alias("known")
+    known = F.any_value(F.struct(*_KNOWN)).alias("known")
     return rows.groupBy(*SEGMENT_KEY).agg(known, F.collect_set("run_start_offset").alias("known_starts"))
 
 
 def last_replayed(partitions: DataFrame, names: Sequence[str] = _REPLAYED) -> DataFrame:
     """`partitions` -> PARTITION_KEY and `replayed`: `kind` (REPLAYED or GONE), `run`, fields of the newest replay."""
-    rows = _with_key(partitions, PARTITION_KEY).where(f"kind in ({texts((FactKind.REPLAYED, FactKind.GONE))})")
-    fields = ", ".join(("kind", "run", *names))
-    return rows.groupBy(*PARTITION_KEY).agg(F.expr(f"max_by(struct({fields}), run)").alias("replayed"))
+    rows = _with_key(partitions, PARTITION_KEY).where(is_of((FactKind.REPLAYED, FactKind.GONE)))
+    last = newest_row(rows.select(*PARTITION_KEY, "kind", "run", *names), PARTITION_KEY)
+    return last.select(*PARTITION_KEY, F.struct("kind", "run", *names).alias("replayed"))
 
 
 def still_there(partitions: DataFrame, names: Sequence[str] = _REPLAYED) -> DataFrame:
     """The rows of `last_replayed` of partitions that were not found gone since."""
-    return last_replayed(partitions, names).where(f"replayed.kind = '{FactKind.REPLAYED}'")
+    return last_replayed(partitions, names).where(F.col("replayed.kind") == str(FactKind.REPLAYED))
 
 
 def lost(remote_log_segments: DataFrame) -> DataFrame:
@@ -62,11 +69,12 @@ def lost(remote_log_segments: DataFrame) -> DataFrame:
     beginning. `lost_decodes` are the runs (`base_offset`, `run`) that found a segment to be another than its decode,
     though its size and its time are as they were. `last_run` is the last run of all.
     """
-    lost_run = f"max(if(error_type in ({texts(_LOST)}), run, null))"
-    decodes = "collect_list(if(error_type = 'SegmentChangedError', struct(base_offset, run), null))"
-    rows = _with_key(remote_log_segments, ("topic_id", "partition"))
+    rows, error = _with_key(remote_log_segments, ("topic_id", "partition")), F.col("error_type")
+    decodes = F.when(error == SegmentChangedError.__name__, F.struct("base_offset", "run"))
     return rows.groupBy("topic_id", "partition").agg(
-        F.expr(lost_run).alias("lost_run"), F.expr(decodes).alias("lost_decodes"), F.max("run").alias("last_run")
+        F.max(F.when(error.isin(list(_LOST)), F.col("run"))).alias("lost_run"),
+        F.collect_list(decodes).alias("lost_decodes"),
+        F.max("run").alias("last_run"),
     )
 
 
@@ -91,7 +99,7 @@ def newest_runs(segments: DataFrame, partitions: DataFrame, remote: DataFrame, r
         )
         for rows in numbers
     ]
-    recorded = F.expr("max(if(is_runs, newest, null))").alias("recorded")
+    recorded = F.max(F.when(F.col("is_runs"), F.col("newest"))).alias("recorded")
     found = reduce(DataFrame.unionByName, maxima)
     return found.agg(F.max("newest").alias("newest"), recorded, F.max("settings").alias("settings"))
 
@@ -99,9 +107,9 @@ def newest_runs(segments: DataFrame, partitions: DataFrame, remote: DataFrame, r
 def newest_facts(partitions: DataFrame, among: DataFrame, kinds: Iterable[FactKind]) -> DataFrame:
     """Return rows of these kinds from the newest replay of the partitions `among` (PARTITION_KEY) that are not gone."""
     # Every replay leaves a REPLAYED row, and GONE is alone in its run.
-    rows = partitions.where(f"kind <> '{FactKind.STATE}'")
+    rows = partitions.where(F.col("kind") != str(FactKind.STATE))
     rows = newest(rows.join(among, on=list(PARTITION_KEY), how="left_semi"), PARTITION_KEY)
-    return rows.where(F.col("kind").isin([str(kind) for kind in kinds]))
+    return rows.where(is_of(kinds))
 
 
 def gone_partitions(
@@ -117,6 +125,5 @@ def gone_partitions(
     missing = missing.join(listed, on=list(PARTITION_KEY), how="left_anti")
     if topics is not None:
         missing = missing.mapInArrow(matching(topics), missing.schema)
-    key = {name: name for name in PARTITION_KEY}
-    values = key | {"kind": f"'{FactKind.GONE}'", "part": "0", "run": str(run)}
-    return missing.selectExpr(*schemas.columns_of(schemas.PARTITIONS, values))
+    values = {"kind": F.lit(str(FactKind.GONE)), "part": F.lit(0), "run": F.lit(run)}
+    return schemas.in_columns(missing, schemas.PARTITIONS, values)

@@ -19,7 +19,8 @@ from itertools import groupby, pairwise
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from tiersnap.snapshot.replay.segment_runs import Run, WindowDecode
 from tiersnap.snapshot.tables.decodes import SEGMENTS, StoredDecode, read_decodes
@@ -45,6 +46,9 @@ class Source(IntEnum):
 
 _KEY = (("log_dir", pa.string()), ("topic", pa.string()), ("partition", pa.int32()))
 _ORDER = (("source", pa.int32()), ("offset", pa.int64()), ("part", pa.int32()))
+
+
+_TYPES = {"source": "int", "offset": "long", "part": "int"}
 
 
 def _struct(schema: pa.Schema) -> pa.StructType:
@@ -185,10 +189,25 @@ def _slices(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Source, pa.Reco
             start += count
 
 
-def input_rows(rows: DataFrame, source: Source, offset: str, part: str, filled: str, names: Sequence[str]) -> DataFrame:
-    """Rows of INPUT with one of `listed`, `fact`, `copy` and `decode`, of the columns that are named."""
-    place = f"{int(source)} as source", f"cast({offset} as bigint) as offset", f"cast({part} as int) as part"
-    return rows.selectExpr(*PARTITION_KEY, *place, f"struct({', '.join(names)}) as {filled}")
+def input_rows(
+    rows: DataFrame, source: Source, names: Sequence[str], *, offset: Column | None = None, part: Column | None = None
+) -> DataFrame:
+    """Rows of INPUT with the struct of their source, of the columns that are named; 0 for an offset or part of None."""
+    places = {"source": F.lit(int(source)), "offset": offset, "part": part}
+    place = ((name, F.lit(0) if column is None else column) for name, column in places.items())
+    typed = (column.cast(_TYPES[name]).alias(name) for name, column in place)
+    return rows.select(*PARTITION_KEY, *typed, F.struct(*names).alias(_STRUCTS[source]))
+
+
+def fact_rows(facts: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Rows of `partitions` as rows of INPUT, each at its place among those of its replay."""
+    offset = F.coalesce("offset", "base_offset", F.lit(0))
+    return input_rows(facts, Source.FACTS, names, offset=offset, part=F.col("part"))
+
+
+def decode_rows(decodes: DataFrame, source: Source = Source.DECODES) -> DataFrame:
+    """Rows of `segments` as rows of INPUT."""
+    return input_rows(decodes, source, SEGMENTS.names, offset=F.col("base_offset"), part=F.col("part"))
 
 
 def united(rows: Sequence[DataFrame]) -> DataFrame:

@@ -35,10 +35,10 @@ def entered(remote_log_segments: DataFrame) -> DataFrame:
 
 def observed(listed: DataFrame, *, run: int) -> DataFrame:
     """LISTED -> rows of REMOTE_LOG_SEGMENTS, one a copy that was found; several of one, where replicas were listed."""
-    rows = listed.where("topic_id is not null").selectExpr(*TOPIC_PARTITION, "inline(copies)")
-    values: dict[str, object] = {name: name for name in STATE_COLUMNS}
-    values |= {"object_bytes": 0, "rebuilt_indexes": "map()", "run": run}
-    return rows.selectExpr(*schemas.columns_of(schemas.REMOTE_LOG_SEGMENTS, values))
+    copies = listed.where("topic_id is not null").select(*TOPIC_PARTITION, F.explode("copies").alias("copy"))
+    rows = copies.select(*TOPIC_PARTITION, "copy.*").select(*(name for name in STATE_COLUMNS if name != "run"))
+    values = {"object_bytes": F.lit(0), "rebuilt_indexes": F.create_map(), "run": F.lit(run)}
+    return schemas.in_columns(rows, schemas.REMOTE_LOG_SEGMENTS, values)
 
 
 def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) -> DataFrame:
@@ -49,29 +49,50 @@ def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) 
     the run alone that read the records.
     """
     found = observed(listed, run=run).select(*ATTEMPT_KEY, F.struct("*").alias("found"))
-    # A failure that entered no state has no order. All rows are read, as `changes.lost` reads them.
-    is_state = F.expr("segment_id is not null and state is not null")
+    # A failure that entered no state has no order. All rows are read, as `known.lost` reads them.
+    is_state = F.isnotnull("segment_id") & F.isnotnull("state")
     place = F.when(is_state, order()).alias("_order")
     rows = remote_log_segments.where("topic_id is not null and partition is not null")
     known = rows.select(*ATTEMPT_KEY, F.struct("*").alias("known"), place)
     both = found.unionByName(known, allowMissingColumns=True).groupBy(*ATTEMPT_KEY)
-    attempts = both.agg(F.expr("any_value(found, true)").alias("found"), F.max_by("known", "_order").alias("known"))
+    attempts = both.agg(F.any_value("found", True).alias("found"), F.max_by("known", "_order").alias("known"))
     looked_at = listed.where("topic_id is not null and error is null and size(segments) > 0")
-    starts = looked_at.groupBy(*TOPIC_PARTITION).agg(F.expr("any_value(segments[0].base_offset)").alias("local_start"))
-    published = "coalesce(found.is_published, if(known.is_published, true, null))"
+    start = F.any_value(F.col("segments")[0]["base_offset"]).alias("local_start")
+    starts = looked_at.groupBy(*TOPIC_PARTITION).agg(start)
+    row = F.when(_has_come(), _told()).when(_is_gone(), _deleted(run)).alias("row")
+    joined = attempts.join(starts, on=list(TOPIC_PARTITION), how="left")
+    return joined.select(row).where("row is not null").select("row.*")
+
+
+def _is_published() -> Column:
+    """Return whether a record names the copy: what was found, or what is remembered."""
+    return F.coalesce(F.col("found.is_published"), F.when(F.col("known.is_published"), F.lit(True)))
+
+
+def _has_come() -> Column:
+    """Return whether the copy that was found has another state than the table says."""
+    known, found = F.col("known.state"), F.col("found.state")
+    has_finished = (known == COPY_STARTED) & (found == COPY_FINISHED)
     # A copy of ours counted while nobody knew that another attempt has its claim.
-    has_come = f"""found is not null and (known is null or known.state = '{DELETE_FINISHED}'
-        or (known.state = '{COPY_STARTED}' and found.state = '{COPY_FINISHED}')
-        or (known.state = '{COPY_FINISHED}' and found.state = '{COPY_STARTED}' and found.is_ours)
-        or (known.state = found.state and not known.is_published <=> {published}))"""
-    is_gone = f"""found is null and known.state in ('{COPY_STARTED}', '{COPY_FINISHED}')
-        and known.next_base_offset > local_start"""
-    gone = F.col("known").withField("state", F.lit(DELETE_FINISHED)).withField("run", F.lit(run).cast("long"))
-    told = F.col("found").withField("is_published", F.expr(published))
-    row = F.when(F.expr(has_come), told).when(F.expr(is_gone), gone).alias("row")
-    return (
-        attempts.join(starts, on=list(TOPIC_PARTITION), how="left").select(row).where("row is not null").select("row.*")
-    )
+    counts_no_more = (known == COPY_FINISHED) & (found == COPY_STARTED) & F.col("found.is_ours")
+    is_told = (known == found) & ~F.col("known.is_published").eqNullSafe(_is_published())
+    is_other = F.isnull("known") | (known == DELETE_FINISHED) | has_finished | counts_no_more | is_told
+    return F.isnotnull("found") & is_other
+
+
+def _told() -> Column:
+    return F.col("found").withField("is_published", _is_published())
+
+
+def _is_gone() -> Column:
+    """Return whether a copy that the table has was looked for in vain."""
+    was_there = F.col("known.state").isin(str(COPY_STARTED), str(COPY_FINISHED))
+    return F.isnull("found") & was_there & (F.col("known.next_base_offset") > F.col("local_start"))
+
+
+def _deleted(run: int) -> Column:
+    deleted = F.col("known").withField("state", F.lit(str(DELETE_FINISHED)))
+    return deleted.withField("run", F.lit(run).cast("long"))
 
 
 def tiered_rows(tiered: DataFrame, *, run: int) -> DataFrame:

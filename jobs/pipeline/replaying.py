@@ -12,8 +12,17 @@ from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.grouping import by_key
+from tiersnap.jobs.pipeline.known import is_of, is_true
 from tiersnap.jobs.pipeline.newest import newest_among
-from tiersnap.jobs.pipeline.partition_input import INPUT_ORDER, PartitionInput, Source, input_rows, united
+from tiersnap.jobs.pipeline.partition_input import (
+    INPUT_ORDER,
+    PartitionInput,
+    Source,
+    decode_rows,
+    fact_rows,
+    input_rows,
+    united,
+)
 from tiersnap.snapshot.errors import RecordedError
 from tiersnap.snapshot.log.log_dir import Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
@@ -22,7 +31,6 @@ from tiersnap.snapshot.replay.replay_listing import FROM_THE_BEGINNING, ListingR
 from tiersnap.snapshot.replay.replay_start import StartState
 from tiersnap.snapshot.replay.segment_runs import Run, WindowDecode
 from tiersnap.snapshot.tables.facts import (
-    FACT_OFFSET,
     Fact,
     FactKind,
     StoredReplay,
@@ -172,23 +180,24 @@ def partition_input(
     ours = listed.join(changed.rows, on=key)
     resumed = changed.rows.where("start_offset is not null").select(*key)
     facts = newest_among(changed.of_them(partitions), key, resumed, sent=changed.sent)
-    facts = facts.where(F.col("kind").isin([str(kind) for kind in _KEPT]))
+    facts = facts.where(is_of(_KEPT))
     # Not those that retention has deleted since: the table remembers them until `maintain`.
     bases = ours.select(*key, "start_offset", F.explode("segments.base_offset").alias("base_offset"))
     decodes = newest_among(changed.of_them(segments), SEGMENT_KEY, bases, "start_offset", sent=changed.sent)
     # Below the start only how each segment ended is asked for, not its deltas.
-    is_below = "coalesce(base_offset < start_offset, false)"
-    decodes = decodes.where(f"not {is_below} or part = 0").withColumn("deltas", F.expr(f"if({is_below}, null, deltas)"))
+    is_below = is_true(F.col("base_offset") < F.col("start_offset"))
+    decodes = decodes.where(~is_below | (F.col("part") == 0))
+    decodes = decodes.withColumn("deltas", F.when(~is_below, F.col("deltas")))
     rows = [
-        input_rows(ours, Source.LISTED, "0", "0", "listed", schemas.LISTED.names),
-        input_rows(facts, Source.FACTS, FACT_OFFSET, "part", "fact", schemas.PARTITIONS.names),
-        input_rows(decodes, Source.DECODES, "base_offset", "part", "decode", schemas.SEGMENTS.names),
+        input_rows(ours, Source.LISTED, schemas.LISTED.names),
+        fact_rows(facts, schemas.PARTITIONS.names),
+        decode_rows(decodes),
     ]
     if is_bounded:
         # A window is looked through before it is replayed, and no task can read its rows twice.
         windows = ours.where("window_offset is not null and start_offset is null").select(*key, "window_offset")
         shown = decodes.join(windows, on=key).where("base_offset >= window_offset")
-        rows.append(input_rows(shown, Source.WINDOW, "base_offset", "part", "decode", schemas.SEGMENTS.names))
+        rows.append(decode_rows(shown, Source.WINDOW))
     return united(rows)
 
 

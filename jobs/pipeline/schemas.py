@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -19,11 +21,11 @@ def of_arrow(schema: pa.Schema) -> StructType:
     return found
 
 
-def columns_of(schema: StructType, values: Mapping[str, object]) -> list[str]:
-    """Return SQL of the columns of a schema, in its order; `values` is SQL by name, and other columns are null."""
-    return [
-        f"cast({values.get(each.name, 'null')} as {each.dataType.simpleString()}) as {each.name}" for each in schema
-    ]
+def in_columns(rows: DataFrame, schema: StructType, values: Mapping[str, Column]) -> DataFrame:
+    """Return rows in the columns of a schema: those that they have, then `values`, and null in all others."""
+    there = {name: F.col(name) for name in rows.columns} | dict(values)
+    columns = ((each, there.get(each.name, F.lit(None))) for each in schema)
+    return rows.select(*(column.cast(each.dataType).alias(each.name) for each, column in columns))
 
 
 LISTED = of_arrow(LISTED_ARROW)

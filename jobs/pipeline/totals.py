@@ -62,7 +62,7 @@ def of_changes(changed: DataFrame) -> DataFrame:
         F.count("*").alias("partitions"),
         *(F.sum(name).alias(name) for name in (*_SUMS, *_MORE_SUMS)),
         F.count_if("is_changed").alias("changed"),
-        F.expr("sum(if(is_changed, segment_count, 0L))").alias("changed_segments"),
+        F.sum(F.when(F.col("is_changed"), F.col("segment_count")).otherwise(0)).alias("changed_segments"),
         F.count_distinct("topic", "partition").alias("distinct"),
     )
 

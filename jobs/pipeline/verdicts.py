@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.grouping import by_key
-from tiersnap.jobs.pipeline.known import newest_facts
-from tiersnap.jobs.pipeline.partition_input import INPUT_ORDER, PartitionInput, Source, input_rows, united
+from tiersnap.jobs.pipeline.known import is_of, newest_facts
+from tiersnap.jobs.pipeline.partition_input import INPUT_ORDER, PartitionInput, Source, fact_rows, input_rows, united
 from tiersnap.jobs.pipeline.remote_states import current
-from tiersnap.snapshot.tables.facts import DELTAS, FACT_OFFSET, JUDGED, FactKind
+from tiersnap.snapshot.tables.facts import DELTAS, JUDGED, FactKind
 from tiersnap.snapshot.tables.readiness import JUDGED as JUDGED_ARROW
 from tiersnap.snapshot.tables.readiness import JUDGED_ROWS
 from tiersnap.snapshot.tables.remote_log_segments import TOPIC_PARTITION
@@ -36,12 +37,11 @@ class JudgePartition(PartitionJudge):
 def verdicts(partitions: DataFrame, copies: DataFrame, among: DataFrame, task: JudgePartition) -> DataFrame:
     """The tables `partitions` and `remote_log_segments` -> JUDGED rows of the partitions `among` (PARTITION_KEY)."""
     facts = newest_facts(partitions, among, JUDGED)
-    replayed = facts.where(f"kind = '{FactKind.REPLAYED}'").select(*PARTITION_KEY, "topic_id")
+    replayed = facts.where(is_of([FactKind.REPLAYED])).select(*PARTITION_KEY, "topic_id")
     ours = replayed.join(current(copies), on=list(TOPIC_PARTITION))
-    known = input_rows(facts, Source.FACTS, FACT_OFFSET, "part", "fact", _FACT)
-    found = input_rows(ours, Source.COPIES, "base_offset", "0", "copy", schemas.REMOTE_LOG_SEGMENTS.names)
+    found = input_rows(ours, Source.COPIES, schemas.REMOTE_LOG_SEGMENTS.names, offset=F.col("base_offset"))
     return by_key(
-        united([known, found]),
+        united([fact_rows(facts, _FACT), found]),
         PARTITION_KEY,
         INPUT_ORDER,
         lambda _, batches: task(batches),

@@ -83,7 +83,6 @@ class Fact:
 
 FACTS = Rows(Fact)
 DELTAS = "deltas"  # the column of a STATE
-FACT_OFFSET = "coalesce(offset, base_offset, 0L)"  # SQL: where a fact stands among those of its replay
 PARTITIONS = schema_of(*FACTS.schema, (DELTAS, pa.list_(DELTA)))
 
 

@@ -78,7 +78,7 @@ def offset_gaps(holes: DataFrame) -> DataFrame:
     """Rows of `segments.holes` -> rows of FOUND: between which offsets no batch is, and how many."""
     finding = found(
         AuditKind.OFFSET_GAP,
-        "true",
+        F.lit(True),
         before_last_offset=F.col("hole_start") - 1,
         first_offset=F.col("hole_end"),
         distance=F.col("hole_end") - F.col("hole_start"),
