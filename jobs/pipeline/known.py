@@ -1,4 +1,4 @@
-"""What the tables know of partitions, segments and runs: their newest rows, asked without payload."""
+"""The newest rows that the tables have of partitions, segments and runs, asked without payload."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _NUMBERED = ("segments", "partitions", "remote_log_segments", "runs")
 
 
 @dataclass(frozen=True)
-class Listing:
+class RunListing:
     """The listed partitions of one run, LISTED rows.
 
     Attributes:
@@ -37,7 +37,7 @@ class Listing:
     leaders: DataFrame | None
 
 
-def list_sources(run: RunContext) -> Listing:
+def list_sources(run: RunContext) -> RunListing:
     """List the partitions of the sources, and leave out replicas that do not lead.
 
     Raises:
@@ -56,15 +56,15 @@ def list_sources(run: RunContext) -> Listing:
     replicas = run.warehouse.keep("listed", listing.list_partitions(folders, task), schemas.LISTED)
     if settings.leaders:
         found = leading.led(replicas, settings.leaders)
-        return Listing(replicas, found, found, None)
+        return RunListing(replicas, found, found, None)
     if leaders is None:
-        return Listing(replicas, replicas, replicas, None)
+        return RunListing(replicas, replicas, replicas, None)
     rows = run.spark.createDataFrame(leaders)
     counts.count_unled(run.outcome, leading.unled(replicas, rows))
     led = leading.led_by_cluster(replicas, rows)
     if run.outcome.errors and led.isEmpty():
         raise run.outcome.errors[0]
-    return Listing(replicas, replicas, led, rows)
+    return RunListing(replicas, replicas, led, rows)
 
 
 def _count_found(run: RunContext) -> None:
@@ -92,14 +92,14 @@ def remote_differences(run: RunContext, listed: DataFrame) -> DataFrame:
     return differences(listed, run.warehouse.read("remote_log_segments"), run=run.number)
 
 
-def gone(run: RunContext, found: Listing) -> DataFrame:
+def gone(run: RunContext, found: RunListing) -> DataFrame:
     """Return rows of `partitions` for those that are not where they were: a report of the tables leaves them out."""
     there = leading.still_led(found.found, found.listed, found.leaders)
     table, settings = run.warehouse.read("partitions"), run.settings
     return gone_partitions(table, there, sources=settings.sources, topics=settings.topics, run=run.number)
 
 
-def count_all(run: RunContext, found: Listing, changed: DataFrame) -> RunTotals:
+def count_all(run: RunContext, found: RunListing, changed: DataFrame) -> RunTotals:
     """Count what was listed and has to be done; number the run."""
     of_replicas = found.replicas.agg(F.count("known").alias("forgetful"), F.count("error").alias("unasked"))
     to_append = {"differences": remote_differences(run, found.listed), "gone": gone(run, found)}

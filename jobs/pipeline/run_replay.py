@@ -12,7 +12,7 @@ from tiersnap.jobs.pipeline.changes import CHANGED
 from tiersnap.jobs.pipeline.decoding import DecodeSegments
 from tiersnap.jobs.pipeline.replaying import ReplayPartition
 from tiersnap.jobs.pipeline.run_context import RunContext
-from tiersnap.jobs.pipeline.run_listing import Listing, changes_of, gone, remote_differences
+from tiersnap.jobs.pipeline.run_listing import RunListing, changes_of, gone, remote_differences
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.totals import RunTotals
 from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots
@@ -81,7 +81,7 @@ def _changed(run: RunContext, listed: DataFrame, totals: RunTotals, *, looks_aga
     return replaying.Changed(rows.select(*PARTITION_KEY, "start_offset"), count, segments)
 
 
-def remember(run: RunContext, found: Listing, totals: RunTotals) -> None:
+def remember(run: RunContext, found: RunListing, totals: RunTotals) -> None:
     """Bring the tables to what was found in remote storage, and to the partitions that are gone."""
     if totals.differences:
         run.append("remote_log_segments", remote_differences(run, found.listed))
