@@ -15,10 +15,10 @@ _TASKS = "spark.sql.shuffle.partitions"
 # Each task of a shuffle builds its projections anew, which costs more than the keys of so many folders.
 _FOLDERS_PER_TASK = 64
 _FEW_FOLDERS = 50
-# Of a few rows, compiling a plan and choosing its joins anew take longer than running it.
 _START_SOON = {
+    # A run of 37 segments with nothing to do, on two cores (tests/perf/idle.py): 31 CPU s cold, 7.7 warm and 21 jobs;
+    # with adaptive execution 38, 10.6 and 41 jobs. More folders keep it: their joins are worth choosing anew.
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
 
