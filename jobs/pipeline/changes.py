@@ -58,7 +58,7 @@ def partition_changes(
         F.col("known.run").alias("known_run"),
         F.col("known.message").alias("known_message"),
         F.when(F.isnull("decode"), F.col("size_bytes")).otherwise(0).alias("bytes_to_read"),
-        ~is_true(was_not_read).alias("was_read"),
+        (~is_true(was_not_read)).alias("was_read"),
         _is_as_it_was(was_not_read, check_crc=check_crc).alias("is_as_it_was"),
         (F.isnotnull("base_offset") & (~F.col("is_tiered") | ends_beyond) & is_in_window).alias("is_needed"),
     )
