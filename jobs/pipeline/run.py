@@ -14,7 +14,7 @@ from tiersnap.jobs.pipeline.run_context import RunContext, Talk
 from tiersnap.jobs.pipeline.run_listing import changes_of, count_all, list_sources
 from tiersnap.jobs.pipeline.run_replay import decode_changed, remember, replay_changed
 from tiersnap.jobs.pipeline.run_report import record, report
-from tiersnap.jobs.pipeline.run_verdicts import Judging, publish, sweep, tier
+from tiersnap.jobs.pipeline.run_verdicts import Judging, publish, remember_verdicts, sweep, tier
 from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.session_settings import sized_for
 from tiersnap.jobs.pipeline.settings import RunSettings
@@ -68,14 +68,16 @@ def _stages(run: RunContext) -> RunOutcome:
         remember(run, found, totals)
     judging = Judging.of(run, found.listed, totals)
     with run.timed("verdicts"):
-        groups = judging.groups()
+        verdicts = judging.counts()
     with run.timed("tier"):
-        groups = judging.groups() if tier(judging, groups) else groups
+        verdicts = judging.counts() if tier(judging, verdicts.groups) else verdicts
         sweep(judging)
     with run.timed("publish"):
-        groups = judging.groups() if publish(judging, groups) else groups
+        verdicts = judging.counts() if publish(judging, verdicts.groups) else verdicts
     with run.timed("report"):
         counts.count_doubt(run.outcome, totals.doubted, run.store.uri)
-        record(run, totals)
-        report(judging, groups)
+        # The row of the run comes first: no later run has the number of a verdict.
+        record(run, totals, has_more=verdicts.changed.num_rows > 0)
+        remember_verdicts(judging, verdicts)
+        report(judging, verdicts.groups)
     return run.outcome

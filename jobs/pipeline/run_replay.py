@@ -7,7 +7,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tiersnap.jobs.pipeline import counts, decoding, replaying, schemas, unread
+from tiersnap.jobs.pipeline import counts, decoding, replaying, schemas, unread, verdicts
 from tiersnap.jobs.pipeline.changes import CHANGED
 from tiersnap.jobs.pipeline.decoding import DecodeSegments
 from tiersnap.jobs.pipeline.replaying import ReplayPartition
@@ -86,6 +86,13 @@ def remember(run: RunContext, found: RunListing, totals: RunTotals) -> None:
     if totals.differences:
         run.append("remote_log_segments", remote_differences(run, found.listed))
     if totals.gone:
-        run.append("partitions", gone(run, found))
+        missing, settings = gone(run, found), run.settings
+        ended = verdicts.gone(
+            verdicts.current(run.warehouse.read("readiness"), missing), run=run.number, now=settings.now
+        )
+        # First: a run that is killed in between finds these partitions gone once more.
+        if not ended.isEmpty():
+            run.append("readiness", ended)
+        run.append("partitions", missing)
         why = ", or led elsewhere," if run.settings.leaders or found.leaders is not None else ""
         run.talk(f"{count_of(totals.gone, 'partition is', 'partitions are')} gone{why} since an earlier run")

@@ -20,15 +20,19 @@ from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.tables.schemas import RUNS
 
 
-def record(run: RunContext, totals: RunTotals) -> None:
-    """Write the run's row of `runs` if it changed something, and those of earlier runs that were killed first."""
+def record(run: RunContext, totals: RunTotals, *, has_more: bool) -> None:
+    """Write the run's row of `runs` if it changed something, and those of earlier runs that were killed first.
+
+    Args:
+        has_more: the run has something to append yet.
+    """
     collected, settings = run.given.found.collected_log_dirs, run.settings
     forgetful = summary.KnownForgetful.of(run.outcome.forgetful, totals, settings, run.collected)
     kept = {"collected": dict(collected), "forgetful": forgetful.rows()}
     rows = list(unrecorded_runs(run.warehouse, totals.unrecorded, settings, kept, collected))
     for row in rows:
         run.talk(f"run {row['run_id']} failed or was killed before it was recorded: the table runs has it now")
-    if run.warehouse.commits or forgetful.has_changed:
+    if run.warehouse.commits or forgetful.has_changed or has_more:
         rows.append(counts.row_of_runs(run.outcome, settings, run.number, **kept))
     if rows:
         run.append("runs", run.spark.createDataFrame(pa.Table.from_pylist(rows, schema=RUNS)))

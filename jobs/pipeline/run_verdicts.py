@@ -31,6 +31,19 @@ pc: Any = pyarrow.compute  # its stubs take no plain value beside a column
 
 
 @dataclass(frozen=True)
+class VerdictCounts:
+    """The verdicts of a run's listed segments, counted.
+
+    Attributes:
+        groups: rows of summary.verdict_groups.
+        changed: PARTITION_KEY of the partitions of which `readiness` says something else.
+    """
+
+    groups: pa.Table
+    changed: pa.Table
+
+
+@dataclass(frozen=True)
 class Judging:
     """Judges the LISTED partitions of a run, by the tables as they are when it is asked."""
 
@@ -54,23 +67,41 @@ class Judging:
         read = self.run.warehouse.read
         return verdicts.verdicts(read("partitions"), read("remote_log_segments"), among, self.task)
 
-    def groups(self) -> pa.Table:
-        """Return rows of summary.verdict_groups; counts of verdicts and, the first time, findings go to the outcome."""
+    def beside_stored(self, among: DataFrame) -> DataFrame:
+        """Return JUDGED rows of some partitions (PARTITION_KEY), each with the row that `readiness` has of it."""
+        stored = verdicts.current(self.run.warehouse.read("readiness"), among)
+        return verdicts.beside_stored(self.judged(among), stored)
+
+    def counts(self) -> VerdictCounts:
+        """Count the verdicts; they go to the outcome, and so do the findings, the first time."""
         outcome, among = self.run.outcome, self.listed.select(*PARTITION_KEY)
         findings = newest_facts(self.run.warehouse.read("partitions"), among, [FactKind.FINDING])
         # Of a few partitions the runs come at once, of many those of the partitions that are shown in the end.
         groups_of = summary.verdict_runs if outcome.partitions <= summary.DETAILS else summary.verdict_groups
-        judged = groups_of(self.judged(among), self.run.settings.now)
+        news = F.count_if(verdicts.is_news()).alias("news")
+        judged = groups_of(self.beside_stored(among), self.run.settings.now, sums=(news,))
         rows = judged.unionByName(counts.of_findings(findings), allowMissingColumns=True).toArrow()
-        is_verdict = pc.is_valid(rows["verdict"])
-        groups = rows.filter(is_verdict).drop_columns(["finding_kind", "is_gone"])
+        groups = rows.filter(pc.is_valid(rows["verdict"])).drop_columns(["finding_kind", "is_gone", "news"])
         if not outcome.verdicts:
-            counts.count_findings(outcome, rows.filter(pc.invert(is_verdict)).to_pylist(), findings)
+            counts.count_findings(outcome, rows.filter(pc.is_valid(rows["finding_kind"])).to_pylist(), findings)
         outcome.verdicts = {Verdict(each): sums for each, sums in summary.segments_by(groups, "verdict").items()}
         ready = groups.filter(pc.equal(groups["verdict"], str(Verdict.READY)))
         elsewhere, collected = summary.segments_by(ready, "log_dir"), self.run.collected
         outcome.ready_elsewhere = {collected[each]: elsewhere[each] for each in elsewhere if each in collected}
-        return groups
+        return VerdictCounts(groups, _partitions_of(rows.filter(pc.greater(rows["news"], 0))))
+
+
+def _partitions_of(groups: pa.Table) -> pa.Table:
+    """Return PARTITION_KEY of groups, each once."""
+    return groups.select(PARTITION_KEY).group_by(list(PARTITION_KEY)).aggregate([])
+
+
+def remember_verdicts(judging: Judging, found: VerdictCounts) -> None:
+    """Append the verdicts that changed to `readiness`."""
+    if found.changed.num_rows:
+        run = judging.run
+        beside = judging.beside_stored(run.spark.createDataFrame(found.changed))
+        run.append("readiness", verdicts.news(beside, run=run.number, now=run.settings.now))
 
 
 def tier(judging: Judging, groups: pa.Table) -> bool:
@@ -79,7 +110,7 @@ def tier(judging: Judging, groups: pa.Table) -> bool:
     if not settings.apply or not outcome.ready_here:
         return False
     is_ready = pc.equal(groups["verdict"], str(Verdict.READY))
-    names = groups.filter(is_ready).select(PARTITION_KEY).group_by(list(PARTITION_KEY)).aggregate([])
+    names = _partitions_of(groups.filter(is_ready))
     here = judging.listed
     if run.collected:
         here = here.where(~F.col("log_dir").isin(list(run.collected)))

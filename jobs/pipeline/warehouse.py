@@ -30,6 +30,7 @@ from tiersnap.snapshot.tables.trouble import of_table
 _log = logging.getLogger(__name__)
 
 _NUMBERED = ("segments", "partitions", "remote_log_segments")
+_READ_BY_RUNS = (*_NUMBERED, "readiness")
 # Of the tables that every run reads: it leaves out files by these alone. Delta's own choice is the first 32 columns,
 # each computed at every commit.
 _STATISTICS = ("run", *PARTITION_KEY)
@@ -131,7 +132,7 @@ class Warehouse:
             *(F.col(name) for name in schema.names[1:]),
         ]
         writer = rows.select(*named).write.format("delta").mode("append")
-        if table in _NUMBERED and not self.exists(table):
+        if table in _READ_BY_RUNS and not self.exists(table):
             columns = [name for name in _STATISTICS if name in schema.names]
             writer = writer.option("delta.dataSkippingStatsColumns", ",".join(columns))
         metadata = {"tiersnap_run_id": run_id, **({"run": self.number} if self.number else {})}

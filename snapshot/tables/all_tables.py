@@ -2,6 +2,7 @@
 
     segments             decodes of segment files: how each ended, and its runs of producer deltas in parts
     partitions           facts that a replay found of a partition, one row each
+    readiness            the verdict of each segment, a row when it changed
     remote_log_segments  KIP-405 states of remote segments: those of our copy attempts, and those that were found
     runs                 one row a run that changed something
     record_batches       headers of batches, written by `tiersnap decode` alone
@@ -25,6 +26,7 @@ from tiersnap.snapshot.gate.remote_check import RemoteCheck
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.decodes import SEGMENTS
 from tiersnap.snapshot.tables.facts import PARTITIONS
+from tiersnap.snapshot.tables.readiness import STORED_VERDICTS
 from tiersnap.snapshot.tables.remote_log_segments import REMOTE_LOG_SEGMENTS
 from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, AUDITS, RECORD_BATCHES_TABLE, RUNS
 
@@ -44,6 +46,7 @@ class StoredCheck:
 TABLES: dict[str, pa.Schema] = {
     "segments": SEGMENTS,
     "partitions": PARTITIONS,
+    "readiness": STORED_VERDICTS,
     "remote_log_segments": REMOTE_LOG_SEGMENTS,
     "runs": RUNS,
     "record_batches": RECORD_BATCHES_TABLE,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
-from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.gate.verdict import LEVEL, Level, Verdict
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.rows import Int32
 
@@ -15,25 +15,47 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentVerdict:
-    """A row of READINESS: the verdict of one segment, of facts, remote storage and now.
+class GivenVerdict:
+    """The verdict on a segment and on the snapshot at its end.
 
     Attributes:
         snapshot: verdict on the snapshot at next_base_offset, or at the log end.
         compared: result of the strict comparison of the file at next_base_offset; None if none was compared.
     """
 
-    log_dir: str
-    topic: str
-    partition: Int32
-    facts: PartitionFacts
-    segment: SegmentFacts
     verdict: Verdict
+    level: Level
     reason: str
     next_step: str
     snapshot: SnapshotVerdict
     snapshot_provenance: Provenance | None
     compared: SnapshotVerdict | None
+
+    @classmethod
+    def of(cls, judged: SegmentReadiness) -> GivenVerdict:
+        """Return the judgement of a segment."""
+        readiness, snapshot = judged.readiness, judged.snapshot
+        return cls(
+            verdict=readiness.verdict,
+            level=LEVEL[readiness.verdict],
+            reason=readiness.reason,
+            next_step=readiness.next_step,
+            snapshot=snapshot.verdict,
+            snapshot_provenance=snapshot.provenance,
+            compared=None if judged.facts.next_base_offset is None else snapshot.compared,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentVerdict:
+    """A row of VERDICTS: the verdict of one segment, of facts, remote storage and now."""
+
+    log_dir: str
+    topic: str
+    partition: Int32
+    facts: PartitionFacts
+    segment: SegmentFacts
+    judgement: GivenVerdict
 
     @property
     def name(self) -> str:
@@ -45,17 +67,11 @@ class SegmentVerdict:
         cls, log_dir: str, topic: str, partition: int, facts: PartitionFacts, judged: SegmentReadiness
     ) -> SegmentVerdict:
         """Return a segment of a partition as it was judged."""
-        readiness, snapshot = judged.readiness, judged.snapshot
         return cls(
             log_dir=log_dir,
             topic=topic,
             partition=partition,
             facts=facts,
             segment=judged.facts,
-            verdict=readiness.verdict,
-            reason=readiness.reason,
-            next_step=readiness.next_step,
-            snapshot=snapshot.verdict,
-            snapshot_provenance=snapshot.provenance,
-            compared=None if judged.facts.next_base_offset is None else snapshot.compared,
+            judgement=GivenVerdict.of(judged),
         )

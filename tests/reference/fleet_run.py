@@ -225,7 +225,10 @@ class Runner:
                 batch = pa.RecordBatch.from_pylist(rows, schema=READY)
                 ran.tiered += _rows(TierTask(RemoteLocation(store, self.layout), tierer)(iter([batch])))
             append("remote_log_segments", [{**row, "run": number} for row in ran.tiered])
-        ran.readiness = [{name: row[name] for name in READINESS.names} for row in judged()]
+        last = judged()
+        ran.readiness = [{name: row[name] for name in READINESS.names} for row in last]
+        keys = [key_of(row) for row in ran.listed]
+        append("readiness", list(fleet_joins.news(keys, last, tables, run=number, now=now)))
         return ran
 
 

@@ -69,7 +69,7 @@ from tiersnap.snapshot.tables.all_tables import TABLES
 from tiersnap.snapshot.tables.decodes import SEGMENTS
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.listed import LISTED, LISTED_ROWS
-from tiersnap.snapshot.tables.readiness import READINESS
+from tiersnap.snapshot.tables.readiness import READINESS, STORED_VERDICTS
 from tiersnap.snapshot.tables.remote_log_segments import REMOTE_LOG_SEGMENTS
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
@@ -183,8 +183,12 @@ class Stages:
         assert collected(frame, READY) == plain(self.ran.ready, READY)
 
     def check_verdicts(self, now: int) -> None:
-        frame = self.judged(self.table(self.after, "remote_log_segments"), now).select(*READINESS.names)
-        assert collected(frame, READINESS) == plain(self.ran.readiness, READINESS)
+        judged = self.judged(self.table(self.after, "remote_log_segments"), now)
+        assert collected(judged, READINESS) == plain(self.ran.readiness, READINESS)
+        stored = verdicts.current(self.table(self.before, "readiness"), self.listed)
+        news = verdicts.news(verdicts.beside_stored(judged, stored), run=self.number, now=now)
+        expected = [row for row in self.after.readiness if row["run"] == self.number]
+        assert collected(news, STORED_VERDICTS) == plain(expected, STORED_VERDICTS)
 
 
 def test_every_stage_says_what_the_joins_in_plain_python_say(

@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
 from tests.reference.command import Ran, tiersnap
 from tests.reference.fleet_joins import Row, Tables, partition_change
-from tests.reference.local_facts import local_facts
+from tests.reference.local_facts import write_tables
 from tests.reference.privileges import run_obeying_modes
 from tests.reference.situations import NOW, SITUATIONS, CannotBeLaidOutError, Site
 from tests.unit import test_exit_codes_remote as remote
@@ -170,12 +169,12 @@ def code_of_report(site: Site) -> int | None:
     """The exit code of `report` over the facts of a replay without remote storage; None if there are no facts."""
     tables = site.remote.with_name("reported")
     try:
-        batches = [batch for log_dir in site.log_dirs for batch in local_facts(log_dir, run=1, now=NOW_MS)]
+        for log_dir in site.log_dirs:
+            write_tables(tables, log_dir, run=1, now=NOW_MS)
     except (OSError, TiersnapError):
         return None
-    if not batches:
+    if not tables.exists():
         return None
-    write_deltalake(tables / "partitions", pa.Table.from_batches(batches))
     return tiersnap("report", "--warehouse", tables, *NOW).exit_code
 
 

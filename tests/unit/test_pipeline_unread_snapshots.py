@@ -52,11 +52,11 @@ def test_one_that_cannot_be_read_is_no_news_until_it_can(
         assert (again.facts, again.commits) == ([], 0)
         assert again.verdicts == first.verdicts
     error.strerror = "Host is down"
-    assert runner(apply=False).commits == 1, "another reason is news"
+    assert runner(apply=False).commits == 2, "another reason is news to the facts and to the verdicts"
     assert runner(apply=False).commits == 0
     monkeypatch.undo()
     read = runner(apply=False)
-    assert (read.boundaries()[10], read.commits) == ("MATCHES", 1)
+    assert (read.boundaries()[10], read.commits) == ("MATCHES", 2)
     assert read.verdicts == {"ACTIVE_SEGMENT": 1, "READY": 3}
     last = runner(apply=False)
     assert (last.unread, last.commits) == ([], 0)
