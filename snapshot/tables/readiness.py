@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
 import pyarrow as pa
+from msgspec import Meta
 
+from tiersnap.snapshot.columns import LogDir, PartitionNumber, RunNumber, Topic, TopicId
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.gate.judge_partition import SegmentReadiness
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
@@ -14,7 +17,7 @@ from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.producer_fold import OpenTransactions
 from tiersnap.snapshot.replay.snapshot_comparison import SnapshotFile
-from tiersnap.snapshot.rows import Int32, Rows
+from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.segment_verdict import GivenVerdict, SegmentVerdict
 
 
@@ -49,24 +52,17 @@ class SegmentJudgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredVerdict:
-    """A row of `readiness`: the verdict of a segment from a run on, until the next row of the segment.
+    """A row of `readiness`: the verdict of a segment from a run on, until the next row of the segment."""
 
-    Attributes:
-        segment: as it was when the row was written.
-        judgement: None if the segment is not in its log directory any more.
-        run: number of the run that wrote it.
-        judged_at, judged_on: ms; its day, in UTC.
-    """
-
-    log_dir: str
-    topic: str
-    partition: Int32
-    topic_id: str | None
-    segment: SegmentFacts
-    judgement: GivenVerdict | None
-    run: int
-    judged_at: int
-    judged_on: str
+    log_dir: LogDir
+    topic: Topic
+    partition: PartitionNumber
+    topic_id: TopicId | None
+    segment: SegmentFacts  # as it was when the row was written
+    judgement: GivenVerdict | None  # None if the segment is not in its log directory any more
+    run: RunNumber
+    judged_at: Annotated[int, Meta(description="ms, when the run began that gave the verdict")]
+    judged_on: Annotated[str, Meta(description="the day of judged_at in UTC, YYYY-MM-DD")]
 
 
 VERDICTS, JUDGED_ROWS, STORED = Rows(SegmentVerdict), Rows(SegmentJudgement), Rows(StoredVerdict)

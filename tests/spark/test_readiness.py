@@ -14,6 +14,8 @@ from tests.spark.small_fleet import write_fleet
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.run import run
 from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.snapshot.tables.all_tables import TABLES
+from tiersnap.snapshot.tables.schemas import comment_of
 
 pytestmark = pytest.mark.spark
 
@@ -38,6 +40,11 @@ def test_a_run_appends_the_verdicts_that_changed_and_nothing_else(spark: SparkSe
     planned = [(0, "MISSING_SNAPSHOT"), (10, "GAP_BEFORE"), (20, "GAP_BEFORE"), (30, "ACTIVE_SEGMENT")]
     assert ran(apply=False)[1] == planned
     assert ran(apply=True)[1] == [(0, "UPLOADED"), (10, "UPLOADED"), (20, "UPLOADED")]
+    for name in ("segments", "partitions", "readiness", "remote_log_segments", "runs"):
+        schema, place = TABLES[name], f"delta.`{warehouse / name}`"
+        described = {row.col_name: row.comment for row in spark.sql(f"DESCRIBE TABLE {place}").collect()}
+        assert described == {each.name: comment_of(each) for each in schema}
+        assert spark.sql(f"DESCRIBE DETAIL {place}").collect()[0].description == comment_of(schema)
     idle, rows = ran(apply=True)
     assert (idle.did_nothing, len(rows)) == (True, 3)
     # Retention deletes the oldest segment.
