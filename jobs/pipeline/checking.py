@@ -121,7 +121,7 @@ def compared_snapshots(partitions: DataFrame) -> DataFrame:
     ids = facts.where(F.col("kind") == str(FactKind.REPLAYED)).select(*PARTITION_KEY, "topic_id")
     of_file = F.when(F.col("compared").isin(sorted(TRUSTED)), F.col("file_crc32c"))
     boundaries = facts.where(F.col("kind") == str(FactKind.BOUNDARY)).select(
-        *PARTITION_KEY, "offset", F.coalesce("object_crc32c", of_file).alias("crc")
+        *PARTITION_KEY, F.col("snapshot_offset").alias("offset"), F.coalesce("object_crc32c", of_file).alias("crc")
     )
     rows = boundaries.where("crc is not null").join(ids.where("topic_id is not null"), on=list(PARTITION_KEY))
     return rows.groupBy(*_PARTITION).agg(F.collect_list(F.struct(*ComparedSnapshot._fields)).alias("compared"))

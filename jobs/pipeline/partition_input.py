@@ -201,7 +201,7 @@ def input_rows(
 
 def fact_rows(facts: DataFrame, names: Sequence[str]) -> DataFrame:
     """Rows of `partitions` as rows of INPUT, each at its place among those of its replay."""
-    offset = F.coalesce("offset", "base_offset", F.lit(0))
+    offset = F.coalesce("snapshot_offset", "base_offset", F.lit(0))
     return input_rows(facts, Source.FACTS, names, offset=offset, part=F.col("part"))
 
 

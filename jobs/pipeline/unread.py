@@ -69,7 +69,7 @@ def unread_snapshots(changes: DataFrame, listed: DataFrame, partitions: DataFram
     among = changes.where("unread_count > 0").select(*key)
     boundaries = newest_facts(partitions, among, [FactKind.BOUNDARY]).where("not_read is not null")
     files = listed.select(*key, F.explode("snapshots").alias("file")).select(*key, "file.end_offset", "file.object")
-    unread = boundaries.select(*key, F.col("offset").alias("end_offset"), "not_read")
+    unread = boundaries.select(*key, F.col("snapshot_offset").alias("end_offset"), "not_read")
     return files.join(unread, on=[*key, "end_offset"]).select(*UNREAD.names)
 
 

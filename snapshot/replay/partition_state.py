@@ -41,7 +41,7 @@ class StoredAt:
 class SnapshotAt:
     """The stored result of one snapshot offset: plain, fit for a row."""
 
-    offset: Annotated[int, Meta(description="snapshot offset, exclusive")]
+    snapshot_offset: Annotated[int, Meta(description="snapshot offset, exclusive")]
     comparison: Comparison  # of the file at this offset; MISSING when there is none
     provenance: Annotated[Provenance, Meta(description="origin of the computed entries")]
     folded_from: Annotated[int, Meta(description="offset at which the fold began")]

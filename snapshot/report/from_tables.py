@@ -132,7 +132,13 @@ def _newest_snapshot(results: StoredResults) -> NewestSnapshot | None:
         return NewestSnapshot(*key, offset=None, found=NO_FILE)
     found = newest.comparison
     return NewestSnapshot(
-        *key, newest.offset, str(found.compared), found.lacking, found.differing, found.unexplained, found.explanation
+        *key,
+        newest.snapshot_offset,
+        str(found.compared),
+        found.lacking,
+        found.differing,
+        found.unexplained,
+        found.explanation,
     )
 
 

@@ -141,7 +141,7 @@ class StoredResults:
         facts = [fact for fact, _ in rows]
         first = facts[0]
         states = sorted(((fact.part, deltas) for fact, deltas in rows), key=itemgetter(0))
-        snapshots = {each.snapshot.offset: each.snapshot for each in facts if each.snapshot is not None}
+        snapshots = {each.snapshot.snapshot_offset: each.snapshot for each in facts if each.snapshot is not None}
         segments = {each.segment.base_offset: each.segment for each in facts if each.segment is not None}
         return cls(
             *(first.log_dir, first.topic, first.partition),

@@ -131,7 +131,7 @@ def unread_snapshots(listed: Row, change: Row, tables: Tables) -> list[Row]:
     if not change["unread_count"]:
         return []
     facts = (row for row in tables.facts(key_of(listed)) if row["kind"] == "BOUNDARY")
-    unread = {row["offset"]: row["not_read"] for row in facts if row["not_read"] is not None}
+    unread = {row["snapshot_offset"]: row["not_read"] for row in facts if row["not_read"] is not None}
     return [
         {
             **{name: listed[name] for name in PARTITION_KEY},

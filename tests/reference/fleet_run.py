@@ -97,7 +97,7 @@ class Ran:
 
     def boundaries(self) -> dict[int, str]:
         """What was said of the file at each offset."""
-        return {row["offset"]: row["compared"] for row in self.facts if row["kind"] == "BOUNDARY"}
+        return {row["snapshot_offset"]: row["compared"] for row in self.facts if row["kind"] == "BOUNDARY"}
 
     @property
     def did_nothing(self) -> bool:

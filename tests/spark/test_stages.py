@@ -261,7 +261,9 @@ def test_a_first_run_over_a_log_that_is_tiered_starts_behind_what_is_there(
     started = [row["topic"] for row in ran.listed if row["snapshot_offset"] is not None]
     assert len(started) == 3
     assert all(change["left_out_count"] for change in ran.changes if change["topic"] in started)
-    of_files = {row["offset"]: row for row in ran.facts if row["topic"] == "churn" and row["kind"] == "BOUNDARY"}
+    of_files = {
+        row["snapshot_offset"]: row for row in ran.facts if row["topic"] == "churn" and row["kind"] == "BOUNDARY"
+    }
     assert {offset: row["lacking"] for offset, row in of_files.items()} == {804: 326, 919: 325, 937: 325}
     stages = Stages(spark, Tables(), runner.tables, ran, 1, look=Observe(aiven(runner.store)))
     changed = stages.check_changes(runner.store.uri)

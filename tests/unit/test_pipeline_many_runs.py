@@ -69,7 +69,7 @@ def verdicts(runner: Runner) -> dict[str, int]:
 
 def facts_at(runner: Runner) -> list[int]:
     facts = runner.tables.facts((str(runner.source), "orders", 0))
-    return [row["offset"] for row in facts if row["kind"] == "BOUNDARY"]
+    return [row["snapshot_offset"] for row in facts if row["kind"] == "BOUNDARY"]
 
 
 def snapshots(runner: Runner) -> dict[str, bytes]:

@@ -275,7 +275,7 @@ def test_without_a_window_a_file_that_nobody_compared_is_never_uploaded(tmp_path
     )
     assert bounded[0]["verdict"] == "READY"
     assert (exact[0]["verdict"], exact[0]["provenance"]) == ("UNVERIFIED_SNAPSHOT", None)
-    assert row["offset"] == bounded[0]["next_base_offset"]
+    assert row["snapshot_offset"] == bounded[0]["next_base_offset"]
 
 
 def test_a_flipped_bit_before_the_window_is_seen_by_the_upload(tmp_path) -> None:

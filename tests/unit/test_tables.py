@@ -279,7 +279,7 @@ def test_a_segment_is_tiered_when_copies_of_its_lineage_hold_all_of_it(tmp_path:
 
 snapshots = st.builds(
     SnapshotAt,
-    offset=longs,
+    snapshot_offset=longs,
     comparison=comparisons,
     provenance=st.sampled_from(Provenance),
     folded_from=longs,

@@ -28,7 +28,7 @@ SAYS = "producer 7 is not in the file"
 def row(run: int, offset: int, found: str) -> dict[str, object]:
     """A boundary; every other column is null, or what stands for nothing where it must not be."""
     known: dict[str, object] = {
-        "log_dir": "/data", "topic": "orders", "partition": 0, "kind": "BOUNDARY", "offset": offset, "part": 0,
+        "log_dir": "/data", "topic": "orders", "partition": 0, "kind": "BOUNDARY", "snapshot_offset": offset, "part": 0,
         "run": run, "compared": found, "explanation": SAYS,
     }  # fmt: skip
     for field in PARTITIONS:
