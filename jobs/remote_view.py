@@ -29,8 +29,7 @@ class RemoteView:
     @property
     def words(self) -> list[str]:
         """Return the value of --remote and the options by which the location is reached, for a command line."""
-        remote = self.remote or ""
-        return location_words(remote, self.layout, self.stores.words(remote))
+        return location_words(self.remote or "", self.layout, self.stores.words)
 
     def inventory(self, expiry: BrokerExpiry, records: Records | None = None) -> Inventory | None:
         """Return the remote inventory of partitions: with --remote of the store, which is asked for something first.

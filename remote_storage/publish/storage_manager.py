@@ -191,7 +191,7 @@ class NamedLocation:
     @property
     def words(self) -> list[str]:
         """Return the value of --remote and the options by which the location is reached."""
-        return location_words(self.remote, self.layout, self.settings.words(self.remote))
+        return location_words(self.remote, self.layout, self.settings.words)
 
 
 def location_of_broker(broker: BrokerSettings) -> NamedLocation:

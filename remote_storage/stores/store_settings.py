@@ -18,9 +18,10 @@ class StoreSettings:
 
     s3: S3Settings = field(default_factory=S3Settings)
 
-    def words(self, uri: str) -> list[str]:
-        """Return the options of a command line by which the store at `uri` is reached, without defaults."""
-        return self.s3.words if uri.startswith("s3://") else []
+    @property
+    def words(self) -> list[str]:
+        """Return the options of a command line that give these settings, without defaults."""
+        return self.s3.words
 
     def or_else(self, others: StoreSettings) -> StoreSettings:
         """Return these settings, filled in from `others`."""

@@ -33,6 +33,7 @@ from tiersnap.remote_storage.stores.object_store import (
     ReadObject,
     UnfinishedUpload,
 )
+from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 
 
@@ -126,6 +127,12 @@ class FaultStore:
     @property
     def words(self) -> list[str]:
         return self._inner.words
+
+    def probes(self) -> Iterator[ProbeAnswer]:
+        return self._inner.probes()
+
+    def refuses_damage(self, key: str) -> bool:
+        return self._inner.refuses_damage(key)
 
     def old_versions(self) -> str:
         return self._inner.old_versions()

@@ -22,6 +22,7 @@ from tiersnap.remote_storage.stores.object_store import (
     ReadObject,
     UnfinishedUpload,
 )
+from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer
 from tiersnap.remote_storage.stores.requests import NO_DEADLINE, Deadline, current
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError, TiersnapError, TransientError
 
@@ -62,6 +63,12 @@ class MemoryStore:
     @property
     def words(self) -> list[str]:
         return []
+
+    def probes(self) -> Iterator[ProbeAnswer]:
+        return iter(())
+
+    def refuses_damage(self, key: str) -> bool:
+        return True
 
     def old_versions(self) -> str:
         return ""

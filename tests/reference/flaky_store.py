@@ -23,6 +23,7 @@ from tiersnap.remote_storage.stores.object_store import (
     ReadObject,
     UnfinishedUpload,
 )
+from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer
 from tiersnap.remote_storage.stores.requests import NO_DEADLINE, Deadline
 from tiersnap.snapshot.errors import TransientError
 
@@ -70,6 +71,18 @@ class FlakyStore:
     def words(self) -> list[str]:
         """The inner store's."""
         return self.inner.words
+
+    def probes(self) -> Iterator[ProbeAnswer]:
+        """See ObjectStore."""
+        return self.inner.probes()
+
+    def refuses_damage(self, key: str) -> bool:
+        """See ObjectStore."""
+        return self.inner.refuses_damage(key)
+
+    def old_versions(self) -> str:
+        """See ObjectStore."""
+        return self.inner.old_versions()
 
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
         """See ObjectStore."""
