@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError
+from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError, UnfinishedError
 from tiersnap.snapshot.gate.remote_check import CHECKS
 from tiersnap.snapshot.installed import with_extra
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.places import located
+from tiersnap.snapshot.replay.facts import PartitionFacts
 from tiersnap.snapshot.report.exactly_once import Audit, Failover
 from tiersnap.snapshot.report.from_tables import (
     AUDIT_COLUMNS,
@@ -31,13 +31,13 @@ from tiersnap.snapshot.report.from_tables import (
 from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked, remote_checked
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.all_tables import TABLES
-from tiersnap.snapshot.tables.facts import DELTAS, JUDGED, PARTITIONS, FactKind, newest_results
+from tiersnap.snapshot.tables.facts import DELTAS, PARTITIONS, FactKind, StoredResults, newest_results
 from tiersnap.snapshot.tables.reader_errors import of_table
-from tiersnap.snapshot.tables.readiness import VERDICTS
+from tiersnap.snapshot.tables.readiness import STORED_VERDICTS, VERDICTS, SegmentKey, current_verdicts
 from tiersnap.snapshot.tables.remote_log_segments import STATE_COLUMNS, AttemptState, newest_states, read_states
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS, VERSION_KEY
+from tiersnap.snapshot.tables.segment_verdict import GivenVerdict, SegmentVerdict
 from tiersnap.snapshot.tables.table_format import refuse_newer, refuse_other
-from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -122,18 +122,43 @@ def no_rows(warehouse: str, lacks: str) -> SourceNotFoundError:
     )
 
 
-def readiness(warehouse: str, judge: JudgePartition) -> Iterator[pa.RecordBatch]:
-    """Yield READINESS of every partition that was replayed and is still there; SourceNotFoundError if none ever was."""
-    facts = read_table(warehouse, "partitions", _FACTS, [str(kind) for kind in (*JUDGED, FactKind.GONE)])
+def readiness(warehouse: str) -> Iterator[pa.RecordBatch]:
+    """Yield READINESS of every partition that was replayed and is still there: its facts, and the verdicts on them.
+
+    Raises:
+        SourceNotFoundError: no partition was ever replayed.
+        UnfinishedError: the last run was killed before it judged what it had replayed.
+    """
+    kinds = [str(kind) for kind in (FactKind.REPLAYED, FactKind.SEGMENT, FactKind.GONE)]
+    facts = read_table(warehouse, "partitions", _FACTS, kinds)
     if facts.num_rows == 0:
         raise no_rows(warehouse, "no partition was replayed in this warehouse")
-    states: defaultdict[tuple[str, str | None, int], list[AttemptState]] = defaultdict(list)
-    for each in copies(warehouse):
-        states[each.topic, each.topic_id, each.partition].append(each)
+    verdicts = current_verdicts(read_table(warehouse, "readiness", STORED_VERDICTS.names).to_batches())
     for found in newest_results(facts):
-        topic_id = None if found.replayed is None else found.replayed.facts.topic_id
-        there = [each.attempt for each in states[found.topic, topic_id, found.partition] if each.is_there]
-        yield VERDICTS.batch(each.verdict for each in judge.judged(found, there))
+        if found.replayed is not None:
+            yield VERDICTS.batch(_verdicts(warehouse, found, found.replayed.facts, verdicts))
+
+
+def _verdicts(
+    warehouse: str, found: StoredResults, facts: PartitionFacts, verdicts: Mapping[SegmentKey, GivenVerdict]
+) -> Iterator[SegmentVerdict]:
+    key = found.log_dir, found.topic, found.partition
+    for offset, segment in found.segments.items():
+        judgement = verdicts.get((*key, offset))
+        if judgement is None:
+            raise UnfinishedError(
+                f"{warehouse}: {found.topic}-{found.partition} has no verdict on its segment at {offset}: "
+                "a run was killed before it judged it",
+                hint="the same tiersnap run again judges what that run replayed",
+            )
+        yield SegmentVerdict(
+            log_dir=found.log_dir,
+            topic=found.topic,
+            partition=found.partition,
+            facts=facts,
+            segment=segment,
+            judgement=judgement,
+        )
 
 
 def findings(warehouse: str) -> Iterator[Finding]:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Annotated
+
+from msgspec import Meta
 
 
 class ExitCode(IntEnum):
@@ -146,10 +149,10 @@ def failure(
 class RecordedError:
     """An error as a table or a task keeps it; `error_type` is the name of its class."""
 
-    error: str  # its message
-    is_transient: bool = False
-    error_type: str | None = None
-    hint: str | None = None
+    error: Annotated[str, Meta(description="message of the error; null without one")]
+    is_transient: Annotated[bool, Meta(description="whether the same run again may succeed")] = False
+    error_type: Annotated[str | None, Meta(description="name of the error's class")] = None
+    hint: Annotated[str | None, Meta(description="next command or step")] = None
 
     @classmethod
     def of(cls, error: TiersnapError, message: str) -> RecordedError:

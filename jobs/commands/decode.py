@@ -17,7 +17,7 @@ from tiersnap.jobs.spark_options import SparkRequest, spark_options
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
-    from tiersnap.jobs.pipeline.decoding import Damage
+    from tiersnap.jobs.pipeline.damage import Damage
 
 DamageCount = Annotated[int, Meta(description="of all; `findings` has the first thousand")]
 LegacyCount = Annotated[int, Meta(description="sound segments that end with entries of magic 0 or 1")]

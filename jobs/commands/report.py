@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import LocalPath, clock
-from tiersnap.jobs.options import broker_expiry_options, warehouse_option
+from tiersnap.jobs.options import now_option, warehouse_option
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import ForPeople, tell_forgetful
 from tiersnap.snapshot.gate.printed_steps import text
@@ -28,8 +28,6 @@ from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
 _BATCH_ROWS = 1 << 14
 GRAINS = ("segment", "partition", "topic")
@@ -136,8 +134,9 @@ def shown_segment(segment: SegmentVerdict, run: RunInfo) -> SegmentVerdict:
     log_dir = without_user(segment.log_dir)
     on_host = run.collected.get(log_dir, log_dir)
     file = segment_file(on_host, segment.topic, segment.partition, segment.segment.base_offset)
-    steps = place_of(run, (on_host,)).beside(file).steps(segment.verdict)
-    return dataclasses.replace(segment, log_dir=log_dir, next_step=text(steps))
+    steps = place_of(run, (on_host,)).beside(file).steps(segment.judgement.verdict)
+    judgement = dataclasses.replace(segment.judgement, next_step=text(steps))
+    return dataclasses.replace(segment, log_dir=log_dir, judgement=judgement)
 
 
 @dataclass(frozen=True)
@@ -156,8 +155,7 @@ class ReportSummary:
 @click.option("--remote", help="Remote location in the commands that clear a verdict.  [default: that of the last run]")
 @click.option("--by", "grain", type=click.Choice(GRAINS), default="partition", show_default=True)
 @click.option("--to", "folder", type=LocalPath(file_okay=False), help="Also write the page, JSON and CSV here.")
-@click.option("--replace", is_flag=True, help="Judge as a run with --replace does.")
-@broker_expiry_options
+@now_option
 def report(
     output: Output,
     warehouse: str,
@@ -165,8 +163,7 @@ def report(
     remote: str | None,
     grain: str,
     folder: Path | None,
-    replace: bool,
-    broker_expiry: BrokerExpiry,
+    now: int,
 ) -> int:
     """Show where every segment stands: verdict, reason, and the command that clears it; no Java.
 
@@ -174,14 +171,13 @@ def report(
     tiersnap report --warehouse s3://lake/tiersnap --by segment --output jsonl
     tiersnap report --warehouse s3://lake/tiersnap --to page
 
-    Facts are those of the last run, verdicts are of now. Exits as scan does if the same segments, findings and replicas
-    without producers are in its way.
+    Verdicts are those of the last run: the newest rows of the table readiness. Exits as scan does if the same segments,
+    findings and replicas without producers are in its way.
     """
     import pyarrow as pa
 
     from tiersnap.jobs.delta_tables import audit, copies, failover, findings, last_run, readiness, remote_checks
     from tiersnap.jobs.host_report import disks_below
-    from tiersnap.snapshot.gate.copy_task import BesideBrokers
     from tiersnap.snapshot.gate.exit_code import OtherProblem, exit_code_of
     from tiersnap.snapshot.gate.verdict import problems_of
     from tiersnap.snapshot.report.exactly_once import ExactlyOnce
@@ -190,13 +186,10 @@ def report(
     from tiersnap.snapshot.report.write import write_report
     from tiersnap.snapshot.tables.readiness import READINESS
     from tiersnap.snapshot.tables.remote_log_segments import unneeded
-    from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
     last = last_run(warehouse)
-    beside = BesideBrokers(broker_expiry.now, last.settings.left_for)
-    judge = JudgePartition(replace, broker_expiry, beside=beside)
-    rows = pa.Table.from_batches(readiness(warehouse, judge), schema=READINESS)
-    info = last.info(warehouse, source, remote, at=clock(), now=broker_expiry.now)
+    rows = pa.Table.from_batches(readiness(warehouse), schema=READINESS)
+    info = last.info(warehouse, source, remote, at=clock(), now=now)
     info = dataclasses.replace(info, disks=disks_below(set(info.sources) - set(info.collected)))
     summary = summarise(rows, info)
     left = list(map(str, unneeded(copies(warehouse))))

@@ -40,12 +40,12 @@ from tiersnap.snapshot.gate.steps import STATE_LOG_START
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
+    from tiersnap.jobs.pipeline.simulate import SimulatePartition
     from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
     from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
     from tiersnap.snapshot.exactly_once.simulate.settings import SimulationSettings
     from tiersnap.snapshot.log.selection import NamedLogDir
     from tiersnap.snapshot.replay.replay_start import Beginnings
-    from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
 
 T = TypeVar("T")
 _OF_RISK = {each.name for each in fields(RiskRequest)} - {"is_asked"}
@@ -112,7 +112,7 @@ class _Answers:
         Raises:
             UsageError: only a host's files tell what is asked for; or --expiration and --producer-expiration conflict.
         """
-        from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
+        from tiersnap.jobs.pipeline.simulate import SimulatePartition
 
         if self.at is not None or self.producers:
             raise UsageError("--at and --producers need a LOGDIR", hint="the tables keep one state a partition")

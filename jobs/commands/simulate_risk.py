@@ -195,7 +195,7 @@ def show_risk_of_warehouse(
     """Show what the rejected ways would cost the partitions of a warehouse; return the exit code."""
     if asked.replicas:
         raise UsageError("--replica needs a LOGDIR", hint="the tables hold no entries of snapshot files")
-    from tiersnap.jobs.pipeline.simulate import risk_of_warehouse
+    from tiersnap.jobs.pipeline.risk import risk_of_warehouse
     from tiersnap.snapshot.gate.exit_code import exit_code_of
 
     found = risk_of_warehouse(spark.session, uri, selection, settings, boundaries=asked.boundaries, limit=asked.limit)

@@ -1,20 +1,22 @@
-"""The table `record_batches`: which segments are not in it yet, and which of its rows count."""
+"""The table `record_batches`: the segments that it lacks, their decode, and the rows that count."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from tiersnap.jobs.pipeline import schemas
+from tiersnap.jobs.pipeline.decoding import WANTED, WANTED_ROWS
 from tiersnap.jobs.pipeline.listing import listed_segments
+from tiersnap.jobs.pipeline.newest import newest_row
 from tiersnap.snapshot.formats.record_batch import LOG_OVERHEAD
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
+from tiersnap.snapshot.log.segment_scan import SegmentScan
+from tiersnap.snapshot.tables.decodes import SegmentFile
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RECORD_BATCHES_TABLE, SEGMENT_KEY, to_batch
 
 SEGMENT_OF_BATCH = (*PARTITION_KEY, "segment_base_offset")
 _IDENTITY = ("topic_id", "segment_size_bytes", "segment_modified_ns")
@@ -26,12 +28,15 @@ def known_segments(record_batches: DataFrame) -> DataFrame:
     `known_end` is the position in the file where its rows end, in bytes.
     """
     end = F.col("position") + F.lit(LOG_OVERHEAD) + F.col("batch_length")
-    newest = record_batches.groupBy(*SEGMENT_OF_BATCH).agg(
-        F.max_by(F.struct(*_IDENTITY), "run").alias("known"),
-        F.max(F.struct("run", end.alias("end"))).alias("last"),
+    rows = record_batches.select(*SEGMENT_OF_BATCH, *_IDENTITY, "run", end.alias("end"))
+    last = newest_row(rows, SEGMENT_OF_BATCH, F.struct("run", "end"))
+    return last.select(
+        *PARTITION_KEY,
+        F.col("segment_base_offset").alias("base_offset"),
+        F.struct(*_IDENTITY).alias("known"),
+        F.col("run").alias("known_run"),
+        F.col("end").alias("known_end"),
     )
-    last = F.col("last.run").alias("known_run"), F.col("last.end").alias("known_end")
-    return newest.select(*PARTITION_KEY, F.col("segment_base_offset").alias("base_offset"), "known", *last)
 
 
 def wanted_segments(listed: DataFrame, known: DataFrame) -> DataFrame:
@@ -42,7 +47,7 @@ def wanted_segments(listed: DataFrame, known: DataFrame) -> DataFrame:
         & F.col("topic_id").eqNullSafe(F.col("known.topic_id"))
     )
     rows = every_segment(listed).join(known, on=list(SEGMENT_KEY), how="left")
-    return rows.where(~F.coalesce(is_known, F.lit(False))).select(*schemas.WANTED.names)
+    return rows.where(~F.coalesce(is_known, F.lit(False))).select(*WANTED.names)
 
 
 def stale_segments(listed: DataFrame, known: DataFrame) -> DataFrame:
@@ -67,7 +72,7 @@ def stale_segments(listed: DataFrame, known: DataFrame) -> DataFrame:
 def every_segment(listed: DataFrame) -> DataFrame:
     """LISTED -> WANTED rows of all segments that have bytes; one of 0 bytes has no batches."""
     segments = listed_segments(listed).where("size_bytes > 0").withColumn("not_read", F.lit(None).cast("string"))
-    return segments.select(*schemas.WANTED.names)
+    return segments.select(*WANTED.names)
 
 
 def cut_segments(known: DataFrame) -> DataFrame:
@@ -83,60 +88,43 @@ def unread_segments(segments: DataFrame, known: DataFrame) -> DataFrame:
     Entries before magic 2 lie there, damage, or in the active segment what was being written.
     """
     rows = segments.join(known.select(*SEGMENT_KEY, "known_end"), on=list(SEGMENT_KEY), how="left")
-    return rows.where(F.coalesce("known_end", F.lit(0)) < F.col("size_bytes")).select(*schemas.WANTED.names)
+    return rows.where(F.coalesce("known_end", F.lit(0)) < F.col("size_bytes")).select(*WANTED.names)
 
 
-_log = logging.getLogger(__name__)
+@dataclass(frozen=True)
+class DecodeBatches:
+    """WANTED rows -> rows of RECORD_BATCHES_TABLE; of a damaged or unreadable segment those before the damage.
 
-_TASKS = "spark.sql.shuffle.partitions"
-# Each task of a shuffle builds its projections anew, which costs more than the keys of so many folders.
-_FOLDERS_PER_TASK = 64
-_FEW_FOLDERS = 50
-# Of a few rows, compiling a plan and choosing its joins anew take longer than running it.
-_START_SOON = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.databricks.delta.snapshotPartitions": "1",
-}
-
-
-@contextmanager
-def sized_for(spark: SparkSession, folders: int) -> Iterator[int]:
-    """Plan for that many partition folders, whatever the session's defaults are; give the tasks that it would make.
-
-    Tasks that read segments or send bytes may be as many as the session makes; what is only compared and counted needs
-    few.
+    Attributes:
+        run: number of the run that decodes.
     """
-    most = shuffle_tasks(spark)
-    settings = {_TASKS: str(max(1, min(most, -(-folders // _FOLDERS_PER_TASK))))}
-    with with_settings(spark, settings | (_START_SOON if folders <= _FEW_FOLDERS else {})):
-        yield most
 
+    check_crc: bool
+    run: int
 
-def shuffle_tasks(spark: SparkSession) -> int:
-    """Tasks that a shuffle has in this session; if it decides by itself (`auto`), Spark's default."""
-    said = spark.conf.get(_TASKS) or ""
-    return int(said) if said.isdecimal() else 200
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Decode each segment."""
+        for wanted in WANTED_ROWS.read(batches):
+            yield from self._decode(wanted.file)
 
-
-@contextmanager
-def with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set what the session lets be set, and set it back in the end."""
-    before: dict[str, str | None] = {}
-    for name, value in settings.items():
-        try:
-            before[name] = spark.conf.get(name, None)
-            spark.conf.set(name, value)
-        except PySparkException:
-            # A serverless session fixes most of them.
-            before.pop(name, None)
-            _log.debug("the session keeps its %s", name)
-    try:
-        yield
-    finally:
-        for name, kept in before.items():
-            try:
-                spark.conf.unset(name) if kept is None else spark.conf.set(name, kept)
-            except Exception:
-                # The session is gone. What the block itself raised says more.
-                _log.debug("%s could not be set back", name, exc_info=True)
+    def _decode(self, file: SegmentFile) -> Iterator[pa.RecordBatch]:
+        filesystem, folder = file.folder
+        scan = SegmentScan(
+            filesystem,
+            f"{folder}/{file.base_offset:020d}.log",
+            base_offset=file.base_offset,
+            next_base_offset=file.next_base_offset,
+            check_crc=self.check_crc,
+        )
+        identity = {
+            "log_dir": file.log_dir,
+            "topic": file.topic,
+            "partition": file.partition,
+            "topic_id": file.topic_id,
+            "segment_base_offset": file.base_offset,
+            "segment_size_bytes": file.size_bytes,
+            "segment_modified_ns": file.modified_ns,
+            "run": self.run,
+        }
+        for rows in scan:
+            yield to_batch(rows, identity, RECORD_BATCHES_TABLE)

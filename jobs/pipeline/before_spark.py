@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from tiersnap.jobs.pipeline.listing import NOTHING_TOLD, RecordsInput, ToldOfPartition
+from tiersnap.jobs.pipeline.partition_sources import open_source
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_tasks import ask_copy_tasks, check_cluster
@@ -34,8 +36,6 @@ from tiersnap.snapshot.log.places import places_of
 from tiersnap.snapshot.log.selection import internal_reason, matches_topic
 from tiersnap.snapshot.replay.expiry import Scan
 from tiersnap.snapshot.tables.schemas import schema_of
-from tiersnap.snapshot.tasks.list_partitions import NOTHING_TOLD, ToldOfPartition
-from tiersnap.snapshot.tasks.sources import open_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,14 +46,6 @@ Session = Callable[[], "SparkSession"]
 def started(spark: SparkSession | Session) -> SparkSession:
     """Return the session; start it first if a function is given."""
     return spark() if callable(spark) else spark
-
-
-@dataclass(frozen=True)
-class RecordsInput:
-    """The records that executors read: rows of records_task.WANTED, and the task."""
-
-    wanted: pa.RecordBatch
-    task: ReadRecords
 
 
 @dataclass(frozen=True)

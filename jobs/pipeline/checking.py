@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -14,20 +14,21 @@ from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.before_spark import Session, started
 from tiersnap.jobs.pipeline.grouping import by_key, of_batches
+from tiersnap.jobs.pipeline.newest import newest, newest_row
 from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.session import spoken
-from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
+from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.remote_storage.check.check_plan import CheckPlan
 from tiersnap.remote_storage.check.check_task import TO_CHECK, CheckTask, ComparedSnapshot
 from tiersnap.remote_storage.stores.store_settings import StoreSettings
 from tiersnap.snapshot.gate.remote_check import CHECKS, RemoteCheck, RemoteVerdict
 from tiersnap.snapshot.gate.trusted import TRUSTED
-from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
+from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked, remote_checked
 from tiersnap.snapshot.report.run_info import new_run_id
+from tiersnap.snapshot.rows import Int32, Rows
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
-from tiersnap.snapshot.tasks.sum_up_checks import SUMMED, of_summed, sum_up
 
 TABLE = "remote_checks"
 CHECK_KEY = ("topic_id", "partition", "segment_id")
@@ -35,6 +36,32 @@ _PARTITION = ("topic", "topic_id", "partition")
 _MOST_TASKS = 2_000
 _SHOWN = 1_000
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedPartition:
+    """A partition, and how much of it was verified."""
+
+    topic: str
+    topic_id: str | None
+    partition: Int32
+    checked: RemoteChecked
+
+
+_ROWS = Rows(CheckedPartition)
+SUMMED = _ROWS.schema
+
+
+def sum_up(_: object, group: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Give the SUMMED row of a partition, whose checks come in batches."""
+    found = remote_checked(CHECKS.read(group))
+    yield _ROWS.batch(CheckedPartition(*key, each) for key, each in found.items())
+
+
+def of_summed(rows: Iterable[Mapping[str, object]]) -> dict[Key, RemoteChecked]:
+    """Return SUMMED rows as what `remote_checked` returns of all."""
+    found = _ROWS.read_dicts(list(rows))
+    return {(each.topic, each.topic_id, each.partition): each.checked for each in found}
 
 
 @dataclass
@@ -81,8 +108,7 @@ def holding(checks: DataFrame, *, now: int, recheck: int | None) -> DataFrame:
     They are due at different times within the second half of `recheck` (ms), so that no run has all of them to do.
     """
     order = F.struct("run", "checked_at")
-    last = checks.where("segment_id != ''").groupBy(*CHECK_KEY).agg(F.max_by(F.struct("*"), order).alias("row"))
-    rows = last.select("row.*").select(*CHECKS.names)
+    rows = newest_row(checks.where("segment_id != ''"), CHECK_KEY, order).select(*CHECKS.names)
     if recheck is None:
         return rows
     share = F.lit(1) + F.pmod(F.crc32("segment_id"), F.lit(1000)) / F.lit(1000)
@@ -95,7 +121,7 @@ def compared_snapshots(partitions: DataFrame) -> DataFrame:
     ids = facts.where(F.col("kind") == str(FactKind.REPLAYED)).select(*PARTITION_KEY, "topic_id")
     of_file = F.when(F.col("compared").isin(sorted(TRUSTED)), F.col("file_crc32c"))
     boundaries = facts.where(F.col("kind") == str(FactKind.BOUNDARY)).select(
-        *PARTITION_KEY, "offset", F.coalesce("object_crc32c", of_file).alias("crc")
+        *PARTITION_KEY, F.col("snapshot_offset").alias("offset"), F.coalesce("object_crc32c", of_file).alias("crc")
     )
     rows = boundaries.where("crc is not null").join(ids.where("topic_id is not null"), on=list(PARTITION_KEY))
     return rows.groupBy(*_PARTITION).agg(F.collect_list(F.struct(*ComparedSnapshot._fields)).alias("compared"))

@@ -134,11 +134,11 @@ def count_decoded(outcome: RunOutcome, segments: DataFrame, run: int, collected:
 
 def count_replayed(outcome: RunOutcome, partitions: DataFrame, run: int) -> None:
     """Add what the replay of run number `run` wrote and found, by its rows in the table `partitions`."""
-    facts = partitions.where(F.col("run") == run)
+    facts, is_written = partitions.where(F.col("run") == run), F.col("written_by") == run
     counts = facts.agg(
         F.count_if(F.col("kind") == str(FactKind.REPLAYED)).alias("partitions"),
-        F.expr(f"count_if(written_by = {run})").alias("written"),
-        F.expr(f"count_if(written_by = {run} and is_mended)").alias("mended"),
+        F.count_if(is_written).alias("written"),
+        F.count_if(is_written & F.col("is_mended")).alias("mended"),
         *failures(F.col("kind") == str(FactKind.ERROR)),
     ).collect()[0]
     outcome.partitions_replayed = counts.partitions

@@ -9,17 +9,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline import batches, decoding, listing, schemas
+from tiersnap.jobs.pipeline.batches import DecodeBatches
 from tiersnap.jobs.pipeline.before_spark import Session, discover, started
-from tiersnap.jobs.pipeline.changes import kept
-from tiersnap.jobs.pipeline.decoding import Damage, damage, work_of
+from tiersnap.jobs.pipeline.cached import kept
+from tiersnap.jobs.pipeline.damage import Damage, damage
+from tiersnap.jobs.pipeline.decoding import work_of
+from tiersnap.jobs.pipeline.listing import ListPartitions
 from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.settings import JobSettings
 from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.tables.schemas import SEGMENT_KEY
-from tiersnap.snapshot.tasks.decode_segments import DecodeBatches
-from tiersnap.snapshot.tasks.list_partitions import ListPartitions
 
 TABLE = "record_batches"
 

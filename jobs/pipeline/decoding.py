@@ -5,9 +5,9 @@ Damage is named as `scan` names it.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -16,11 +16,16 @@ from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
 
 from tiersnap.jobs.pipeline import schemas
-from tiersnap.jobs.pipeline.changes import Keep
 from tiersnap.jobs.pipeline.grouping import of_batches
-from tiersnap.snapshot.log.findings import NOT_DAMAGED, Finding, FindingKind
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
-from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
+from tiersnap.snapshot.collected.source import read_decodes
+from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.log_dir import FileRef, Segment
+from tiersnap.snapshot.log.segment_walk import SegmentWalk
+from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
+from tiersnap.snapshot.rows import Rows
+from tiersnap.snapshot.tables.decodes import Decoded, SegmentFile, StoredDecode, decode_batches, with_files
+from tiersnap.snapshot.tables.deltas import NO_DELTAS
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 # A file system's seek and a row of the table cost about as much as reading this much.
 SEGMENT_OVERHEAD_BYTES = 1 << 18
@@ -32,11 +37,92 @@ _FEW_TASKS = 8
 _PACKS_PER_TASK = 8
 
 
+@dataclass(frozen=True, slots=True)
+class WantedSegment:
+    """A segment to decode.
+
+    Attributes:
+        cuts: offsets inside it at which a state is wanted.
+        decode: of a collected folder: the object that holds the decode.
+        not_read: why it could not be read before, where that alone is why it is wanted.
+    """
+
+    file: SegmentFile
+    cuts: tuple[int, ...] = ()
+    decode: str | None = None
+    not_read: str | None = None
+
+
+WANTED_ROWS = Rows(WantedSegment)
+WANTED = WANTED_ROWS.schema
+
+
+@dataclass(frozen=True)
+class DecodeSegments:
+    """WANTED rows -> SEGMENTS rows.
+
+    Attributes:
+        run: number of the run that decodes.
+    """
+
+    check_crc: bool
+    run: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Decode each segment, or take the decode that its host made.
+
+        What cannot be read is a row with a finding, once for each reason.
+        """
+        for is_collected, rows in groupby(WANTED_ROWS.read(batches), key=lambda wanted: wanted.decode is not None):
+            if not is_collected:
+                yield from decode_batches(filter(None, map(self._decode, rows)))
+                continue
+            for (_, name), group in groupby(rows, key=_place):
+                yield from self._take(name or "", list(group))
+
+    def _take(self, name: str, wanted: Sequence[WantedSegment]) -> Iterator[pa.RecordBatch]:
+        """Decodes out of one object of a collected folder: all of it or nothing, since a decode is never a part."""
+        filesystem, folder = wanted[0].file.folder
+        path = f"{folder}/{name}"
+        files = {each.file.base_offset: each.file for each in wanted}
+        try:
+            read = list(read_decodes(filesystem, path, files.keys()))
+        except OSError as error:
+            finding = Finding(FindingKind.UNREADABLE_FILE, path, -1, error.strerror or str(error))
+            yield from decode_batches(
+                self._unread(each.file, finding) for each in wanted if each.not_read != finding.message
+            )
+            return
+        for rows in read:
+            yield with_files(rows, files, run=self.run)
+
+    def _unread(self, file: SegmentFile, finding: Finding) -> Decoded:
+        base, following = file.base_offset, file.next_base_offset
+        walk = SegmentWalk("", base_offset=base, next_base_offset=following, check_crc=False, keep_rows=False)
+        return StoredDecode(file, walk.end(0, finding), self.run), [Run(base, NO_DELTAS, -1)]
+
+    def _decode(self, wanted: WantedSegment) -> Decoded | None:
+        """Return the decode; None where it is as before: nothing has changed."""
+        file = wanted.file
+        filesystem, folder = file.folder
+        log = FileRef(f"{folder}/{file.base_offset:020d}.log", file.size_bytes, file.modified_ns)
+        segment = Segment(file.base_offset, file.next_base_offset, log)
+        runs, end = fold_segment(filesystem, segment, cuts=wanted.cuts, check_crc=self.check_crc)
+        if wanted.not_read is not None and end.finding is not None and end.finding.message == wanted.not_read:
+            return None
+        return StoredDecode(file, end, self.run), runs
+
+
+def _place(wanted: WantedSegment) -> tuple[tuple[str, str, int], str | None]:
+    file = wanted.file
+    return (file.log_dir, file.topic, file.partition), wanted.decode
+
+
 def wanted_segments(changes: DataFrame) -> DataFrame:
     """Rows of changes.partition_changes -> WANTED rows."""
     one = F.explode("wanted").alias("segment")
     rows = changes.where("decode_count > 0").select(*PARTITION_KEY, one).select(*PARTITION_KEY, "segment.*")
-    return rows.select(*schemas.WANTED.names)
+    return rows.select(*WANTED.names)
 
 
 @dataclass(frozen=True)
@@ -77,83 +163,12 @@ def decode(
     return (
         packed.repartition(work.tasks, *PARTITION_KEY, "_pack")
         .sortWithinPartitions(*PARTITION_KEY, "base_offset")
-        .select(*schemas.WANTED.names)
+        .select(*WANTED.names)
         .mapInArrow(of_batches(task), schema)
     )
-
-
-# `run` and `decode` number their rows; nobody keeps these.
-_NO_RUN = 0
-_MOST_SHOWN = 1_000
-
-
-@dataclass(frozen=True)
-class Damage:
-    """The damage that was found: the first findings, in the order of the log, and counts of all by kind.
-
-    `legacy_count` is of sound segments that end with entries of magic 0 or 1, which have no rows.
-    """
-
-    findings: Sequence[Finding] = ()
-    counts: Mapping[FindingKind, int] = field(default_factory=dict)
-    legacy_count: int = 0
-
-    @property
-    def kinds(self) -> list[FindingKind]:
-        """Return the kinds of all findings."""
-        return [kind for kind, count in self.counts.items() if count]
-
-    @property
-    def more(self) -> int:
-        """Return how many are not among `findings`."""
-        return sum(self.counts.values()) - len(self.findings)
-
-    @property
-    def damaged(self) -> int:
-        """Return the number of findings of damage: neither a missing checkpoint nor a file that may not be read."""
-        return sum(count for kind, count in self.counts.items() if kind not in NOT_DAMAGED)
-
-    def behind(self, findings: Sequence[Finding]) -> Damage:
-        """The same with findings before it, all of them."""
-        counts = Counter(self.counts)
-        counts.update(finding.finding_kind for finding in findings)
-        return replace(self, findings=[*findings, *self.findings], counts=counts)
 
 
 def work_of(wanted: DataFrame) -> Work:
     """Return the cost of reading some WANTED rows."""
     totals = wanted.agg(F.count("*").alias("segments"), F.sum("size_bytes").alias("bytes")).collect()[0]
     return Work(totals.segments, totals.bytes or 0)
-
-
-def damage(listed: DataFrame, unread: DataFrame, keep: Keep, *, check_crc: bool) -> tuple[Damage, DataFrame]:
-    """Return findings of a listing, and of segments whose rows end before the file does: those are read again.
-
-    Gives also the rows of all findings, with PARTITION_KEY; they are cached. `unread` are rows of
-    batches.unread_segments; in the active segment a tail that was being written is none.
-    """
-    work, rows, legacy_count = work_of(unread), _of_folders(listed), 0
-    if work.segments:
-        ends = keep(decode(unread, DecodeSegments(check_crc, _NO_RUN), work).where("part = 0"))
-        legacy_count = ends.where("finding_kind is null and legacy_count > 0").count()
-        rows = rows.unionByName(_of_segments(ends))
-    rows = keep(rows)
-    counts = {FindingKind(row.finding_kind): row["count"] for row in rows.groupBy("finding_kind").count().collect()}
-    first = rows.orderBy(*SEGMENT_KEY, "path", "position").limit(_MOST_SHOWN).collect() if counts else []
-    findings = [Finding(FindingKind(row.finding_kind), row.path, row.position, row.message) for row in first]
-    return Damage(findings, counts, legacy_count), rows
-
-
-def _of_folders(listed: DataFrame) -> DataFrame:
-    rows = listed.select(*PARTITION_KEY, F.explode("findings").alias("finding"))
-    return rows.select(*PARTITION_KEY, F.lit(-1).cast("long").alias("base_offset"), "finding.*")
-
-
-def _of_segments(ends: DataFrame) -> DataFrame:
-    return ends.where("finding_kind is not null").select(
-        *SEGMENT_KEY,
-        "finding_kind",
-        F.format_string("%s/%s-%d/%020d.log", "log_dir", "topic", "partition", "base_offset").alias("path"),
-        "position",
-        "message",
-    )

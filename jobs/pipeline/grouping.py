@@ -29,7 +29,7 @@ def by_key(
     """Return what `function` gives for each key and its rows, which come in batches and sorted by `order`.
 
     Spark holds no group whole. It does not promise the order, which one exchange and one sort give; a function that
-    relies on it checks it (tasks.partition_input).
+    relies on it checks it (partition_input).
 
     Args:
         tasks: no more of them at once; None for as many as the session makes.

@@ -1,33 +1,187 @@
-"""Stage 1, list: folder names of log directories -> LISTED rows, beside the copies that came and went."""
+"""Stage 1, list: folders of sources -> LISTED rows, partitions with their segments and their remote segments."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.window import Window
 
 from tiersnap.jobs.pipeline import schemas
-from tiersnap.jobs.pipeline.before_spark import RecordsInput
 from tiersnap.jobs.pipeline.grouping import by_key, of_batches
-from tiersnap.remote_storage.cluster.records_task import FOUND
-from tiersnap.snapshot.tables.remote_log_segments import (
-    ATTEMPT_KEY,
-    COPY_FINISHED,
-    COPY_STARTED,
-    DELETE_FINISHED,
-    STATE_COLUMNS,
-    STATES,
-    TOPIC_PARTITION,
-)
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY
-from tiersnap.snapshot.tasks.list_partitions import FOLDER_ROWS, FOLDERS, NOTHING_TOLD, SourceFolder, ToldOfPartition
+from tiersnap.jobs.pipeline.partition_sources import LogDirSource, PartitionSource, open_source
+from tiersnap.remote_storage.cluster.records_task import FOUND, ReadRecords
+from tiersnap.snapshot.errors import CorruptIndexError
+from tiersnap.snapshot.exactly_once.simulate.forgotten import told_forgotten
+from tiersnap.snapshot.formats.indexes import decode_time_index
+from tiersnap.snapshot.log.file_system import FileSystem, read_bounded
+from tiersnap.snapshot.log.log_dir import Partition, Segment
+from tiersnap.snapshot.log.log_start import begins_below, with_log_start
+from tiersnap.snapshot.replay.expiry import BrokerExpiry, fingerprint
+from tiersnap.snapshot.replay.partition_listing import PartitionListing, RemoteLister
+from tiersnap.snapshot.replay.partition_replay import snapshot_reader
+from tiersnap.snapshot.replay.remote_listing import RemoteLook
+from tiersnap.snapshot.replay.remote_records import PartitionRecords, merged
+from tiersnap.snapshot.replay.window_start import LeaderOffsets, proving_offset, window_offset
+from tiersnap.snapshot.rows import Rows
+from tiersnap.snapshot.tables.listed import LISTED_ROWS, ListedPartition
 
 FOLDERS_PER_TASK = 200
+
+
+def with_window(listed: ListedPartition, filesystem: FileSystem, partition: Partition, since: int) -> ListedPartition:
+    """Return it with its `window_offset`, and what the time indexes say of its closed segments."""
+    reader = snapshot_reader(filesystem, partition)
+    told = [None if each.is_active else _largest_timestamp(filesystem, each) for each in partition.segments]
+    # A time index that lost its end tells too early a time. Then the file's own time, if it was kept, is later.
+    largest = [
+        None if time is None else max(time, segment.log.modified_ns // 1_000_000)
+        for time, segment in zip(told, partition.segments, strict=True)
+    ]
+    bases = [segment.base_offset for segment in partition.segments]
+    found = window_offset(bases, largest, since)
+    if found is not None and partition.high_watermark is not None:
+        # What transactions are open at the high watermark must be known.
+        below = [base for base in bases if base <= max(partition.high_watermark, partition.log_start_offset)]
+        found = min(found, below[-1]) if len(below) > 1 else None
+    leader, known = listed.leader, listed.fingerprint
+    if found is not None and leader is not None and leader.leader_stable_offset >= found:
+        known = fingerprint(known, "nothing is open before the window")
+    elif found is not None:
+        # The window follows a snapshot that shows what is open there. Without one nothing is computed.
+        proving = proving_offset([base for base in bases if base <= found], partition.snapshots, reader)
+        found = found if proving is None else proving
+    window = found if found is None or found > bases[0] else None
+    is_behind = listed.start is not None and listed.start.snapshot_offset < (window or 0)
+    return replace(
+        listed,
+        fingerprint=known,
+        segments=tuple(replace(each, largest_timestamp=time) for each, time in zip(listed.segments, told, strict=True)),
+        window_offset=window,
+        start=None if is_behind else listed.start,  # no replay begins there
+    )
+
+
+def _largest_timestamp(filesystem: FileSystem, segment: Segment) -> int | None:
+    """The last entry of the segment's time index (ms), None where there is no index or no time in it."""
+    if segment.time_index is None:
+        return None
+    try:
+        entries = decode_time_index(read_bounded(filesystem, segment.time_index.path), base_offset=segment.base_offset)
+    except (OSError, CorruptIndexError):
+        return None
+    return int(entries["timestamp"][-1]) if entries.size and entries["timestamp"][-1] > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class ToldOfPartition:
+    """The facts about a partition that its files may not tell.
+
+    Attributes:
+        log_start: as --log-start states it; None where it does not.
+        topic_id: of the topic in the cluster, whose partition the other facts are of; None where none was asked.
+        leader_log_start: log start offset of its leader, remote segments included.
+        leader_stable, leader_high_watermark: see LeaderOffsets; None where they are not asked for.
+    """
+
+    log_start: int | None = None
+    topic_id: str | None = None
+    leader_log_start: int | None = None
+    leader_stable: int | None = None
+    leader_high_watermark: int | None = None
+
+    def located(self, partition: Partition) -> Partition:
+        """Return the partition with its log start, if the files do not tell it."""
+        stated = with_log_start(partition, self.log_start)
+        is_asked = self.topic_id == stated.topic_id and begins_below(stated) is None
+        return with_log_start(stated, self.leader_log_start) if is_asked else stated
+
+    def leader_of(self, partition: Partition) -> LeaderOffsets | None:
+        """Return the offsets of the partition's leader; None if they were not asked for, or are of another topic."""
+        if self.topic_id != partition.topic_id or self.leader_stable is None or self.leader_high_watermark is None:
+            return None
+        return LeaderOffsets(self.leader_stable, self.leader_high_watermark)
+
+
+NOTHING_TOLD = ToldOfPartition()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFolder:
+    """A partition's folder in a source."""
+
+    log_dir: str
+    folder: str
+    told: ToldOfPartition = NOTHING_TOLD
+    # Of `__remote_log_metadata`, also of other topics that had the name; none if no records were read.
+    records: tuple[PartitionRecords, ...] = ()
+
+    def records_of(self, topic_id: str | None) -> PartitionRecords | None:
+        """Return the records of the partition; None if none were read."""
+        return merged(each for each in self.records if each.topic_id == topic_id)
+
+
+FOLDER_ROWS = Rows(SourceFolder)
+FOLDERS = FOLDER_ROWS.schema
+
+
+@dataclass(frozen=True)
+class ListPartitions:
+    """FOLDERS rows -> LISTED rows.
+
+    Attributes:
+        topic_ids: ids by topic, for topics that have none on disk.
+        look: at remote storage; None leaves it alone.
+        since: ms; a bounded scan leaves out the segments before the first one that has a later record. None scans all.
+        wants_start: ask remote storage for a state to start from, since no table has any.
+        living: when brokers drop idle producers: ask which living producers a replica has forgotten. None asks nothing.
+    """
+
+    topic_ids: dict[str, str] = field(default_factory=dict)
+    look: RemoteLook | None = None
+    since: int | None = None
+    wants_start: bool = False
+    living: BrokerExpiry | None = None
+    _lister: RemoteLister = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_lister", RemoteLister(self.look, self.wants_start))
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """List each folder; one that vanished or may not be read is a row with a finding."""
+        opened: dict[str, PartitionSource] = {}
+        for batch in batches:
+            folders = FOLDER_ROWS.read([batch])
+            yield LISTED_ROWS.batch(self._listed(each, opened) for each in folders)
+
+    def _listed(self, found: SourceFolder, opened: dict[str, PartitionSource]) -> ListedPartition:
+        if found.log_dir not in opened:
+            opened[found.log_dir] = open_source(found.log_dir)
+        source = opened[found.log_dir]
+        listed, partition = source.listed(found.folder, self.topic_ids, found.told.located)
+        listing = PartitionListing(source.filesystem, partition)
+        listed = listed.with_remote(self._lister.with_remote(listing, found.records_of(partition.topic_id)))
+        if not isinstance(source, LogDirSource):
+            return listed  # what was collected is decoded already
+        if self.look is not None and self.living is not None and listed.remote_error is None:
+            lost = told_forgotten(self.look, source.filesystem, partition, self.living)
+            listed = replace(listed, forgotten=lost)
+        if self.since is None:
+            return listed
+        listed = replace(listed, leader=found.told.leader_of(partition))
+        return with_window(listed, source.filesystem, partition, self.since)
+
+
+@dataclass(frozen=True)
+class RecordsInput:
+    """The records that executors read: rows of records_task.WANTED, and the task."""
+
+    wanted: pa.RecordBatch
+    task: ReadRecords
 
 
 def folders(
@@ -71,7 +225,7 @@ def _of_its_own(spark: SparkSession, rows: pa.RecordBatch) -> DataFrame:
 def list_partitions(
     folder_rows: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 ) -> DataFrame:
-    """FOLDERS -> LISTED, by tasks.ListPartitions or another of its kind, as the folders are now."""
+    """FOLDERS -> LISTED, by ListPartitions or another of its kind, as the folders are now."""
     return folder_rows.mapInArrow(of_batches(task), schemas.LISTED)
 
 
@@ -80,101 +234,3 @@ def listed_segments(listed: DataFrame) -> DataFrame:
     return listed.select("log_dir", "topic", "partition", "topic_id", F.explode("segments").alias("segment")).select(
         "log_dir", "topic", "partition", "topic_id", "segment.*"
     )
-
-
-def led(listed: DataFrame, leaders: Sequence[str]) -> DataFrame:
-    """Keep a partition's replicas in the log directories `leaders`; all if none is there."""
-    is_leader = F.col("log_dir").isin(list(leaders))
-    is_known = F.max(is_leader).over(Window.partitionBy("topic", "partition"))
-    return listed.withColumn("_is_led", is_leader | ~is_known).where("_is_led").drop("_is_led")
-
-
-def led_by_cluster(listed: DataFrame, leaders: DataFrame) -> DataFrame:
-    """Keep a partition's replica on a disk of its leader (rows of LEADERS); none if that is not there."""
-    return _marked(listed, leaders).where("_leads or _replicas = 1").select(*listed.columns)
-
-
-def unled(listed: DataFrame, leaders: DataFrame) -> DataFrame:
-    """The partitions that `led_by_cluster` leaves out: topic, partition, replica_count and `leader` of `leaders`."""
-    left_out = _marked(listed, leaders).where("_replicas > 1").groupBy("topic", "partition", "leader")
-    counts = left_out.agg(F.count("*").alias("replica_count"), F.max("_leads").alias("is_led"))
-    return counts.where("not is_led").select("topic", "partition", "replica_count", "leader")
-
-
-def still_there(found: DataFrame, listed: DataFrame, leaders: DataFrame | None) -> DataFrame:
-    """Return the listed partitions (PARTITION_KEY), and those that were found and that nobody is known to lead.
-
-    Of the latter nobody knows that they are led elsewhere.
-    """
-    there = listed.select(*PARTITION_KEY)
-    if leaders is None:
-        return there
-    left_alone = found.join(unled(found, leaders), on=["topic", "partition"], how="left_semi")
-    return there.unionByName(left_alone.select(*PARTITION_KEY))
-
-
-def _marked(listed: DataFrame, leaders: DataFrame) -> DataFrame:
-    """Rows of LISTED with `leader`, `_leads` and, of their partition, `_replicas`."""
-    replicas = F.count("*").over(Window.partitionBy("topic", "partition"))
-    leads = F.coalesce(F.array_contains("log_dirs", F.col("log_dir")), F.lit(False))
-    marked = listed.join(leaders, on=["topic", "partition"], how="left")
-    return marked.withColumns({"_leads": leads, "_replicas": replicas})
-
-
-def order() -> Column:
-    """Order the rows of an attempt: by run, in one run by state, and what it published behind what it read before."""
-    state = F.array_position(F.array(*(F.lit(state) for state in STATES)), F.col("state"))
-    return F.struct("run", state.alias("state"), F.coalesce("is_published", F.lit(False)).alias("is_published"))
-
-
-def current(remote_log_segments: DataFrame) -> DataFrame:
-    """The newest state of every attempt."""
-    rows = remote_log_segments.where("segment_id is not null and state is not null")
-    newest = rows.groupBy(*ATTEMPT_KEY).agg(F.max_by(F.struct("*"), order()).alias("row"))
-    return newest.select("row.*")
-
-
-def observed(listed: DataFrame, *, run: int) -> DataFrame:
-    """LISTED -> rows of REMOTE_LOG_SEGMENTS, one a copy that was found; several of one, where replicas were listed."""
-    rows = listed.where("topic_id is not null").selectExpr(*TOPIC_PARTITION, "inline(copies)")
-    values: dict[str, object] = {name: name for name in STATE_COLUMNS}
-    values |= {"object_bytes": 0, "rebuilt_indexes": "map()", "run": run}
-    return rows.selectExpr(*schemas.columns_of(schemas.REMOTE_LOG_SEGMENTS, values))
-
-
-def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) -> DataFrame:
-    """Rows to append to `remote_log_segments` so that it says what was found.
-
-    Copies below the first local segment are not looked at, so what the table says of them stays. A copy that an earlier
-    run did not see is there again once it is seen. That a record names a copy is remembered; that none does is true of
-    the run alone that read the records.
-    """
-    found = observed(listed, run=run).select(*ATTEMPT_KEY, F.struct("*").alias("found"))
-    # A failure that entered no state has no order. All rows are read, as `changes.lost` reads them.
-    is_state = F.expr("segment_id is not null and state is not null")
-    place = F.when(is_state, order()).alias("_order")
-    rows = remote_log_segments.where("topic_id is not null and partition is not null")
-    known = rows.select(*ATTEMPT_KEY, F.struct("*").alias("known"), place)
-    both = found.unionByName(known, allowMissingColumns=True).groupBy(*ATTEMPT_KEY)
-    attempts = both.agg(F.expr("any_value(found, true)").alias("found"), F.max_by("known", "_order").alias("known"))
-    looked_at = listed.where("topic_id is not null and error is null and size(segments) > 0")
-    starts = looked_at.groupBy(*TOPIC_PARTITION).agg(F.expr("any_value(segments[0].base_offset)").alias("local_start"))
-    published = "coalesce(found.is_published, if(known.is_published, true, null))"
-    # A copy of ours counted while nobody knew that another attempt has its claim.
-    has_come = f"""found is not null and (known is null or known.state = '{DELETE_FINISHED}'
-        or (known.state = '{COPY_STARTED}' and found.state = '{COPY_FINISHED}')
-        or (known.state = '{COPY_FINISHED}' and found.state = '{COPY_STARTED}' and found.is_ours)
-        or (known.state = found.state and not known.is_published <=> {published}))"""
-    is_gone = f"""found is null and known.state in ('{COPY_STARTED}', '{COPY_FINISHED}')
-        and known.next_base_offset > local_start"""
-    gone = F.col("known").withField("state", F.lit(DELETE_FINISHED)).withField("run", F.lit(run).cast("long"))
-    told = F.col("found").withField("is_published", F.expr(published))
-    row = F.when(F.expr(has_come), told).when(F.expr(is_gone), gone).alias("row")
-    return (
-        attempts.join(starts, on=list(TOPIC_PARTITION), how="left").select(row).where("row is not null").select("row.*")
-    )
-
-
-def tiered_rows(tiered: DataFrame, *, run: int) -> DataFrame:
-    """Rows of upload.tier_task.TIERED -> rows of REMOTE_LOG_SEGMENTS."""
-    return tiered.withColumn("run", F.lit(run).cast("long"))

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.window import Window
 
-from tiersnap.jobs.pipeline.batches import with_settings
 from tiersnap.jobs.pipeline.checking import CHECK_KEY
-from tiersnap.jobs.pipeline.listing import order
 from tiersnap.jobs.pipeline.maintained_table import MaintainedTable
-from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
+from tiersnap.jobs.pipeline.newest import newest, superseded
+from tiersnap.jobs.pipeline.remote_states import entered, order
+from tiersnap.jobs.pipeline.session_settings import with_settings
+from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.remote_log_segments import ATTEMPT_KEY
@@ -43,21 +43,17 @@ def superseded_segments(segments: DataFrame, partitions: DataFrame) -> DataFrame
         .join(there, on=list(SEGMENT_KEY), how="left_anti")
         .select(*SEGMENT_KEY, "run")
     )
-    return superseded(segments, SEGMENT_KEY).unionByName(gone).distinct()
+    return superseded_keys(segments, SEGMENT_KEY).unionByName(gone).distinct()
 
 
-def superseded(rows: DataFrame, key: Sequence[str]) -> DataFrame:
+def superseded_keys(rows: DataFrame, key: Sequence[str]) -> DataFrame:
     """Return `key` and run of the rows that are not of the newest run of their key."""
-    last = F.max("run").over(Window.partitionBy(*key))
-    return rows.select(*key, "run").distinct().withColumn("_last", last).where("run < _last").select(*key, "run")
+    return superseded(rows.select(*key, "run").distinct(), key)
 
 
 def superseded_states(remote_log_segments: DataFrame) -> DataFrame:
     """ATTEMPT_KEY, state and run of states that an attempt has left."""
-    rows = remote_log_segments.where("segment_id is not null and state is not null")
-    last = F.max(order()).over(Window.partitionBy(*ATTEMPT_KEY))
-    left = rows.withColumn("_order", order()).withColumn("_last", last).where("_order < _last")
-    return left.select(*_STATE_KEY).distinct()
+    return superseded(entered(remote_log_segments), ATTEMPT_KEY, order()).select(*_STATE_KEY).distinct()
 
 
 def maintain(warehouse: Warehouse, *, apply: bool, vacuum_after_hours: float = 168) -> Iterator[MaintainedTable]:
@@ -83,9 +79,9 @@ def maintain(warehouse: Warehouse, *, apply: bool, vacuum_after_hours: float = 1
     plans: list[tuple[str, Sequence[str], DataFrame]] = [
         ("segments", (*SEGMENT_KEY, "run"), superseded_segments(warehouse.read("segments"), partitions)),
         ("remote_log_segments", _STATE_KEY, superseded_states(warehouse.read("remote_log_segments"))),
-        ("remote_checks", (*CHECK_KEY, "run"), superseded(warehouse.read("remote_checks"), CHECK_KEY)),
+        ("remote_checks", (*CHECK_KEY, "run"), superseded_keys(warehouse.read("remote_checks"), CHECK_KEY)),
         # Last: what is superseded elsewhere is told by it.
-        ("partitions", (*PARTITION_KEY, "run"), superseded(partitions, PARTITION_KEY)),
+        ("partitions", (*PARTITION_KEY, "run"), superseded_keys(partitions, PARTITION_KEY)),
     ]
     for table, key, doomed in plans:
         if warehouse.exists(table):

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.before_spark import RunInput
-from tiersnap.jobs.pipeline.listing import current
+from tiersnap.jobs.pipeline.remote_states import current
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId, TopicIdPartition

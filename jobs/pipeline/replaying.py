@@ -2,24 +2,147 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.grouping import by_key
-from tiersnap.snapshot.tables.facts import FACT_OFFSET, FactKind
+from tiersnap.jobs.pipeline.known import is_of, is_true
+from tiersnap.jobs.pipeline.newest import newest_among
+from tiersnap.jobs.pipeline.partition_input import (
+    INPUT_ORDER,
+    PartitionInput,
+    Source,
+    decode_rows,
+    fact_rows,
+    input_rows,
+    united,
+)
+from tiersnap.snapshot.errors import RecordedError
+from tiersnap.snapshot.log.log_dir import Segment
+from tiersnap.snapshot.log.segment_scan import SegmentEnd
+from tiersnap.snapshot.replay.partition_listing import PartitionListing
+from tiersnap.snapshot.replay.replay_listing import FROM_THE_BEGINNING, ListingReplay, Replayed, Resume, told_at
+from tiersnap.snapshot.replay.replay_start import StartState
+from tiersnap.snapshot.replay.segment_runs import Run, WindowDecode
+from tiersnap.snapshot.tables.facts import (
+    Fact,
+    FactKind,
+    StoredReplay,
+    StoredResults,
+    fact_batches,
+    state_batches,
+)
+from tiersnap.snapshot.tables.listed import ListedPartition
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
-from tiersnap.snapshot.tasks.partition_input import INPUT_ORDER, Source
-from tiersnap.snapshot.tasks.replay_partition import ReplayPartition
 
 _KEPT = (FactKind.REPLAYED, FactKind.STATE, FactKind.BOUNDARY)
 # Keys of so many segments are sent to every task, so that no row of another one is moved.
 _MOST_SENT = 100_000
 _MOST_NAMED = 100
+
+
+@dataclass(frozen=True)
+class ReplayPartition(ListingReplay):
+    """INPUT rows of one partition -> PARTITIONS rows."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Replay the partition.
+
+        Raises:
+            ValueError: the rows are not in order.
+        """
+        rows = PartitionInput(batches)
+        if rows.listed is None:
+            raise ValueError("no listing before the decodes: Spark did not keep the order of the sort")
+        listing = rows.listed.listing
+        replayed = self.replay(listing, TableDecodes(rows), resume_of(rows.results))
+        digest = self.options.digest(place=None if self.sink is None else self.sink.uri)
+        facts = list(facts_of(replayed, rows.listed, listing, self.run, digest))
+        yield from fact_batches(facts)
+        if replayed.state is not None:
+            yield from state_batches(facts[0], replayed.state.deltas)
+
+
+@dataclass
+class TableDecodes:
+    """Decodes as they come, sorted, among the rows of one partition: a DecodeSource."""
+
+    rows: PartitionInput
+
+    def begin_at(self, offset: int) -> None:
+        """Nothing: below where a replay begins there are no deltas among the rows."""
+
+    def window(self) -> Iterator[WindowDecode]:
+        """See DecodeSource."""
+        return self.rows.window()
+
+    def decode(self, segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd] | None:
+        """See DecodeSource; the cuts were made by the decode."""
+        found = self.rows.decode(segment.base_offset)
+        if found is None:
+            return None
+        decode, runs = found
+        return runs, decode.end
+
+
+def resume_of(results: StoredResults | None) -> Resume:
+    """Return what the results of an earlier replay say to go on from."""
+    replayed = None if results is None else results.replayed
+    if results is None or replayed is None or replayed.state_offset is None:
+        return FROM_THE_BEGINNING
+    start = StartState(
+        replayed.state_offset, results.state, replayed.history_from or 0, has_adopted=bool(replayed.has_adopted)
+    )
+    return Resume(start, results.snapshots)
+
+
+def facts_of(
+    replayed: Replayed, listed: ListedPartition, listing: PartitionListing, run: int, options_digest: str
+) -> Iterator[Fact]:
+    """Yield the facts of a replay.
+
+    Args:
+        listed: that `listing` was made of.
+        options_digest: ReplayOptions.digest.
+    """
+    found, state = replayed.examination, replayed.state
+    fact = partial(Fact, log_dir=listed.log_dir, topic=listed.topic, partition=listed.partition, run=run)
+    stored = StoredReplay(
+        facts=found.facts, fingerprint=f"{listed.fingerprint}:{options_digest}" if replayed.is_finished else ""
+    )
+    if found.partition.segments or not listing.partition.segments:
+        stored = replace(
+            stored,
+            directory_id=listed.directory_id,
+            cluster_id=listed.cluster_id,
+            leader_epochs=listed.leader_epochs,
+            encrypted_by=listed.remote.encrypted_by,
+            unread_count=replayed.unread_count,
+        )
+    if state is not None:
+        stored = replace(
+            stored,
+            state_offset=state.offset,
+            state_chain=next(each.chain for each in listed.segments if each.base_offset == state.offset),
+            history_from=state.history_from,
+            has_adopted=state.has_adopted,
+        )
+    yield fact(kind=FactKind.REPLAYED, replay=stored)
+    for snapshot in found.reached.values():
+        yield fact(kind=FactKind.BOUNDARY, snapshot=snapshot)
+    for segment in found.segments:
+        yield fact(kind=FactKind.SEGMENT, segment=segment)
+    for number, finding in enumerate(found.findings):
+        yield fact(kind=FactKind.FINDING, part=number, finding=finding)
+    for number, error in enumerate(replayed.errors):
+        recorded = RecordedError.of(error, told_at(listing.partition, error))
+        yield fact(kind=FactKind.ERROR, part=number, error=recorded)
 
 
 @dataclass(frozen=True)
@@ -53,56 +176,29 @@ def partition_input(
 
     `segments` has the decodes of this run in it; `is_bounded`: some partitions were listed with a scan window.
     """
-    key, of_segment = list(PARTITION_KEY), list(SEGMENT_KEY)
+    key = list(PARTITION_KEY)
     ours = listed.join(changed.rows, on=key)
-    facts = _newest(changed, partitions, changed.rows.where("start_offset is not null").select(*key), key)
-    facts = facts.where(F.col("kind").isin([str(kind) for kind in _KEPT]))
+    resumed = changed.rows.where("start_offset is not null").select(*key)
+    facts = newest_among(changed.of_them(partitions), key, resumed, sent=changed.sent)
+    facts = facts.where(is_of(_KEPT))
     # Not those that retention has deleted since: the table remembers them until `maintain`.
     bases = ours.select(*key, "start_offset", F.explode("segments.base_offset").alias("base_offset"))
-    decodes = _newest(changed, segments, bases, of_segment, "start_offset")
+    decodes = newest_among(changed.of_them(segments), SEGMENT_KEY, bases, "start_offset", sent=changed.sent)
     # Below the start only how each segment ended is asked for, not its deltas.
-    is_below = "coalesce(base_offset < start_offset, false)"
-    decodes = decodes.where(f"not {is_below} or part = 0").withColumn("deltas", F.expr(f"if({is_below}, null, deltas)"))
+    is_below = is_true(F.col("base_offset") < F.col("start_offset"))
+    decodes = decodes.where(~is_below | (F.col("part") == 0))
+    decodes = decodes.withColumn("deltas", F.when(~is_below, F.col("deltas")))
     rows = [
-        input_rows(ours, Source.LISTED, "0", "0", "listed", schemas.LISTED.names),
-        input_rows(facts, Source.FACTS, FACT_OFFSET, "part", "fact", schemas.PARTITIONS.names),
-        input_rows(decodes, Source.DECODES, "base_offset", "part", "decode", schemas.SEGMENTS.names),
+        input_rows(ours, Source.LISTED, schemas.LISTED.names),
+        fact_rows(facts, schemas.PARTITIONS.names),
+        decode_rows(decodes),
     ]
     if is_bounded:
         # A window is looked through before it is replayed, and no task can read its rows twice.
         windows = ours.where("window_offset is not null and start_offset is null").select(*key, "window_offset")
         shown = decodes.join(windows, on=key).where("base_offset >= window_offset")
-        rows.append(input_rows(shown, Source.WINDOW, "base_offset", "part", "decode", schemas.SEGMENTS.names))
+        rows.append(decode_rows(shown, Source.WINDOW))
     return united(rows)
-
-
-def _newest(changed: Changed, table: DataFrame, keys: DataFrame, key: Sequence[str], *more: str) -> DataFrame:
-    """Rows of a table that have one of the keys, those of the greatest `run`, and `more` columns of `keys`.
-
-    The runs are compared without the payload, which is then read of the rows that are wanted.
-    """
-    rows = changed.of_them(table)
-    runs = (
-        rows.select(*key, "run")
-        .join(changed.sent(keys), on=list(key))
-        .groupBy(*key, *more)
-        .agg(F.max("run").alias("run"))
-    )
-    return rows.join(changed.sent(runs), on=[*key, "run"])
-
-
-def input_rows(rows: DataFrame, source: Source, offset: str, part: str, filled: str, names: Sequence[str]) -> DataFrame:
-    """Rows of INPUT with one of `listed`, `fact`, `copy` and `decode`, of the columns that are named."""
-    place = f"{int(source)} as source", f"cast({offset} as bigint) as offset", f"cast({part} as int) as part"
-    return rows.selectExpr(*PARTITION_KEY, *place, f"struct({', '.join(names)}) as {filled}")
-
-
-def united(rows: Sequence[DataFrame]) -> DataFrame:
-    """Rows of INPUT; what none of them fills is left out."""
-    first, *others = rows
-    for each in others:
-        first = first.unionByName(each, allowMissingColumns=True)
-    return first
 
 
 def replay(rows: DataFrame, task: ReplayPartition, *, tasks: int | None = None) -> DataFrame:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tables.all_tables import TABLES as ARROW_TABLES
 from tiersnap.snapshot.tables.listed import LISTED as LISTED_ARROW
-from tiersnap.snapshot.tables.readiness import JUDGED as JUDGED_ARROW
-from tiersnap.snapshot.tasks.decode_segments import WANTED as WANTED_ARROW
-from tiersnap.snapshot.tasks.list_partitions import ANSWERED as ANSWERED_ARROW
-from tiersnap.snapshot.tasks.list_partitions import UNREAD as UNREAD_ARROW
 
 
 def of_arrow(schema: pa.Schema) -> StructType:
@@ -23,20 +21,14 @@ def of_arrow(schema: pa.Schema) -> StructType:
     return found
 
 
-def columns_of(schema: StructType, values: Mapping[str, object]) -> list[str]:
-    """Return SQL of the columns of a schema, in its order; `values` is SQL by name, and other columns are null."""
-    return [
-        f"cast({values.get(each.name, 'null')} as {each.dataType.simpleString()}) as {each.name}" for each in schema
-    ]
+def in_columns(rows: DataFrame, schema: StructType, values: Mapping[str, Column]) -> DataFrame:
+    """Return rows in the columns of a schema: those that they have, then `values`, and null in all others."""
+    there = {name: F.col(name) for name in rows.columns} | dict(values)
+    columns = ((each, there.get(each.name, F.lit(None))) for each in schema)
+    return rows.select(*(column.cast(each.dataType).alias(each.name) for each, column in columns))
 
 
 LISTED = of_arrow(LISTED_ARROW)
-WANTED = of_arrow(WANTED_ARROW)
-UNREAD = of_arrow(UNREAD_ARROW)
-ANSWERED = of_arrow(ANSWERED_ARROW)
 TABLES = {name: of_arrow(schema) for name, schema in ARROW_TABLES.items()}
 SEGMENTS, PARTITIONS, REMOTE_LOG_SEGMENTS = (TABLES[name] for name in ("segments", "partitions", "remote_log_segments"))
-# What a run keeps of the partitions that it replays.
-CHANGED = of_arrow(pa.schema([*ANSWERED_ARROW, ("start_offset", pa.int64()), ("segment_count", pa.int64())]))
-JUDGED = of_arrow(JUDGED_ARROW)
 RECORD_BATCHES = of_arrow(schemas.RECORD_BATCHES)

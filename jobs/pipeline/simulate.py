@@ -1,25 +1,125 @@
-"""`tiersnap simulate --warehouse`, also with --risk: every partition that was replayed, the worst first."""
+"""`tiersnap simulate --warehouse`: what the producers of every replayed partition meet, what doubles first.
+
+The replica begins at the newest segment's base offset, which is where a follower begins whose leader has tiered
+everything: the tables keep the state there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.before_spark import Session
+from tiersnap.jobs.pipeline.log_tables import LogTables, read_log_tables
+from tiersnap.jobs.pipeline.partition_input import PartitionInput
 from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.surveying import started_on, surveyed_partitions
-from tiersnap.snapshot.exactly_once.simulate.kinds import FleetWrite
-from tiersnap.snapshot.exactly_once.simulate.outcomes import TALLIED, Tally
-from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
-from tiersnap.snapshot.exactly_once.simulate.risk_kinds import BoundaryRow, PartitionRow
-from tiersnap.snapshot.exactly_once.simulate.risk_rows import ADDED, BOUNDARIES, GREATEST, PARTITIONS, RiskTotals
+from tiersnap.snapshot.exactly_once.simulate.kinds import FleetWrite, SnapshotOrigin, WriteOutcome
+from tiersnap.snapshot.exactly_once.simulate.outcomes import TALLIED, Tally, outcomes
+from tiersnap.snapshot.exactly_once.simulate.replica import InItsPlace, in_its_place
+from tiersnap.snapshot.exactly_once.simulate.risk_kinds import ReplicaKey
+from tiersnap.snapshot.exactly_once.simulate.settings import SimulationSettings
+from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.log.selection import Selection
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.rows import Rows
-from tiersnap.snapshot.tasks.simulate_partition import SIMULATED, RiskPartition, SimulatePartition
 from tiersnap.snapshot.units import count_of
+
+SIMULATED = Rows(WriteOutcome)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedCounts:
+    """The counts of one partition.
+
+    Attributes:
+        is_simulated: the tables lead to the log's end.
+        is_unlocated: nothing tells where its log begins, so they do not.
+        has_headers: likewise, older batches were sent again, too.
+        expired: producers that are left out.
+    """
+
+    is_simulated: bool
+    is_unlocated: bool
+    has_headers: bool
+    expired: int
+    tally: Tally
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIfRow:
+    """Answers of a partition's replica, or its counts."""
+
+    replica: ReplicaKey
+    answers: WriteOutcome | None = None
+    differs: bool | None = None
+    counts: SimulatedCounts | None = None
+
+
+WHAT_IF = Rows(WhatIfRow)
+
+
+@dataclass(frozen=True)
+class SimulatePartition:
+    """One partition.
+
+    Attributes:
+        origin: `ours` or `empty`; of other files the tables hold no entries.
+    """
+
+    origin: SnapshotOrigin
+    settings: SimulationSettings
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the schema of the rows."""
+        return WHAT_IF.schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Simulate the partition; one that was never replayed gives no rows."""
+        found = read_log_tables(PartitionInput(batches))
+        if found is not None:
+            yield WHAT_IF.batch(self.rows(found))
+
+    def rows(self, found: LogTables) -> Iterator[WhatIfRow]:
+        """Yield the answers, and the counts behind them."""
+        key, settings = ReplicaKey(found.results.log_dir, found.results.topic, found.results.partition), self.settings
+        tally = Tally()
+        both = self._both(found)
+        if both is not None:
+            given = Circumstances(found.replayed.facts.log_start_offset, settings.transaction_version)
+            classes = list(what_if(both.leader, both.replica, settings.brokers, given))
+            tally.add(classes, settings.brokers[-1])
+            ids = both.leader.entries["producer_id"].tolist()
+            for each in outcomes(classes, ids, settings.brokers, settings.clients, given):
+                yield WhatIfRow(key, each, each.answers.differs)
+        expired = 0 if both is None else both.expired
+        is_unlocated = bool(found.replayed.facts.log_start_unknown)
+        counts = SimulatedCounts(both is not None, is_unlocated, found.has_headers, expired, tally)
+        yield WhatIfRow(key, counts=counts)
+
+    def _both(self, found: LogTables) -> InItsPlace | None:
+        if found.end is None or found.state is None:
+            return None
+        offset = found.replayed.state_offset
+        at_start = np.empty(0, ENTRY_DTYPE)
+        if self.origin is SnapshotOrigin.OURS:
+            at_start = self.settings.expiry.live(found.state, found.closed_timestamp)
+        return in_its_place(
+            found.end,
+            at_start,
+            found.after,
+            found.batches,
+            found.batches.compress(found.batches["first_offset"] >= offset),
+            BrokerExpiry(self.settings.expiry.now, self.settings.producer_expiration),
+        )
+
 
 _COUNTED = ("writes", "example")
 
@@ -82,73 +182,3 @@ def _simulated(rows: DataFrame, task: SimulatePartition, everything: bool) -> Si
             "by now"
         )
     return outcome
-
-
-_WORST = ("doubled", "lost", "degraded")
-
-
-@dataclass
-class RiskOutcome:
-    """The worst rows, the sums over all, and what else is to be said."""
-
-    rows: Sequence[BoundaryRow | PartitionRow]
-    totals: RiskTotals
-    said: list[str] = field(default_factory=list)
-
-
-@spoken("simulate --risk")
-def risk_of_warehouse(
-    spark: SparkSession | Session,
-    warehouse: str,
-    selection: Selection,
-    settings: RiskSettings,
-    *,
-    boundaries: bool,
-    limit: int,
-) -> RiskOutcome:
-    """Reckon the numbers from the tables, and bring the worst `limit` rows; SourceNotFoundError without a replay."""
-    spark = started_on(warehouse, spark)
-    rows = surveyed_partitions(spark, warehouse, selection, RiskPartition(settings))
-    totals, headless = _totals(rows)
-    if boundaries:
-        rows = surveyed_partitions(spark, warehouse, selection, RiskPartition(settings, boundaries=True))
-    found = _worst(rows, limit + 1, boundaries=boundaries)
-    outcome = RiskOutcome(found[:limit], totals)
-    if len(found) > limit:
-        outcome.said.append(f"these are the worst {limit}; --limit shows more")
-    if headless:
-        outcome.said.append(
-            f"{count_of(headless, 'partition')} without batch headers: doubled_bytes is not known, and degraded "
-            "leaves out older batches: tiersnap decode --apply writes the headers"
-        )
-    return outcome
-
-
-def _worst(rows: DataFrame, limit: int, *, boundaries: bool) -> Sequence[BoundaryRow | PartitionRow]:
-    worst = [*_WORST, *([] if boundaries else ["untiered_bytes"])]
-    place = ["topic", "partition", "log_dir", *(["offset"] if boundaries else [])]
-    order = [*(F.coalesce(name, F.lit(0)).desc() for name in worst), *(F.col(name) for name in place)]
-    kind: Rows[BoundaryRow] | Rows[PartitionRow] = BOUNDARIES if boundaries else PARTITIONS
-    return kind.read_dicts([row.asDict() for row in rows.orderBy(*order).limit(limit).collect()])
-
-
-def _totals(rows: DataFrame) -> tuple[RiskTotals, int]:
-    """Sums, and the partitions without headers."""
-    is_endless = (F.col("lost") > 0) & F.isnull("exposed_ms")
-    waits = rows.groupBy("wait").agg(
-        F.count("*").alias("partitions"),
-        F.count("at").alias("blocked"),
-        F.count_if(F.isnull("alive")).alias("unread"),
-        F.count_if(is_endless).alias("endless"),
-        F.count_if(~F.col("has_headers")).alias("headless"),
-        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in ADDED),
-        *(F.coalesce(F.max(name), F.lit(0)).alias(name) for name in GREATEST),
-    )
-    found = [row.asDict() for row in waits.collect()]  # a row a state of Wait
-    added = {name: sum(row[name] for row in found) for name in ADDED}
-    greatest = {name: max((row[name] for row in found), default=0) for name in GREATEST}
-    by_wait = {str(row["wait"]): int(row["partitions"]) for row in sorted(found, key=lambda row: str(row["wait"]))}
-    partitions, blocked, unread, endless, headless = (
-        sum(row[name] for row in found) for name in ("partitions", "blocked", "unread", "endless", "headless")
-    )
-    return RiskTotals(partitions, blocked, unread, endless, by_wait, added | greatest), headless

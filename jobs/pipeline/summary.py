@@ -5,11 +5,11 @@ The forgetful replicas that a warehouse names stand among the settings of its ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
@@ -41,10 +41,10 @@ DETAILS = 200
 _AGGREGATES = {"count": F.count, "sum": F.sum, "min": F.min, "max": F.max}
 
 
-def verdict_groups(readiness: DataFrame, now: int, *more: str) -> DataFrame:
+def verdict_groups(readiness: DataFrame, now: int, *more: str, sums: Sequence[Column] = ()) -> DataFrame:
     """READINESS -> one row a partition, verdict, kind of snapshot and `more`: sums that aggregate.of_partials takes.
 
-    Names stand in the place of codes; `now` is ms.
+    Names stand in the place of codes; `now` is ms; `sums` are further ones.
     """
     is_recent = (F.col("largest_timestamp") > now - RECENT_MS) & (F.col("largest_timestamp") <= now)
     columns = {
@@ -58,16 +58,17 @@ def verdict_groups(readiness: DataFrame, now: int, *more: str) -> DataFrame:
         # Null for the active segment, which is the last of its run.
         F.max_by("next_base_offset", "base_offset").alias("end_offset"),
         *(F.min_by(name, "base_offset").alias(name) for name in OF_FIRST),
+        *sums,
     )
 
 
-def verdict_runs(readiness: DataFrame, now: int) -> DataFrame:
+def verdict_runs(readiness: DataFrame, now: int, *, sums: Sequence[Column] = ()) -> DataFrame:
     """`verdict_groups`, each of neighbouring segments: one row for every `run_number`."""
     same = F.struct("verdict", *SNAPSHOT_KEY, F.isnull("next_base_offset"))
     by_offset = Window.partitionBy(*PARTITION_KEY).orderBy("base_offset")
     begins = readiness.withColumn("_begins", (~same.eqNullSafe(F.lag(same).over(by_offset))).cast("int"))
     numbered = begins.withColumn("run_number", F.sum("_begins").over(by_offset))
-    return verdict_groups(numbered, now, "run_number")
+    return verdict_groups(numbered, now, "run_number", sums=sums)
 
 
 def to_report(

@@ -14,15 +14,24 @@ from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.batches import SEGMENT_OF_BATCH
 from tiersnap.jobs.pipeline.before_spark import Session, started
 from tiersnap.jobs.pipeline.grouping import by_key, of_topics
-from tiersnap.jobs.pipeline.replaying import input_rows, united
-from tiersnap.jobs.pipeline.warehouse import Warehouse, lacks_table, newest
+from tiersnap.jobs.pipeline.known import is_of
+from tiersnap.jobs.pipeline.newest import newest
+from tiersnap.jobs.pipeline.partition_input import (
+    HEADER,
+    INPUT_ORDER,
+    Source,
+    decode_rows,
+    fact_rows,
+    input_rows,
+    united,
+)
+from tiersnap.jobs.pipeline.warehouse import Warehouse, lacks_table
 from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.exactly_once.simulate.replica_state import CACHED_BATCHES
 from tiersnap.snapshot.formats.record_batch import CONTROL_MASK
 from tiersnap.snapshot.log.selection import Selection
-from tiersnap.snapshot.tables.facts import FACT_OFFSET, FactKind
+from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
-from tiersnap.snapshot.tasks.partition_input import HEADER, INPUT_ORDER, Source
 
 _KEPT = (FactKind.REPLAYED, FactKind.STATE, FactKind.BOUNDARY, FactKind.SEGMENT, FactKind.GONE)
 
@@ -33,13 +42,13 @@ def survey_input(partitions: DataFrame, segments: DataFrame, record_batches: Dat
     Args:
         record_batches: None where nobody wrote the table.
     """
-    facts = newest(partitions, PARTITION_KEY).where(F.col("kind").isin([str(kind) for kind in _KEPT]))
-    stated = facts.where(F.col("kind") == str(FactKind.SEGMENT)).select(*SEGMENT_KEY, "size_bytes", "modified_ns")
+    facts = newest(partitions, PARTITION_KEY).where(is_of(_KEPT))
+    stated = facts.where(is_of([FactKind.SEGMENT])).select(*SEGMENT_KEY, "size_bytes", "modified_ns")
     # Not those that retention has deleted since: the table remembers them until `maintain`.
     decodes = newest(segments, SEGMENT_KEY).join(stated.select(*SEGMENT_KEY), on=list(SEGMENT_KEY), how="left_semi")
     rows = [
-        input_rows(facts, Source.FACTS, FACT_OFFSET, "part", "fact", schemas.PARTITIONS.names),
-        input_rows(decodes, Source.DECODES, "base_offset", "part", "decode", schemas.SEGMENTS.names),
+        fact_rows(facts, schemas.PARTITIONS.names),
+        decode_rows(decodes),
     ]
     return united(rows if record_batches is None else [*rows, _headers(record_batches, stated)])
 
@@ -59,7 +68,7 @@ def _headers(record_batches: DataFrame, stated: DataFrame) -> DataFrame:
     names = [field.name for field in HEADER]
     headers = kept.select(*PARTITION_KEY, *(name for name in names if name != "header_count"))
     rows = counts.unionByName(headers, allowMissingColumns=True)
-    return input_rows(rows, Source.BATCHES, "coalesce(base_offset, -1)", "0", "header", names)
+    return input_rows(rows, Source.BATCHES, names, offset=F.coalesce("base_offset", F.lit(-1)))
 
 
 class WithSchema(Protocol):

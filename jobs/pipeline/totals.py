@@ -42,13 +42,18 @@ class RunTotals:
     misconfigured: int = 0
     left: int = 0  # partitions of which ended attempts left objects
     doubted: str | None = None  # the first partition that begins in remote storage, if nothing of any of them is there
-    newest: int = 0  # number of a run; see changes.newest_runs
+    newest: int = 0  # number of a run; see known.newest_runs
     recorded: int = 0
     settings: str | None = None  # of the newest run that is recorded
     differences: int = 0  # rows that are to be appended
     gone: int = 0  # rows that are to be appended
     forgetful: int = 0  # replicas, of all sources, that have forgotten producers
     unasked: int = 0  # replicas, of all sources, for which remote storage could not be asked
+
+    @property
+    def unrecorded(self) -> range:
+        """Return the numbers of runs that were killed before they were recorded."""
+        return range(self.recorded + 1, self.newest + 1)
 
 
 def of_changes(changed: DataFrame) -> DataFrame:
@@ -57,7 +62,7 @@ def of_changes(changed: DataFrame) -> DataFrame:
         F.count("*").alias("partitions"),
         *(F.sum(name).alias(name) for name in (*_SUMS, *_MORE_SUMS)),
         F.count_if("is_changed").alias("changed"),
-        F.expr("sum(if(is_changed, segment_count, 0L))").alias("changed_segments"),
+        F.sum(F.when(F.col("is_changed"), F.col("segment_count")).otherwise(0)).alias("changed_segments"),
         F.count_distinct("topic", "partition").alias("distinct"),
     )
 

@@ -12,29 +12,33 @@ from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
-from pyspark.sql.window import Window
 
 from tiersnap.jobs.pipeline import counts, schemas
 from tiersnap.jobs.pipeline.one_writer import LEASE_KEY
 from tiersnap.jobs.pipeline.outcome import RunOutcome
+from tiersnap.jobs.pipeline.session_settings import with_settings
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.tables.all_tables import TABLES as ARROW_TABLES
 from tiersnap.snapshot.tables.reader_errors import of_table
-from tiersnap.snapshot.tables.schemas import FORMAT_VERSION, PARTITION_KEY, VERSION_KEY
+from tiersnap.snapshot.tables.schemas import FORMAT_VERSION, PARTITION_KEY, VERSION_KEY, comment_of
 from tiersnap.snapshot.tables.table_format import refuse_newer, refuse_other, refuse_unversioned
 
 _log = logging.getLogger(__name__)
 
 _NUMBERED = ("segments", "partitions", "remote_log_segments")
+_READ_BY_RUNS = (*_NUMBERED, "readiness")
 # Of the tables that every run reads: it leaves out files by these alone. Delta's own choice is the first 32 columns,
 # each computed at every commit.
 _STATISTICS = ("run", *PARTITION_KEY)
 _MOST_COMMITS = 100  # of each table, where its history is asked for
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_IN_THE_WAY = ("TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION")
 _ABSENT = ("PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")
 
 
@@ -125,21 +129,38 @@ class Warehouse:
     def append(self, table: str, rows: DataFrame, *, run_id: str) -> None:
         """Commit rows as one version; the only action on `rows`."""
         self.may_commit()
-        schema = schemas.TABLES[table]
-        first = schema.fields[0]
-        named = [
-            F.col(first.name).alias(first.name, metadata={VERSION_KEY: FORMAT_VERSION}),
-            *(F.col(name) for name in schema.names[1:]),
-        ]
-        writer = rows.select(*named).write.format("delta").mode("append")
-        if table in _NUMBERED and not self.exists(table):
-            columns = [name for name in _STATISTICS if name in schema.names]
-            writer = writer.option("delta.dataSkippingStatsColumns", ",".join(columns))
-        metadata = {"tiersnap_run_id": run_id, **({"run": self.number} if self.number else {})}
-        writer.option("userMetadata", json.dumps(metadata, separators=(",", ":"))).save(self.path(table))
+        found = {"tiersnap_run_id": run_id, **({"run": self.number} if self.number else {})}
+        metadata = json.dumps(found, separators=(",", ":"))
+        if self.exists(table):
+            writer = rows.select(*schemas.TABLES[table].names).write.format("delta").mode("append")
+            writer.option("userMetadata", metadata).save(self.path(table))
+        else:
+            with with_settings(self.spark, {_METADATA: metadata}):
+                self._create(table, rows)
         self._read.pop(table, None)
         self.commits += 1
         _log.info("committed to %s", self.path(table))
+
+    def _create(self, table: str, rows: DataFrame) -> None:
+        """Commit the first rows of a table, with its comments and those of its columns."""
+        schema, name = ARROW_TABLES[table], f"delta.`{_quoted(self.path(table))}`"
+        described = rows.select(*_described(schema))
+        properties = {"comment": comment_of(schema)}
+        if table in _READ_BY_RUNS:
+            columns = [each for each in _STATISTICS if each in schema.names]
+            properties["delta.dataSkippingStatsColumns"] = ",".join(columns)
+        writer = described.writeTo(name).using("delta")
+        for key, value in properties.items():
+            writer = writer.tableProperty(key, value)
+        try:
+            writer.create()
+        except AnalysisException as error:
+            if (error.getCondition() or "") not in _IN_THE_WAY:
+                raise
+            # A run that was killed left files, and no table. Nothing of `rows` was computed yet.
+            described.write.format("delta").mode("append").options(**_own(properties)).save(self.path(table))
+            comment = properties["comment"].replace("'", "\\'")
+            self.spark.sql(f"COMMENT ON TABLE {name} IS '{comment}'")
 
     def delete(self, table: str, key: Sequence[str], doomed: DataFrame) -> None:
         """Commit one version without the rows that have a key of `doomed`, whose keys are distinct and not null."""
@@ -152,6 +173,20 @@ class Warehouse:
         self._read.pop(table, None)
         self.commits += 1
         _log.info("deleted from %s", self.path(table))
+
+
+def _described(schema: pa.Schema) -> list[Column]:
+    """Return the columns of a table with their comments; the first one has the version of the format, too."""
+    version = {VERSION_KEY: FORMAT_VERSION}
+    return [
+        F.col(each.name).alias(each.name, metadata={"comment": comment_of(each)} | (version if place == 0 else {}))
+        for place, each in enumerate(schema)
+    ]
+
+
+def _own(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that are Delta Lake's own."""
+    return {name: value for name, value in properties.items() if name.startswith("delta.")}
 
 
 def _quoted(path: str) -> str:
@@ -180,12 +215,6 @@ def check_format(path: str, table: str, found: StructType) -> None:
     refuse_newer(path, version)
     refuse_other(path, schemas.TABLES[table].names, found.names)
     refuse_unversioned(path, version)
-
-
-def newest(rows: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Keep the rows of the greatest `run` for each key."""
-    window = Window.partitionBy(*key)
-    return rows.withColumn("_newest", F.max("run").over(window)).where("run = _newest").drop("_newest")
 
 
 def unrecorded_runs(

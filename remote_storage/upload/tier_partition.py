@@ -182,19 +182,19 @@ def _snapshot(filesystem: FileSystem, folder: str, judged: JudgedSnapshot, kept:
     if judged.is_object and found.stored is not None:
         data, key = kept.of(found.stored.object_key), found.stored.object_key
         return SnapshotSource(
-            offset=found.offset,
+            offset=found.snapshot_offset,
             provenance=provenance,
             crc32c=found.stored.object_crc32c,
             data=data,
             object_key=key if data is None else None,
         )
     return SnapshotSource(
-        offset=found.offset,
+        offset=found.snapshot_offset,
         provenance=provenance,
         verdict=judged.verdict,
         comparison=found.comparison.compared,
         crc32c=found.file.file_crc32c,
-        file=SourceFile(filesystem, f"{folder}/{file_name(found.offset)}", found.file.file_bytes or 0),
+        file=SourceFile(filesystem, f"{folder}/{file_name(found.snapshot_offset)}", found.file.file_bytes or 0),
     )
 
 

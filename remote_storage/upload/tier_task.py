@@ -50,7 +50,7 @@ class ReadySegment:
             transaction_index=_file(filesystem, f"{stem}.txnindex", self.transaction_index_bytes),
             open_transactions=copy.open_transactions,
             header_digest=segment.digest or None,
-            snapshot=_snapshot(filesystem, folder, segment.next_base_offset, judged.snapshot, copy),
+            snapshot=_snapshot(filesystem, folder, segment.next_base_offset, judged.judgement.snapshot, copy),
         )
 
 

@@ -8,8 +8,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from tiersnap.snapshot.columns import BaseOffset, PartitionNumber, Topic, TopicId
 from tiersnap.snapshot.gate.trusted import TRUSTED
-from tiersnap.snapshot.rows import Int32, Rows
+from tiersnap.snapshot.rows import Rows
 
 
 class CheckDepth(StrEnum):
@@ -80,23 +81,23 @@ NO_LOG = frozenset({ComparedWith.EARLIER_SNAPSHOTS, ComparedWith.NOTHING})
 class RemoteCheck:
     """One remote segment that was verified, or offsets that no complete one holds."""
 
-    topic: str
-    topic_id: str
-    partition: Int32
+    topic: Topic
+    topic_id: TopicId
+    partition: PartitionNumber
     segment_id: Annotated[str, Meta(description='"" for offsets that are in no complete remote segment')]
-    base_offset: int
+    base_offset: BaseOffset
     next_base_offset: Annotated[int | None, Meta(description="exclusive end; null where nobody can tell")]
     leader_epoch: Annotated[int, Meta(description="its newest; -1 where nobody can tell")]
     is_of_log: Annotated[bool, Meta(description="whether all its leader epochs are those of the newest segment")]
     listed: Annotated[int, Meta(description="segments of the partition that were listed")]
     listed_from: Annotated[int, Meta(description="base offset of the first of them")]
-    bytes: Annotated[int, Meta(description="of all its objects")]
+    bytes: Annotated[int, Meta(description="bytes of all its objects")]
     written_at: Annotated[int, Meta(description="ms, by the store's clock: when its last object was written")]
-    depth: CheckDepth
-    verdict: RemoteVerdict
-    compared_with: ComparedWith
-    reason: str
-    checked_at: Annotated[int, Meta(description="ms")]
+    depth: Annotated[CheckDepth, Meta(description="how much was read")]
+    verdict: Annotated[RemoteVerdict, Meta(description="result of the check")]
+    compared_with: Annotated[ComparedWith, Meta(description="what the remote segment was compared with")]
+    reason: Annotated[str, Meta(description="the result in words")]
+    checked_at: Annotated[int, Meta(description="ms, when it was checked")]
     producer_expiration: Annotated[
         int | None, Meta(description="ms, after which a broker drops a producer; null if every entry was counted")
     ]

@@ -6,6 +6,9 @@ import errno
 import os
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
 
 from tiersnap.snapshot.errors import CorruptCheckpointError
 
@@ -54,10 +57,10 @@ GONE = os.strerror(errno.ENOENT)
 class Finding:
     """One damaged place."""
 
-    finding_kind: FindingKind
-    path: str
-    position: int  # byte position in the file, -1 when the whole file is meant
-    message: str
+    finding_kind: Annotated[FindingKind, Meta(description="kind of the damage; null without damage")]
+    path: Annotated[str, Meta(description="path of the damaged file")]
+    position: Annotated[int, Meta(description="byte position in the file; -1 if the whole file is meant")]
+    message: Annotated[str, Meta(description="the damage in words")]
 
     def __str__(self) -> str:
         where = self.path if self.position < 0 else f"{self.path} at byte {self.position}"

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
+from msgspec import Meta
 
+from tiersnap.snapshot.columns import CrcChecked, Digest, HasGaps
 from tiersnap.snapshot.errors import CorruptRecordError
 from tiersnap.snapshot.formats.compression import decompress
 from tiersnap.snapshot.formats.record_batch import (
@@ -49,18 +51,23 @@ _MESSAGES = {
 class SegmentEnd:
     """The end of a walk."""
 
-    total_bytes: int  # of the file when it was opened, or of the stream
-    valid_bytes: int  # bytes up to the end of the last good entry
-    batch_count: int
-    legacy_count: int  # entries of magic 0 and 1, counted and not decoded
-    last_offset: int  # last offset of the last good entry, base offset - 1 when there is none
-    first_timestamp: int  # ms, max timestamp of the first decoded batch, -1 without one
-    # ms, largest of the good entries as clients or the broker stamped them; magic 1 counts, magic 0 has none. -1
-    # without one.
-    max_timestamp: int
-    has_gaps: bool
-    digest: str  # 16 hexadecimal digits over the headers of the good entries, see kernels.digest
-    crc_checked: bool  # whether the CRC of every entry was computed and compared
+    total_bytes: Annotated[int, Meta(description="bytes of the file when it was opened")]
+    valid_bytes: Annotated[int, Meta(description="bytes up to the end of the last good entry")]
+    batch_count: Annotated[int, Meta(description="good record batches")]
+    legacy_count: Annotated[int, Meta(description="entries of magic 0 and 1, counted and not decoded")]
+    last_offset: Annotated[
+        int, Meta(description="last offset of the last good entry; base offset - 1 if there is none")
+    ]
+    first_timestamp: Annotated[
+        int, Meta(description="ms, largest timestamp of the first decoded batch; -1 without one")
+    ]
+    max_timestamp: Annotated[
+        int,
+        Meta(description="ms, largest timestamp of the good entries, as they were stamped; -1 without one"),
+    ]
+    has_gaps: HasGaps
+    digest: Digest
+    crc_checked: CrcChecked
     finding: Finding | None  # damage that ended the walk, or None
 
     def largest_timestamp(self, modified_ns: int) -> int:

@@ -22,13 +22,17 @@ _PARTLY = frozenset({SnapshotVerdict.NOT_COMPARED, SnapshotVerdict.UNVERIFIED})
 class Comparison:
     """The comparison of one snapshot file with the log; plain facts, fit for a row. Counts are producers."""
 
-    compared: Annotated[SnapshotVerdict, Meta(description="when every entry counts; SUSPECT if some differ")]
-    explanation: Annotated[str, Meta(description="the facts in words")]
+    compared: Annotated[
+        SnapshotVerdict,
+        Meta(description="result of the strict comparison of the file: every entry counts"),
+    ]
+    explanation: Annotated[str, Meta(description="the result of the comparison in words")]
     lacking: Annotated[int, Meta(description="producers of the log that the file lacks")] = 0
     differing: Annotated[int, Meta(description="producers in both, with other values")] = 0
-    # In both, and nothing but the coordinator epoch is unset: the broker dropped the idle producer and it came back.
-    # Its next marker sets the epoch again, and until then no coordinator is fenced by it.
-    forgotten: int = 0
+    forgotten: Annotated[
+        int,
+        Meta(description="producers in both of which only the coordinator epoch is unset: idle ones that returned"),
+    ] = 0
     unexplained: Annotated[
         int, Meta(description="producers of the file alone, although the log still holds all their batches")
     ] = 0

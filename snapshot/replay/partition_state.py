@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
+from msgspec import Meta
 
 from tiersnap.snapshot.gate.trusted import COMPARED, Provenance, SnapshotVerdict
 from tiersnap.snapshot.producer_fold import NONE, OpenTransactions, ProducerFold, from_entries
@@ -26,25 +28,28 @@ from tiersnap.snapshot.replay.snapshot_comparison import NO_FILE, ReadSnapshot, 
 class StoredAt:
     """A computed snapshot in object storage."""
 
-    object_key: str
-    object_crc32c: int  # of the whole object
-    entry_count: int
-    written_by: int | None = None  # number of the run that put it; None where it was there
-    is_mended: bool = False  # that run put it in the place of a damaged one
+    object_key: Annotated[str, Meta(description="key of the computed snapshot in remote storage")]
+    object_crc32c: Annotated[int, Meta(description="CRC-32C of the whole object")]
+    entry_count: Annotated[int, Meta(description="producers in the computed snapshot")]
+    written_by: Annotated[
+        int | None, Meta(description="number of the run that put the object; null if it was there")
+    ] = None
+    is_mended: Annotated[bool, Meta(description="that run put it in the place of a damaged one")] = False
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotAt:
     """The stored result of one snapshot offset: plain, fit for a row."""
 
-    offset: int  # exclusive end offset
+    snapshot_offset: Annotated[int, Meta(description="snapshot offset, exclusive")]
     comparison: Comparison  # of the file at this offset; MISSING when there is none
-    provenance: Provenance  # of the computed entries
-    folded_from: int  # offset the fold began at, for the manifest
+    provenance: Annotated[Provenance, Meta(description="origin of the computed entries")]
+    folded_from: Annotated[int, Meta(description="offset at which the fold began")]
     file: SnapshotFile = NO_FILE
-    # (producer id, first offset) of those open here; None where they were not asked for, are too many, or nobody knows
-    # all of them.
-    open_transactions: OpenTransactions | None = None
+    open_transactions: Annotated[
+        OpenTransactions | None,
+        Meta(description="producer id and first offset of open transactions; null if unknown or too many"),
+    ] = None
     stored: StoredAt | None = None  # what was put into object storage, or was there; None where nothing is
 
 

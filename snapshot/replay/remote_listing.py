@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import numpy as np
+from msgspec import Meta
 
+from tiersnap.snapshot.columns import BaseOffset, PartitionNumber, RunNumber, Topic, TopicId
 from tiersnap.snapshot.errors import RecordedError, TiersnapError, UnknownStateError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.gate.trusted import Provenance
@@ -23,7 +25,6 @@ from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.log_start import begins_below
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.remote_state import ELSEWHERE, RemoteState
-from tiersnap.snapshot.rows import Int32
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.replay.remote_records import Records
@@ -87,42 +88,41 @@ class ListedCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyEvent:
-    """A row of `remote_log_segments`: a state that a copy attempt entered, or a failure.
+    """A row of `remote_log_segments`: a state that a copy attempt entered, or a failure."""
 
-    Attributes:
-        base_offset, next_base_offset: of the segment; the end is exclusive.
-        size_bytes: of the segment's log.
-        largest_timestamp: ms.
-        leader_epochs: those of the segment.
-        written_at: ms, when the state was entered.
-        segment_id: None for a failure before there was an attempt.
-        state: None if none was entered: another's copy, or an error.
-        object_bytes: of all objects that were sent and are in remote storage.
-        rebuilt_indexes: why an index is not the broker's, by its name.
-        error: the last event of a partition.
-        is_ours: a run of this warehouse announced it; else it was found in remote storage.
-        is_brokers: no claim of tiersnap names it; None of uploads.
-        is_published: a COPY_SEGMENT_FINISHED record names it; None if none is known and not all records were read.
-    """
-
-    topic: str
-    topic_id: str
-    partition: Int32
-    base_offset: int
-    next_base_offset: int
-    size_bytes: int
-    largest_timestamp: int
-    leader_epochs: LeaderEpochs
-    written_at: int
-    segment_id: str | None = None
-    state: RemoteSegmentState | None = None
-    object_bytes: int = 0
-    rebuilt_indexes: Mapping[str, str] = field(default_factory=dict)
+    topic: Topic
+    topic_id: TopicId
+    partition: PartitionNumber
+    base_offset: BaseOffset
+    next_base_offset: Annotated[int, Meta(description="exclusive end of the remote segment")]
+    size_bytes: Annotated[int, Meta(description="bytes of the segment's log")]
+    largest_timestamp: Annotated[int, Meta(description="ms, largest timestamp of the segment")]
+    leader_epochs: Annotated[LeaderEpochs, Meta(description="leader epochs of the segment and their start offsets")]
+    written_at: Annotated[int, Meta(description="ms, when the state was entered")]
+    segment_id: Annotated[
+        str | None, Meta(description="id of the remote segment; null of a failure before there was an attempt")
+    ] = None
+    state: Annotated[
+        RemoteSegmentState | None, Meta(description="KIP-405 state that the remote segment entered; null of an error")
+    ] = None
+    object_bytes: Annotated[
+        int, Meta(description="bytes of all objects that were sent and are in remote storage; 0 if nothing was sent")
+    ] = 0
+    rebuilt_indexes: Annotated[
+        Mapping[str, str], Meta(description="by name of an index: why it is not the broker's")
+    ] = field(default_factory=dict)
     error: RecordedError | None = None
-    is_ours: bool = True
-    is_brokers: bool | None = None
-    is_published: bool | None = None
-    run: int = 0
+    is_ours: Annotated[
+        bool, Meta(description="a run of this warehouse uploaded it; else it was found in remote storage")
+    ] = True
+    is_brokers: Annotated[bool | None, Meta(description="no claim of tiersnap names it; null of uploads")] = None
+    is_published: Annotated[
+        bool | None,
+        Meta(
+            description="a COPY_SEGMENT_FINISHED record names it; null if none is known and not all records were read"
+        ),
+    ] = None
+    run: RunNumber = 0
 
     @property
     def is_finished(self) -> bool:

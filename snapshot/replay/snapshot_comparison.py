@@ -16,8 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from msgspec import Meta
 
 from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
@@ -149,11 +151,13 @@ class ExaminedSegment:
 class SnapshotFile:
     """The bytes of a snapshot file that was found."""
 
-    file_bytes: int | None = (
-        None  # file_bytes, file_crc32c: of the whole file; None where there is none, or it could not be read
-    )
-    file_crc32c: int | None = None
-    not_read: str | None = None  # why it could not be read; None where it could, or is not there
+    file_bytes: Annotated[
+        int | None, Meta(description="bytes of the snapshot file; null if there is none, or it could not be read")
+    ] = None
+    file_crc32c: Annotated[int | None, Meta(description="CRC-32C of the whole snapshot file")] = None
+    not_read: Annotated[
+        str | None, Meta(description="why the snapshot file could not be read; null if it could, or is not there")
+    ] = None
 
 
 NO_FILE = SnapshotFile()

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError
-from tiersnap.snapshot.gate.copy_task import LEFT_FOR_MS
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.json_decoder import decoder
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
@@ -47,14 +46,13 @@ FAILOVER_COLUMNS = (*PARTITION_KEY, "kind", "part", "run", *Rows(StoredReplay).n
 
 @dataclass(frozen=True)
 class LastSettings:
-    """The settings of a recorded run that reports need; `left_for` is in ms, or None."""
+    """Settings of a recorded run, as far as reports read them."""
 
     sources: tuple[str, ...]
     collected: Mapping[str, str]
     remote: str
     apply: bool
     options: Mapping[str, tuple[str, ...]]
-    left_for: int | None
     forgetful: tuple[ForgetfulReplica, ...]  # as the last runs found them
 
     @classmethod
@@ -71,7 +69,7 @@ class LastSettings:
             raise CorruptDataError(f"{warehouse}/runs: {why}", hint=START_ANEW) from error
 
 
-BEFORE_THE_FIRST = LastSettings((), {}, "", False, {}, LEFT_FOR_MS, ())
+BEFORE_THE_FIRST = LastSettings((), {}, "", False, {}, ())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +133,13 @@ def _newest_snapshot(results: StoredResults) -> NewestSnapshot | None:
         return NewestSnapshot(*key, offset=None, found=NO_FILE)
     found = newest.comparison
     return NewestSnapshot(
-        *key, newest.offset, str(found.compared), found.lacking, found.differing, found.unexplained, found.explanation
+        *key,
+        newest.snapshot_offset,
+        str(found.compared),
+        found.lacking,
+        found.differing,
+        found.unexplained,
+        found.explanation,
     )
 
 

@@ -1,13 +1,4 @@
-"""The tables of a warehouse by name.
-
-    segments             decodes of segment files: how each ended, and its runs of producer deltas in parts
-    partitions           facts that a replay found of a partition, one row each
-    remote_log_segments  KIP-405 states of remote segments: those of our copy attempts, and those that were found
-    runs                 one row a run that changed something
-    record_batches       headers of batches, written by `tiersnap decode` alone
-    audits               which partitions `tiersnap audit --to` audited, and how far
-    audit_findings       the findings of these audits
-    remote_checks        remote segments that `tiersnap verify --warehouse` verified
+"""The tables of a warehouse by name, each with a comment, as each of their columns.
 
 All are only appended to, but for stale rows of record_batches. `run` is the number of the run that wrote a row,
 ascending; of the rows with one key those with the greatest count. Offsets named `next_...` are exclusive; times are
@@ -18,15 +9,18 @@ PART_DELTAS.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import pyarrow as pa
+from msgspec import Meta
 
 from tiersnap.snapshot.gate.remote_check import RemoteCheck
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.decodes import SEGMENTS
 from tiersnap.snapshot.tables.facts import PARTITIONS
+from tiersnap.snapshot.tables.readiness import STORED_VERDICTS
 from tiersnap.snapshot.tables.remote_log_segments import REMOTE_LOG_SEGMENTS
-from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, AUDITS, RECORD_BATCHES_TABLE, RUNS
+from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, AUDITS, RECORD_BATCHES_TABLE, RUNS, with_comment
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +32,22 @@ class StoredCheck:
     """
 
     check: RemoteCheck
-    run: int  # number of the check, ascending; not that of a run of the pipeline
+    run: Annotated[int, Meta(description="number of the check, ascending; not that of a run of the pipeline")]
 
 
 TABLES: dict[str, pa.Schema] = {
-    "segments": SEGMENTS,
-    "partitions": PARTITIONS,
-    "remote_log_segments": REMOTE_LOG_SEGMENTS,
-    "runs": RUNS,
-    "record_batches": RECORD_BATCHES_TABLE,
-    "audits": AUDITS,
-    "audit_findings": AUDIT_FINDINGS,
-    "remote_checks": Rows(StoredCheck).schema,
+    "segments": with_comment(SEGMENTS, "Decodes of segment files: how each ended, and its producer deltas in parts"),
+    "partitions": with_comment(PARTITIONS, "Facts that a replay found of a partition, a row each, by kind"),
+    "readiness": with_comment(STORED_VERDICTS, "The verdict of each segment from a run on, until its next row"),
+    "remote_log_segments": with_comment(
+        REMOTE_LOG_SEGMENTS, "KIP-405 states of remote segments: of our copy attempts, and those that were found"
+    ),
+    "runs": with_comment(RUNS, "Runs that changed something: version, settings and counts"),
+    "record_batches": with_comment(RECORD_BATCHES_TABLE, "Headers of record batches, written by tiersnap decode"),
+    "audits": with_comment(AUDITS, "Partitions that tiersnap audit --to read, also if it found nothing"),
+    "audit_findings": with_comment(AUDIT_FINDINGS, "Findings of tiersnap audit --to"),
+    "remote_checks": with_comment(
+        Rows(StoredCheck).schema,
+        "Results of tiersnap verify --warehouse, of a remote segment or of offsets without one",
+    ),
 }

@@ -9,27 +9,38 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from tiersnap.snapshot.columns import (
+    BaseOffset,
+    LogDir,
+    ModifiedNs,
+    NextBaseOffset,
+    PartitionNumber,
+    RunNumber,
+    SizeBytes,
+    Topic,
+    TopicId,
+)
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.replay.segment_runs import Run
-from tiersnap.snapshot.rows import Int32, Rows
+from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.deltas import from_lists, parts, to_lists
 from tiersnap.snapshot.tables.listed import ListedPartition, ListedSegment, partition_folder
-from tiersnap.snapshot.tables.schemas import DELTA, schema_of
+from tiersnap.snapshot.tables.schemas import DELTA, field_of, schema_of
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
     """A segment's log file as it was listed."""
 
-    log_dir: str
-    topic: str
-    partition: Int32
-    topic_id: str | None
-    base_offset: int
-    next_base_offset: int | None
-    size_bytes: int
-    modified_ns: int
+    log_dir: LogDir
+    topic: Topic
+    partition: PartitionNumber
+    topic_id: TopicId | None
+    base_offset: BaseOffset
+    next_base_offset: NextBaseOffset
+    size_bytes: SizeBytes
+    modified_ns: ModifiedNs
 
     @classmethod
     def of(cls, listed: ListedPartition, segment: ListedSegment) -> SegmentFile:
@@ -54,17 +65,17 @@ class StoredDecode:
 
     file: SegmentFile
     end: SegmentEnd
-    run: int
+    run: RunNumber
 
 
 DECODE_ROWS = Rows(StoredDecode)
 # A row of the table: a part of a run of the decode.
 SEGMENTS = schema_of(
     *DECODE_ROWS.schema,
-    pa.field("part", pa.int32(), nullable=False),  # ascending over all runs of the segment, from 0
-    pa.field("run_start_offset", pa.int64(), nullable=False),
-    pa.field("run_max_timestamp", pa.int64(), nullable=False),
-    pa.field("deltas", pa.list_(DELTA), nullable=False),
+    field_of("part", pa.int32(), "part of the decode, ascending from 0"),
+    field_of("run_start_offset", pa.int64(), "offset at which the part's range of batches begins"),
+    field_of("run_max_timestamp", pa.int64(), "ms, largest timestamp of that range; -1 without one"),
+    field_of("deltas", pa.list_(DELTA), "producer deltas of that range, at most 2,000 a row"),
 )
 # Of a batch, about a megabyte: Spark spends as much on a batch as on a thousand deltas.
 _BATCH_DELTAS = 1 << 14

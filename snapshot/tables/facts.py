@@ -7,11 +7,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby, islice
 from operator import itemgetter
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Meta
 
+from tiersnap.snapshot.columns import LogDir, PartitionNumber, RunNumber, Topic
 from tiersnap.snapshot.errors import RecordedError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.findings import Finding
@@ -19,7 +22,7 @@ from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
 from tiersnap.snapshot.rows import Int32, Rows
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, from_lists, parts, to_lists
-from tiersnap.snapshot.tables.schemas import DELTA, PARTITION_KEY, schema_of
+from tiersnap.snapshot.tables.schemas import DELTA, PARTITION_KEY, field_of, schema_of
 
 
 class FactKind(StrEnum):
@@ -40,40 +43,41 @@ JUDGED = (FactKind.REPLAYED, FactKind.BOUNDARY, FactKind.SEGMENT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredReplay:
-    """The origin of a replay, and the place where the next one may start.
-
-    Attributes:
-        fingerprint: of the listing and the settings; "" = replay it again.
-        encrypted_by: key of a manifest that shows that the plugin encrypts; None where none does.
-        state_offset: exclusive; None where there is no state to start from.
-        state_chain: digest of the files below it.
-        history_from, has_adopted: see StartState.
-        unread_count: snapshot files that could not be read.
-    """
+    """The origin of a replay, and the place where the next one may start."""
 
     facts: PartitionFacts
-    fingerprint: str = ""
-    directory_id: str | None = None
-    cluster_id: str | None = None
-    leader_epochs: LeaderEpochs | None = None
-    encrypted_by: str | None = None
-    state_offset: int | None = None
-    state_chain: str | None = None
-    history_from: int | None = None
-    has_adopted: bool | None = None
-    unread_count: int | None = None
+    fingerprint: Annotated[
+        str, Meta(description='digest of the listing and the settings of a REPLAYED; "" to replay the partition again')
+    ] = ""
+    directory_id: Annotated[str | None, Meta(description="directory.id of the log directory; null if it has none")] = (
+        None
+    )
+    cluster_id: Annotated[str | None, Meta(description="cluster id of the log directory; null if it has none")] = None
+    leader_epochs: Annotated[
+        LeaderEpochs | None, Meta(description="leader epochs and their start offsets, by the checkpoint or the batches")
+    ] = None
+    encrypted_by: Annotated[
+        str | None, Meta(description="key of a manifest that shows that the plugin encrypts; null if none does")
+    ] = None
+    state_offset: Annotated[
+        int | None, Meta(description="exclusive offset at which the next replay may start; null if there is no state")
+    ] = None
+    state_chain: Annotated[str | None, Meta(description="digest of the files below state_offset")] = None
+    history_from: Annotated[int | None, Meta(description="offset from which the state knows every producer")] = None
+    has_adopted: Annotated[bool | None, Meta(description="whether the state was taken from a broker's snapshot")] = None
+    unread_count: Annotated[int | None, Meta(description="snapshot files that could not be read")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
     """A row without the deltas of a state: of the contained objects the one of its kind is set."""
 
-    log_dir: str
-    topic: str
-    partition: Int32
-    kind: FactKind
-    part: Int32 = 0  # of a STATE, a FINDING or an ERROR
-    run: int = 0
+    log_dir: LogDir
+    topic: Topic
+    partition: PartitionNumber
+    kind: Annotated[FactKind, Meta(description="kind of the fact: the columns of other kinds are null")]
+    part: Annotated[Int32, Meta(description="part of a STATE, number of a FINDING or an ERROR; else 0")] = 0
+    run: RunNumber = 0
     replay: StoredReplay | None = None
     snapshot: SnapshotAt | None = None
     segment: SegmentFacts | None = None
@@ -83,8 +87,8 @@ class Fact:
 
 FACTS = Rows(Fact)
 DELTAS = "deltas"  # the column of a STATE
-FACT_OFFSET = "coalesce(offset, base_offset, 0L)"  # SQL: where a fact stands among those of its replay
-PARTITIONS = schema_of(*FACTS.schema, (DELTAS, pa.list_(DELTA)))
+_STATE = "of a STATE: producer deltas of all batches below state_offset, at most 2,000 a row"
+PARTITIONS = schema_of(*FACTS.schema, field_of(DELTAS, pa.list_(DELTA), _STATE, nullable=True))
 
 
 def fact_batches(facts: Iterable[Fact], *, size: int = 4096) -> Iterator[pa.RecordBatch]:
@@ -137,7 +141,7 @@ class StoredResults:
         facts = [fact for fact, _ in rows]
         first = facts[0]
         states = sorted(((fact.part, deltas) for fact, deltas in rows), key=itemgetter(0))
-        snapshots = {each.snapshot.offset: each.snapshot for each in facts if each.snapshot is not None}
+        snapshots = {each.snapshot.snapshot_offset: each.snapshot for each in facts if each.snapshot is not None}
         segments = {each.segment.base_offset: each.segment for each in facts if each.segment is not None}
         return cls(
             *(first.log_dir, first.topic, first.partition),

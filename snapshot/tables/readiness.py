@@ -1,21 +1,24 @@
-"""Judged segments as rows of READINESS and JUDGED."""
+"""Judged segments as rows of VERDICTS, JUDGED and the table `readiness`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
 import pyarrow as pa
+from msgspec import Meta
 
+from tiersnap.snapshot.columns import LogDir, PartitionNumber, RunNumber, Topic, TopicId
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.gate.judge_partition import SegmentReadiness
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.producer_fold import OpenTransactions
-from tiersnap.snapshot.replay.facts import PartitionFacts
+from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.snapshot_comparison import SnapshotFile
 from tiersnap.snapshot.rows import Rows
-from tiersnap.snapshot.tables.segment_verdict import SegmentVerdict
+from tiersnap.snapshot.tables.segment_verdict import GivenVerdict, SegmentVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +50,38 @@ class SegmentJudgement:
     copy: CopyPlan | None = None  # None unless the segment is READY
 
 
-VERDICTS, JUDGED_ROWS = Rows(SegmentVerdict), Rows(SegmentJudgement)
-READINESS, JUDGED = VERDICTS.schema, JUDGED_ROWS.schema
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredVerdict:
+    """A row of `readiness`: the verdict of a segment from a run on, until the next row of the segment."""
+
+    log_dir: LogDir
+    topic: Topic
+    partition: PartitionNumber
+    topic_id: TopicId | None
+    segment: SegmentFacts  # as it was when the row was written
+    judgement: GivenVerdict | None  # None if the segment is not in its log directory any more
+    run: RunNumber
+    judged_at: Annotated[int, Meta(description="ms, when the run began that gave the verdict")]
+    judged_on: Annotated[str, Meta(description="the day of judged_at in UTC, YYYY-MM-DD")]
+
+
+VERDICTS, JUDGED_ROWS, STORED = Rows(SegmentVerdict), Rows(SegmentJudgement), Rows(StoredVerdict)
+READINESS, JUDGED, STORED_VERDICTS = VERDICTS.schema, JUDGED_ROWS.schema, STORED.schema
+# Columns of `readiness` that are null if the segment is gone.
+JUDGEMENT = Rows(GivenVerdict).names
+
+
+SegmentKey = tuple[str, str, int, int]
+
+
+def current_verdicts(rows: Iterable[pa.RecordBatch]) -> dict[SegmentKey, GivenVerdict]:
+    """Return the judgement of each segment that is not gone, by SEGMENT_KEY, from rows of `readiness`."""
+    newest: dict[SegmentKey, StoredVerdict] = {}
+    for each in STORED.read(rows):
+        key = each.log_dir, each.topic, each.partition, each.segment.base_offset
+        if newest.setdefault(key, each).run < each.run:
+            newest[key] = each
+    return {key: each.judgement for key, each in newest.items() if each.judgement is not None}
 
 
 def readiness_batch(

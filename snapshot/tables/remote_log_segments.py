@@ -61,7 +61,7 @@ def read_states(rows: pa.RecordBatch) -> Iterator[AttemptState]:
 def newest_states(states: Iterable[AttemptState]) -> list[AttemptState]:
     """The newest state of each attempt: of the latest run the furthest state, and a published one before others.
 
-    jobs.pipeline.listing.current says the same of a DataFrame.
+    jobs.pipeline.remote_states.current says the same of a DataFrame.
     """
     newest: dict[tuple[str, str | None, int, str], AttemptState] = {}
     for each in states:

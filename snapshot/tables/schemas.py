@@ -23,9 +23,27 @@ SEGMENT_KEY = (*PARTITION_KEY, "base_offset")
 _TEXT, _LONG, _INT, _BOOL = pa.string(), pa.int64(), pa.int32(), pa.bool_()
 
 
-def _schema(*fields: tuple[str, pa.DataType]) -> pa.Schema:
-    """Names ending in `?` are nullable."""
-    return pa.schema([pa.field(name.rstrip("?"), kind, nullable=name.endswith("?")) for name, kind in fields])
+def _schema(*fields: tuple[str, pa.DataType, str]) -> pa.Schema:
+    """Names, types and comments; names ending in `?` are nullable."""
+    return pa.schema(
+        [field_of(name.rstrip("?"), kind, text, nullable=name.endswith("?")) for name, kind, text in fields]
+    )
+
+
+def field_of(name: str, kind: pa.DataType, comment: str, *, nullable: bool = False) -> pa.Field[pa.DataType]:
+    """Return a column with its comment."""
+    return pa.field(name, kind, nullable=nullable, metadata={"comment": comment})
+
+
+def with_comment(schema: pa.Schema, comment: str) -> pa.Schema:
+    """Return the schema of a table with the table's comment."""
+    return schema.with_metadata({"comment": comment})
+
+
+def comment_of(described: pa.Schema | pa.Field[pa.DataType]) -> str:
+    """Return the comment of a table or a column; KeyError if it has none."""
+    metadata: Mapping[bytes, bytes] = described.metadata or {}
+    return metadata[b"comment"].decode()
 
 
 def schema_of(
@@ -44,91 +62,105 @@ DELTA = pa.struct(DELTA_FIELDS)
 RECORD_BATCH_FIELDS: tuple[tuple[str, pa.DataType], ...] = tuple(
     (name, pa.from_numpy_dtype(RECORD_BATCH_DTYPE[name])) for name in RECORD_BATCH_DTYPE.names or ()
 )
-_PARTITION = (("log_dir", _TEXT), ("topic", _TEXT), ("partition", _INT))
+_HEADER_COMMENTS = {
+    "position": "byte position of the batch in the segment file",
+    "base_offset": "base offset of the batch",
+    "batch_length": "batchLength of the header, bytes behind it",
+    "partition_leader_epoch": "leader epoch in which the batch was appended",
+    "magic": "version of the record format",
+    "crc": "CRC-32C of the header",
+    "attributes": "attributes of the header: codec, timestamp type, transactional and control bits",
+    "last_offset_delta": "last offset of the batch - base_offset",
+    "base_timestamp": "ms, timestamp of the first record",
+    "max_timestamp": "ms, largest timestamp of the records",
+    "producer_id": "producer id; -1 without one",
+    "producer_epoch": "producer epoch; -1 without one",
+    "base_sequence": "sequence of the first record; -1 without one",
+    "record_count": "records in the batch",
+    "control_type": "type of a control record: 0 ABORT, 1 COMMIT; -1 of data",
+    "coordinator_epoch": "coordinator epoch of a marker; -1 of data",
+    "control_timestamp": "ms, timestamp of a control record; -1 of data",
+}
+_HEADERS = tuple((name, kind, _HEADER_COMMENTS[name]) for name, kind in RECORD_BATCH_FIELDS)
+_PARTITION = (
+    ("log_dir", _TEXT, "source as it was named: a log directory, or the folder that collect filled"),
+    ("topic", _TEXT, "name of the topic"),
+    ("partition", _INT, "number of the partition"),
+)
+_SEGMENT_OF_BATCH = ("segment_base_offset", _LONG, "base offset of the segment that holds the batch")
 
 RUNS = _schema(
-    ("run", _LONG),
-    ("run_id", _TEXT),
-    ("tool", _TEXT),
-    ("settings", _TEXT),  # JSON
-    ("started_at", _LONG),
-    ("finished_at", _LONG),
-    ("segments_decoded", _LONG),
-    ("bytes_decoded", _LONG),
-    ("partitions_replayed", _LONG),
-    ("snapshots_written", _LONG),
-    ("segments_uploaded", _LONG),
-    ("bytes_uploaded", _LONG),
-    ("segments_published", _LONG),
-    ("errors", _LONG),
+    ("run", _LONG, "number of the run, ascending"),
+    ("run_id", _TEXT, "id of the run; unknown-N of a run that was killed before its first commit"),
+    ("tool", _TEXT, "name and version of the tool"),
+    ("settings", _TEXT, "settings as JSON, without secrets"),
+    ("started_at", _LONG, "ms, when the run began"),
+    ("finished_at", _LONG, "ms, when the row was written"),
+    ("segments_decoded", _LONG, "segments that were decoded"),
+    ("bytes_decoded", _LONG, "bytes of their files"),
+    ("partitions_replayed", _LONG, "partitions that were replayed"),
+    ("snapshots_written", _LONG, "snapshots that were put into remote storage"),
+    ("segments_uploaded", _LONG, "segments that were uploaded"),
+    ("bytes_uploaded", _LONG, "bytes of the objects that were sent"),
+    ("segments_published", _LONG, "segments that brokers were told of"),
+    ("errors", _LONG, "errors, of all kinds"),
 )
 
 # Batch headers without the identity of their file, as spark.read.format("kafkasegment") and `collect --headers` give.
-RECORD_BATCHES = pa.schema(
-    [
-        *_schema(*_PARTITION, ("segment_base_offset", _LONG)),
-        *(pa.field(name, kind, nullable=False) for name, kind in RECORD_BATCH_FIELDS),
-    ]
-)
+RECORD_BATCHES = _schema(*_PARTITION, _SEGMENT_OF_BATCH, *_HEADERS)
 
 # The table, which only `tiersnap decode` writes: a row a batch header, with the identity of the segment file that it
 # was read from. Of the rows of one segment (_PARTITION, segment_base_offset) those with the greatest `run` count: a
 # segment that grew is decoded again as a whole.
-RECORD_BATCHES_TABLE = pa.schema(
-    [
-        *_schema(
-            *_PARTITION,
-            ("segment_base_offset", _LONG),
-            ("run", _LONG),  # number of the decode, ascending; not that of a run of the pipeline
-            ("topic_id?", _TEXT),
-            ("segment_size_bytes", _LONG),
-            ("segment_modified_ns", _LONG),
-        ),
-        *(pa.field(name, kind, nullable=False) for name, kind in RECORD_BATCH_FIELDS),
-    ]
+RECORD_BATCHES_TABLE = _schema(
+    *_PARTITION,
+    _SEGMENT_OF_BATCH,
+    ("run", _LONG, "number of the decode, ascending; not that of a run of the pipeline"),
+    ("topic_id?", _TEXT, "id of the topic, 22 characters; null if none is known"),
+    ("segment_size_bytes", _LONG, "bytes of the segment file"),
+    ("segment_modified_ns", _LONG, "modification time of the segment file, ns since the epoch"),
+    *_HEADERS,
 )
 
 # A row for each partition that an audit looked at, also where it found nothing. `run` numbers the audits.
 AUDITS = _schema(
     *_PARTITION,
-    ("run", _LONG),
-    ("audited_at", _LONG),
-    ("batches", _LONG),
-    ("first_offset?", _LONG),  # of the first batch, and inclusive of the last; null where there is none
-    ("last_offset?", _LONG),
-    ("damage_count?", _LONG),  # places behind which nothing was audited
+    ("run", _LONG, "number of the audit, ascending"),
+    ("audited_at", _LONG, "ms, when the audit began"),
+    ("batches", _LONG, "batches that were read"),
+    ("first_offset?", _LONG, "base offset of the first batch; null if there is none"),
+    ("last_offset?", _LONG, "last offset of the last batch, inclusive; null if there is none"),
+    ("damage_count?", _LONG, "damaged places behind which nothing was audited"),
 )
 
-# What an audit found, a row each: only `tiersnap audit --to` writes it. `run` is that of AUDITS. Offsets
-# and sequences are inclusive; `before_…` is the batch (or marker) before it that the finding is about.
+# What an audit found, a row each: only `tiersnap audit --to` writes it. `run` is that of AUDITS.
 AUDIT_FINDINGS = _schema(
     *_PARTITION,
-    ("run", _LONG),
-    ("kind", _TEXT),  # models.audit_rules.AuditKind
-    ("rule", _TEXT),  # number of the statement in docs/contributing/seeds.md
-    ("judgement", _TEXT),  # audit_rules.LossVerdict, UNREAD, or "" where nothing is judged
-    ("harm", _TEXT),  # models.audit_rules.Harm
-    ("producer_id?", _LONG),
-    ("producer_epoch?", pa.int16()),
-    ("before_epoch?", pa.int16()),
-    ("before_first_offset?", _LONG),
-    ("before_last_offset?", _LONG),
-    ("first_offset?", _LONG),
-    ("last_offset?", _LONG),
-    ("before_first_sequence?", _INT),
-    ("before_last_sequence?", _INT),
-    ("first_sequence?", _INT),
-    ("last_sequence?", _INT),
-    ("distance?", _LONG),  # sequences, offsets of an OFFSET_GAP, ms of OUT_OF_ORDER_TIMESTAMPS
-    ("is_same?", _BOOL),  # of a DUPLICATE_EXACT: both copies have one CRC
-    ("batches", _LONG),  # that it stands for
-    ("confidence?", _TEXT),  # of a DUPLICATE_RENUMBERED: models.audit_rules.Confidence
-    ("before_producer_id?", _LONG),  # of a DUPLICATE_RENUMBERED; all others are about one producer
-    ("transactional_id?", _TEXT),  # of the producer; null where none is known
-    # Where the batch at `first_offset` lies, and its largest record timestamp, ms.
-    ("segment_base_offset?", _LONG),
-    ("position?", _LONG),
-    ("timestamp?", _LONG),
+    ("run", _LONG, "number of the audit, as in audits"),
+    ("kind", _TEXT, "kind of the finding: AuditKind"),
+    ("rule", _TEXT, "number of the statement in docs/contributing/seeds.md"),
+    ("judgement", _TEXT, 'whether missing records are lost: LossVerdict or UNREAD; "" if nothing is judged'),
+    ("harm", _TEXT, "harm that is done: Harm"),
+    ("producer_id?", _LONG, "producer id of the batch"),
+    ("producer_epoch?", pa.int16(), "producer epoch of the batch"),
+    ("before_epoch?", pa.int16(), "producer epoch of the batch or marker before it"),
+    ("before_first_offset?", _LONG, "first offset of the batch or marker before it, inclusive"),
+    ("before_last_offset?", _LONG, "last offset of the batch or marker before it, inclusive"),
+    ("first_offset?", _LONG, "first offset of the batch, inclusive"),
+    ("last_offset?", _LONG, "last offset of the batch, inclusive"),
+    ("before_first_sequence?", _INT, "first sequence of the batch before it, inclusive"),
+    ("before_last_sequence?", _INT, "last sequence of the batch before it, inclusive"),
+    ("first_sequence?", _INT, "first sequence of the batch, inclusive"),
+    ("last_sequence?", _INT, "last sequence of the batch, inclusive"),
+    ("distance?", _LONG, "distance in sequences; in offsets of an OFFSET_GAP, in ms of OUT_OF_ORDER_TIMESTAMPS"),
+    ("is_same?", _BOOL, "of a DUPLICATE_EXACT: both batches have one CRC"),
+    ("batches", _LONG, "batches that the finding stands for"),
+    ("confidence?", _TEXT, "confidence of a DUPLICATE_RENUMBERED"),
+    ("before_producer_id?", _LONG, "producer id of the first batch of a DUPLICATE_RENUMBERED"),
+    ("transactional_id?", _TEXT, "transactional id of the producer; null if none is known"),
+    ("segment_base_offset?", _LONG, "base offset of the segment that holds the batch at first_offset"),
+    ("position?", _LONG, "byte position of that batch in the segment file"),
+    ("timestamp?", _LONG, "ms, largest timestamp of that batch"),
 )
 
 

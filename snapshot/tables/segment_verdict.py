@@ -3,37 +3,71 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from msgspec import Meta
+
+from tiersnap.snapshot.columns import LogDir, PartitionNumber, Topic
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
-from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.gate.verdict import LEVEL, Level, Verdict
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
-from tiersnap.snapshot.rows import Int32
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.gate.judge_partition import SegmentReadiness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GivenVerdict:
+    """The verdict on a segment and on the snapshot at its end."""
+
+    verdict: Annotated[
+        Verdict,
+        Meta(
+            description="verdict on the segment; null in readiness if the segment is not in its log directory any more"
+        ),
+    ]
+    level: Annotated[
+        Level, Meta(description="reaction that the verdict asks for: BLOCKED, PENDING, READY, IN_REMOTE or SETTLED")
+    ]
+    reason: Annotated[str, Meta(description="why, in words")]
+    next_step: Annotated[str, Meta(description='step that clears the verdict, or ""')]
+    snapshot: Annotated[
+        SnapshotVerdict, Meta(description="verdict on the snapshot at next_base_offset, or at the log end")
+    ]
+    snapshot_provenance: Annotated[
+        Provenance | None,
+        Meta(description="origin of the snapshot that the segment is tiered with; null if there is none"),
+    ]
+    compared: Annotated[
+        SnapshotVerdict | None,
+        Meta(description="result of the strict comparison of the file at next_base_offset; null if none was compared"),
+    ]
+
+    @classmethod
+    def of(cls, judged: SegmentReadiness) -> GivenVerdict:
+        """Return the judgement of a segment."""
+        readiness, snapshot = judged.readiness, judged.snapshot
+        return cls(
+            verdict=readiness.verdict,
+            level=LEVEL[readiness.verdict],
+            reason=readiness.reason,
+            next_step=readiness.next_step,
+            snapshot=snapshot.verdict,
+            snapshot_provenance=snapshot.provenance,
+            compared=None if judged.facts.next_base_offset is None else snapshot.compared,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentVerdict:
-    """A row of READINESS: the verdict of one segment, of facts, remote storage and now.
+    """A row of VERDICTS: the verdict of one segment, of facts, remote storage and now."""
 
-    Attributes:
-        snapshot: verdict on the snapshot at next_base_offset, or at the log end.
-        compared: result of the strict comparison of the file at next_base_offset; None if none was compared.
-    """
-
-    log_dir: str
-    topic: str
-    partition: Int32
+    log_dir: LogDir
+    topic: Topic
+    partition: PartitionNumber
     facts: PartitionFacts
     segment: SegmentFacts
-    verdict: Verdict
-    reason: str
-    next_step: str
-    snapshot: SnapshotVerdict
-    snapshot_provenance: Provenance | None
-    compared: SnapshotVerdict | None
+    judgement: GivenVerdict
 
     @property
     def name(self) -> str:
@@ -45,17 +79,11 @@ class SegmentVerdict:
         cls, log_dir: str, topic: str, partition: int, facts: PartitionFacts, judged: SegmentReadiness
     ) -> SegmentVerdict:
         """Return a segment of a partition as it was judged."""
-        readiness, snapshot = judged.readiness, judged.snapshot
         return cls(
             log_dir=log_dir,
             topic=topic,
             partition=partition,
             facts=facts,
             segment=judged.facts,
-            verdict=readiness.verdict,
-            reason=readiness.reason,
-            next_step=readiness.next_step,
-            snapshot=snapshot.verdict,
-            snapshot_provenance=snapshot.provenance,
-            compared=None if judged.facts.next_base_offset is None else snapshot.compared,
+            judgement=GivenVerdict.of(judged),
         )

@@ -46,6 +46,7 @@ from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.fleet_run import Ran as Fleet
 from tests.reference.fleet_run import Runner
 from tiersnap.jobs.pipeline.before_spark import discover, told_of_cluster
+from tiersnap.jobs.pipeline.listing import NOTHING_TOLD, ToldOfPartition
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.layouts.open_layout import open_layout
@@ -53,7 +54,6 @@ from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, Seg
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.replay.expiry import Scan
-from tiersnap.snapshot.tasks.list_partitions import NOTHING_TOLD, ToldOfPartition
 from tiersnap.snapshot.units import utc
 
 pytestmark = pytest.mark.broker

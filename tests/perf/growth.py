@@ -21,7 +21,7 @@ from tests.perf.measure import interleaved, load, machine, timed
 from tests.perf.replay_rows import carry_along, deltas_of, runs
 from tests.perf.scale import DATA
 from tests.perf.worker import wanted
-from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
+from tiersnap.jobs.pipeline.decoding import DecodeSegments
 
 Work = Callable[[], object]
 _REPETITIONS = 3

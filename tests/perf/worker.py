@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from tests.perf.measure import print_peak
 from tests.perf.replay_rows import deltas_of
+from tiersnap.jobs.pipeline.decoding import WANTED, DecodeSegments
 from tiersnap.snapshot.formats.snapshot_file import encode
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir, read_partition
 from tiersnap.snapshot.replay.partition_state import ReplayState
 from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
-from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
 
 
 def wanted(log_dir: str, most: int | None = None) -> pa.Table:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tiersnap.jobs.pipeline.decoding import WANTED, DecodeSegments
 from tiersnap.remote_storage.collect.collect import Collected, Collection
 from tiersnap.remote_storage.collect.folder import CollectedFolder
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -16,7 +17,6 @@ from tiersnap.snapshot.collected.marker import LISTING, MARKER
 from tiersnap.snapshot.collected.source import open_collected
 from tiersnap.snapshot.log.log_dir import open_log_dir, read_properties
 from tiersnap.snapshot.tables.listed import LISTED_ROWS
-from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
 
 Row = dict[str, Any]
 

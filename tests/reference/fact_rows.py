@@ -7,16 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from tiersnap.jobs.pipeline.partition_input import INPUT, Source
+from tiersnap.jobs.pipeline.verdicts import JudgePartition
 from tiersnap.snapshot.tables.facts import JUDGED
-from tiersnap.snapshot.tasks.judge_partition import JudgePartition
-from tiersnap.snapshot.tasks.partition_input import INPUT, Source
 
 Row = dict[str, Any]
 
 
 def offset_of(row: Mapping[str, Any]) -> int:
     """Where a fact stands among those of its replay."""
-    return next((row[name] for name in ("offset", "base_offset") if row.get(name) is not None), 0)
+    return next((row[name] for name in ("snapshot_offset", "base_offset") if row.get(name) is not None), 0)
 
 
 def judged(task: JudgePartition, facts: Iterable[Mapping[str, Any]], copies: Iterable[Mapping[str, Any]]) -> list[Row]:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import date, timedelta
 from typing import Any
 
 import pyarrow as pa
 
 from tests.reference.fact_rows import offset_of
+from tiersnap.jobs.pipeline.partition_input import INPUT, Source
 from tiersnap.snapshot.errors import RecordedError
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
-from tiersnap.snapshot.tasks.partition_input import INPUT, Source
 
 Row = dict[str, Any]
 
@@ -33,6 +34,7 @@ class Tables:
     segments: list[Row] = field(default_factory=list)
     partitions: list[Row] = field(default_factory=list)
     remote_log_segments: list[Row] = field(default_factory=list)
+    readiness: list[Row] = field(default_factory=list)
 
     def next_run(self) -> int:
         """A number that no run had."""
@@ -129,7 +131,7 @@ def unread_snapshots(listed: Row, change: Row, tables: Tables) -> list[Row]:
     if not change["unread_count"]:
         return []
     facts = (row for row in tables.facts(key_of(listed)) if row["kind"] == "BOUNDARY")
-    unread = {row["offset"]: row["not_read"] for row in facts if row["not_read"] is not None}
+    unread = {row["snapshot_offset"]: row["not_read"] for row in facts if row["not_read"] is not None}
     return [
         {
             **{name: listed[name] for name in PARTITION_KEY},
@@ -262,6 +264,49 @@ def current(remote_log_segments: Iterable[Row]) -> dict[tuple[Any, ...], Row]:
 
 def _order(row: Row) -> tuple[int, int, bool]:
     return row["run"], STATES.index(row["state"]), bool(row["is_published"])
+
+
+OF_SEGMENT = (
+    *("topic_id", "base_offset", "next_base_offset", "size_bytes", "modified_ns", "digest", "crc_checked"),
+    *("largest_timestamp", "damage_kind", "damage", "has_gaps", "missing_parts", "rebuilt_parts", "index_faults"),
+)
+OF_VERDICT = ("verdict", "level", "reason", "next_step", "snapshot", "snapshot_provenance", "compared")
+# The bytes of these wait for something, which their reason names.
+WAITING = (
+    *("CORRUPT_SEGMENT", "GAP_IN_REMOTE", "CORRUPT_SNAPSHOT", "SUSPECT_SNAPSHOT", "INDEX_DAMAGED", "MISSING_SNAPSHOT"),
+    *("UNKNOWN_LOG_START", "UNKNOWN_TRANSACTIONS", "UNREADABLE_SEGMENT", "UNVERIFIED_SNAPSHOT", "MISSING_INDEX"),
+    *("TOPIC_ID_UNKNOWN", "ENCRYPTED_REMOTE", "ABOVE_LSO", "COPY_IN_FLIGHT", "GAP_BEFORE"),
+)
+
+
+def verdicts_of(key: tuple[Any, ...], tables: Tables) -> dict[int, Row]:
+    """The newest row of `readiness` of each segment of a partition that is not gone."""
+    last: dict[int, Row] = {}
+    for row in tables.readiness:
+        if key_of(row) == key and row["run"] > last.get(row["base_offset"], {"run": 0})["run"]:
+            last[row["base_offset"]] = row
+    return {base: row for base, row in last.items() if row["verdict"] is not None}
+
+
+def news(keys: Iterable[tuple[Any, ...]], judged: list[Row], tables: Tables, *, run: int, now: int) -> Iterator[Row]:
+    """Rows to append to `readiness`: of JUDGED rows of these partitions what it does not say yet."""
+    day = (date(1970, 1, 1) + timedelta(milliseconds=now)).isoformat()
+    for key in keys:
+        before = verdicts_of(key, tables)
+        written = {**dict(zip(PARTITION_KEY, key, strict=True)), "run": run, "judged_at": now, "judged_on": day}
+        now_there = {row["base_offset"]: row for row in judged if key_of(row) == key}
+        for base, row in now_there.items():
+            if base not in before or _says_other(row, before[base]):
+                yield {**written, **{name: row[name] for name in (*OF_SEGMENT, *OF_VERDICT)}}
+        for base in before.keys() - now_there.keys():
+            yield {**written, **{name: before[base][name] for name in OF_SEGMENT}, **dict.fromkeys(OF_VERDICT)}
+
+
+def _says_other(row: Row, before: Row) -> bool:
+    names = ["verdict", "snapshot", "snapshot_provenance", "compared", "next_base_offset"]
+    names += ["reason"] if row["verdict"] in WAITING else []
+    names += ["size_bytes"] if row["next_base_offset"] is not None else []
+    return any(row[name] != before[name] for name in names)
 
 
 def differences(listed: Iterable[Row], remote_log_segments: list[Row], *, run: int) -> list[Row]:

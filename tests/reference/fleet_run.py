@@ -18,6 +18,11 @@ from tests.reference.fleet_joins import Row, Tables, input_batches, key_of
 from tests.reference.killable_store import Clock
 from tests.reference.log_builder import TIMESTAMP
 from tiersnap.jobs.pipeline.before_spark import Discovered, discover
+from tiersnap.jobs.pipeline.decoding import WANTED, DecodeSegments
+from tiersnap.jobs.pipeline.listing import FOLDER_ROWS, NOTHING_TOLD, ListPartitions, SourceFolder, ToldOfPartition
+from tiersnap.jobs.pipeline.replaying import ReplayPartition
+from tiersnap.jobs.pipeline.unread import UNREAD, look_again
+from tiersnap.jobs.pipeline.verdicts import JudgePartition
 from tiersnap.remote_storage.cluster.records_task import FOUND_ROWS, ReadRecords, wanted_of_replicas
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
@@ -33,18 +38,6 @@ from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions, Scan
 from tiersnap.snapshot.replay.remote_records import PartitionRecords
 from tiersnap.snapshot.tables.all_tables import TABLES
 from tiersnap.snapshot.tables.readiness import READINESS
-from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
-from tiersnap.snapshot.tasks.judge_partition import JudgePartition
-from tiersnap.snapshot.tasks.list_partitions import (
-    FOLDER_ROWS,
-    NOTHING_TOLD,
-    UNREAD,
-    ListPartitions,
-    SourceFolder,
-    ToldOfPartition,
-    look_again,
-)
-from tiersnap.snapshot.tasks.replay_partition import ReplayPartition
 
 DAY = 86_400_000
 
@@ -104,7 +97,7 @@ class Ran:
 
     def boundaries(self) -> dict[int, str]:
         """What was said of the file at each offset."""
-        return {row["offset"]: row["compared"] for row in self.facts if row["kind"] == "BOUNDARY"}
+        return {row["snapshot_offset"]: row["compared"] for row in self.facts if row["kind"] == "BOUNDARY"}
 
     @property
     def did_nothing(self) -> bool:
@@ -232,7 +225,10 @@ class Runner:
                 batch = pa.RecordBatch.from_pylist(rows, schema=READY)
                 ran.tiered += _rows(TierTask(RemoteLocation(store, self.layout), tierer)(iter([batch])))
             append("remote_log_segments", [{**row, "run": number} for row in ran.tiered])
-        ran.readiness = [{name: row[name] for name in READINESS.names} for row in judged()]
+        last = judged()
+        ran.readiness = [{name: row[name] for name in READINESS.names} for row in last]
+        keys = [key_of(row) for row in ran.listed]
+        append("readiness", list(fleet_joins.news(keys, last, tables, run=number, now=now)))
         return ran
 
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from tests.reference.fact_rows import offset_of
 from tests.reference.fleet_joins import Row, Tables, key_of, newest
+from tiersnap.jobs.pipeline.partition_input import HEADER, SURVEY_INPUT, Source
 from tiersnap.snapshot.formats.record_batch import CONTROL_MASK
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
 from tiersnap.snapshot.replay.segment_runs import fold_segment
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
-from tiersnap.snapshot.tasks.partition_input import HEADER, SURVEY_INPUT, Source
 
 FACTS = ("REPLAYED", "STATE", "BOUNDARY", "SEGMENT", "GONE")
 

@@ -17,7 +17,7 @@ from tests.reference.tiered import tier
 from tiersnap.jobs import delta_tables
 from tiersnap.jobs.option_types import parse_time
 from tiersnap.jobs.pipeline.checking import CHECK_KEY, verified
-from tiersnap.jobs.pipeline.maintenance import superseded
+from tiersnap.jobs.pipeline.maintenance import superseded_keys
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -54,7 +54,7 @@ def test_verify_on_spark_says_what_a_host_says_and_skips_it_next_time(
     later = str(parse_time(NOW[1]) + 31 * DAY)
     assert_said(tiersnap("verify", "--remote", at.remote, "--now", later, "--warehouse", warehouse), 0, "7 of 7")
     assert verified(Warehouse(spark, str(warehouse))) == delta_tables.remote_checks(str(warehouse))
-    gone = superseded(Warehouse(spark, str(warehouse)).read("remote_checks"), CHECK_KEY).groupBy("run").count()
+    gone = superseded_keys(Warehouse(spark, str(warehouse)).read("remote_checks"), CHECK_KEY).groupBy("run").count()
     assert {row["run"]: row["count"] for row in gone.collect()} == {1: 7, 2: 2}
 
 

@@ -22,9 +22,9 @@ from tests.spark.conftest import Remote
 from tests.spark.small_fleet import write_fleet
 from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.jobs.pipeline.collected_headers import collected_batches
+from tiersnap.jobs.pipeline.newest import newest
 from tiersnap.jobs.pipeline.run import run
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.jobs.pipeline.warehouse import newest
 from tiersnap.jobs.producer_state import snapshot_entries
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.gate.verdict import Verdict

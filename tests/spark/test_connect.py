@@ -23,7 +23,7 @@ from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline import listing
 from tiersnap.jobs.pipeline.source import KafkaSegmentDataSource
 from tiersnap.jobs.producer_state import snapshot_entries
-from tiersnap.snapshot.tasks.list_partitions import ListPartitions
+from tiersnap.jobs.pipeline.listing import ListPartitions
 
 url, source, remote, warehouse = sys.argv[1:]
 spark = SparkSession.builder.remote(url).getOrCreate()

@@ -15,10 +15,11 @@ from tests.reference.command import assert_said, tiersnap
 from tests.reference.fleet_run import Runner, arrow_table
 from tests.reference.living_log import LivingLog
 from tests.reference.schemas import assert_follows_schema
-from tiersnap.jobs.pipeline.listing import current
 from tiersnap.jobs.pipeline.maintenance import maintain, superseded_segments
+from tiersnap.jobs.pipeline.newest import newest
+from tiersnap.jobs.pipeline.remote_states import current
 from tiersnap.jobs.pipeline.schemas import of_arrow
-from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
+from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.remote_storage.errors import LeaseLostError
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.tables.all_tables import TABLES

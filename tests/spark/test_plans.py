@@ -9,14 +9,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.small_fleet import write_fleet
-from tiersnap.jobs.pipeline import changes, replaying, tiering
+from tiersnap.jobs.pipeline import changes, known, replaying, verdicts
 from tiersnap.jobs.pipeline.run import run
 from tiersnap.jobs.pipeline.schemas import LISTED
 from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.pipeline.verdicts import JudgePartition
 from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
-from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
@@ -36,8 +36,8 @@ def test_run_moves_payload_to_the_replay_alone(
     listed = spark.read.schema(LISTED).parquet(warehouse.path("scratch/listed"))
     found = changes.partition_changes(listed, *tables, options_digest="", check_crc=True)
     among = listed.select(*PARTITION_KEY)
-    judged = tiering.verdicts(tables[1], tables[2], among, JudgePartition(False, BrokerExpiry(1, None)))
-    for rows in (found, judged, changes.newest_runs(*tables, warehouse.read("runs"))):
+    judged = verdicts.verdicts(tables[1], tables[2], among, JudgePartition(False, BrokerExpiry(1, None)))
+    for rows in (found, judged, known.newest_runs(*tables, warehouse.read("runs"))):
         assert "deltas" not in plan_of(rows, capsys)
 
     # A state looks at all segments of its partition: beside the explode that would be for each of them.

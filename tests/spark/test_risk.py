@@ -16,9 +16,9 @@ from tests.reference.fleet_run import Runner, arrow_table
 from tests.reference.surveying import headers_of
 from tiersnap.jobs.option_types import parse_time
 from tiersnap.jobs.pipeline.schemas import of_arrow
+from tiersnap.jobs.pipeline.simulate import SIMULATED
 from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.snapshot.tables.all_tables import TABLES
-from tiersnap.snapshot.tasks.simulate_partition import SIMULATED
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 

@@ -27,7 +27,17 @@ from tests.reference.no_finish import NoFinish
 from tests.reference.poisoned_tier import poisoned_tier
 from tests.reference.tiered import aiven
 from tests.unit.test_scan_window import brokers_files
-from tiersnap.jobs.pipeline import changes, decoding, listing, replaying, tiering
+from tiersnap.jobs.pipeline import (
+    changes,
+    decoding,
+    known,
+    leading,
+    listing,
+    remote_states,
+    replaying,
+    tiering,
+    verdicts,
+)
 from tiersnap.jobs.pipeline.before_spark import LEADERS
 from tiersnap.jobs.pipeline.collected_headers import collected_batches
 from tiersnap.jobs.pipeline.counts import (
@@ -38,11 +48,15 @@ from tiersnap.jobs.pipeline.counts import (
     count_unled,
     of_findings,
 )
+from tiersnap.jobs.pipeline.decoding import DecodeSegments
+from tiersnap.jobs.pipeline.listing import ListPartitions
+from tiersnap.jobs.pipeline.newest import newest
 from tiersnap.jobs.pipeline.outcome import RunOutcome
+from tiersnap.jobs.pipeline.replaying import ReplayPartition
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.totals import asked, of_listing
-from tiersnap.jobs.pipeline.warehouse import newest
+from tiersnap.jobs.pipeline.verdicts import JudgePartition
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_task import READY
@@ -55,13 +69,9 @@ from tiersnap.snapshot.tables.all_tables import TABLES
 from tiersnap.snapshot.tables.decodes import SEGMENTS
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.listed import LISTED, LISTED_ROWS
-from tiersnap.snapshot.tables.readiness import READINESS
+from tiersnap.snapshot.tables.readiness import READINESS, STORED_VERDICTS
 from tiersnap.snapshot.tables.remote_log_segments import REMOTE_LOG_SEGMENTS
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
-from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
-from tiersnap.snapshot.tasks.judge_partition import JudgePartition
-from tiersnap.snapshot.tasks.list_partitions import ListPartitions
-from tiersnap.snapshot.tasks.replay_partition import ReplayPartition
 
 pytestmark = pytest.mark.spark
 
@@ -127,11 +137,11 @@ class Stages:
 
     def findings(self) -> DataFrame:
         table = self.table(self.after, "partitions")
-        return tiering.newest_facts(table, self.listed.select(*PARTITION_KEY), [FactKind.FINDING])
+        return known.newest_facts(table, self.listed.select(*PARTITION_KEY), [FactKind.FINDING])
 
     def judged(self, copies: DataFrame, now: int) -> DataFrame:
         task = JudgePartition(False, BrokerExpiry(now, DAY), self.is_bounded)
-        return tiering.verdicts(self.table(self.after, "partitions"), copies, self.listed.select(*PARTITION_KEY), task)
+        return verdicts.verdicts(self.table(self.after, "partitions"), copies, self.listed.select(*PARTITION_KEY), task)
 
     def check_changes(self, place: str | None) -> DataFrame:
         tables = (self.table(self.before, name) for name in ("segments", "partitions", "remote_log_segments"))
@@ -163,7 +173,7 @@ class Stages:
     def check_differences(self) -> list[Row]:
         table = self.table(self.before, "remote_log_segments")
         expected = reference.differences(self.ran.listed, self.before.remote_log_segments, run=self.number)
-        frame = listing.differences(self.listed, table, run=self.number)
+        frame = remote_states.differences(self.listed, table, run=self.number)
         assert collected(frame, REMOTE_LOG_SEGMENTS) == plain(expected, REMOTE_LOG_SEGMENTS)
         return expected
 
@@ -173,8 +183,12 @@ class Stages:
         assert collected(frame, READY) == plain(self.ran.ready, READY)
 
     def check_verdicts(self, now: int) -> None:
-        frame = self.judged(self.table(self.after, "remote_log_segments"), now).select(*READINESS.names)
-        assert collected(frame, READINESS) == plain(self.ran.readiness, READINESS)
+        judged = self.judged(self.table(self.after, "remote_log_segments"), now)
+        assert collected(judged, READINESS) == plain(self.ran.readiness, READINESS)
+        stored = verdicts.current(self.table(self.before, "readiness"), self.listed)
+        news = verdicts.news(verdicts.beside_stored(judged, stored), run=self.number, now=now)
+        expected = [row for row in self.after.readiness if row["run"] == self.number]
+        assert collected(news, STORED_VERDICTS) == plain(expected, STORED_VERDICTS)
 
 
 def test_every_stage_says_what_the_joins_in_plain_python_say(
@@ -247,7 +261,9 @@ def test_a_first_run_over_a_log_that_is_tiered_starts_behind_what_is_there(
     started = [row["topic"] for row in ran.listed if row["snapshot_offset"] is not None]
     assert len(started) == 3
     assert all(change["left_out_count"] for change in ran.changes if change["topic"] in started)
-    of_files = {row["offset"]: row for row in ran.facts if row["topic"] == "churn" and row["kind"] == "BOUNDARY"}
+    of_files = {
+        row["snapshot_offset"]: row for row in ran.facts if row["topic"] == "churn" and row["kind"] == "BOUNDARY"
+    }
     assert {offset: row["lacking"] for offset, row in of_files.items()} == {804: 326, 919: 325, 937: 325}
     stages = Stages(spark, Tables(), runner.tables, ran, 1, look=Observe(aiven(runner.store)))
     changed = stages.check_changes(runner.store.uri)
@@ -300,13 +316,13 @@ def test_what_one_run_could_not_know_or_did_not_see_is_told_alike(spark: SparkSe
         stages.listed.unpersist()
         return ran
 
-    for offset, verdicts in (
+    for offset, expected in (
         (25, {"ABOVE_LSO": 1, "ACTIVE_SEGMENT": 1, "UPLOADED": 2}),
         (40, {"ACTIVE_SEGMENT": 1, "UPLOADED": 3}),
     ):
         high_watermarks.write_text(f"0\n1\norders 0 {offset}\n")
         found = check_next()
-        assert found.verdicts == verdicts
+        assert found.verdicts == expected
     remote.rename(away)
     assert "UPLOADED" not in check_next(apply=False).verdicts
     shutil.rmtree(remote, ignore_errors=True)
@@ -464,7 +480,7 @@ def test_the_newest_decodes_and_states_are_those_of_the_greatest_run(spark: Spar
 def test_of_several_replicas_the_leader_s_is_taken_and_none_is_lost_without_one(spark: SparkSession) -> None:
     replicas = [("a", "x", 0), ("b", "x", 0), ("c", "x", 0), ("a", "y", 0), ("b", "z", 0), ("c", "z", 0)]
     rows = spark.createDataFrame(replicas, "log_dir string, topic string, partition int")
-    kept = {(row.log_dir, row.topic) for row in listing.led(rows, ["a"]).collect()}
+    kept = {(row.log_dir, row.topic) for row in leading.led(rows, ["a"]).collect()}
     assert kept == {("a", "x"), ("a", "y"), ("b", "z"), ("c", "z")}
 
 
@@ -483,10 +499,10 @@ def test_of_several_replicas_the_cluster_s_leader_is_taken_and_none_without_one_
             [dict(zip(LEADERS.names, (topic, 0, *of_it), strict=True)) for topic, *of_it in told], LEADERS
         )
     )
-    kept = {(row.log_dir, row.topic) for row in listing.led_by_cluster(rows, leaders).collect()}
+    kept = {(row.log_dir, row.topic) for row in leading.led_by_cluster(rows, leaders).collect()}
     assert kept == {("b", "x"), ("a", "alone"), ("c", "z")}
     outcome = RunOutcome()
-    count_unled(outcome, listing.unled(rows, leaders))
+    count_unled(outcome, leading.unled(rows, leaders))
     said = [(type(error), error.message.split(";")[0]) for error in outcome.errors]
     assert said == [
         (UnfinishedError, "elsewhere-0: broker 9 leads it, and no source is a log directory of that broker"),
@@ -496,5 +512,5 @@ def test_of_several_replicas_the_cluster_s_leader_is_taken_and_none_without_one_
     assert outcome.error_codes == {ExitCode.PARTIAL: 2, ExitCode.TRANSIENT: 1}
     assert "2 replicas" in outcome.errors[2].message
     passing = RunOutcome()
-    count_unled(passing, listing.unled(rows, leaders).where("topic = 'unled'"))
+    count_unled(passing, leading.unled(rows, leaders).where("topic = 'unled'"))
     assert passing.error_codes == {ExitCode.TRANSIENT: 1}

@@ -14,24 +14,23 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
 from tests.reference.command import Ran, tiersnap
 from tests.reference.exit_code_reasons import LEGEND, REASONS, WHY, WHY_REMOTE, cells, legend, worst
 from tests.reference.fleet_joins import Row, Tables, partition_change
-from tests.reference.local_facts import local_facts
+from tests.reference.local_facts import write_tables
 from tests.reference.privileges import run_obeying_modes
 from tests.reference.situations import NOW, SITUATIONS, CannotBeLaidOutError, Site
 from tests.unit import test_exit_codes_remote as remote
 from tiersnap.jobs.pipeline.before_spark import discover, run_input
+from tiersnap.jobs.pipeline.decoding import WANTED, DecodeSegments
+from tiersnap.jobs.pipeline.listing import FOLDERS, ListPartitions
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.gate.exit_code import exit_code_of
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.findings import FindingKind
-from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
-from tiersnap.snapshot.tasks.list_partitions import FOLDERS, ListPartitions
 
 pytestmark = pytest.mark.unit
 
@@ -171,12 +170,12 @@ def code_of_report(site: Site) -> int | None:
     """The exit code of `report` over the facts of a replay without remote storage; None if there are no facts."""
     tables = site.remote.with_name("reported")
     try:
-        batches = [batch for log_dir in site.log_dirs for batch in local_facts(log_dir, run=1, now=NOW_MS)]
+        for log_dir in site.log_dirs:
+            write_tables(tables, log_dir, run=1, now=NOW_MS)
     except (OSError, TiersnapError):
         return None
-    if not batches:
+    if not tables.exists():
         return None
-    write_deltalake(tables / "partitions", pa.Table.from_batches(batches))
     return tiersnap("report", "--warehouse", tables, *NOW).exit_code
 
 

@@ -16,6 +16,7 @@ from tests.reference.prometheus_text import parse as parse_metrics
 from tests.reference.tiered import aiven
 from tests.unit.test_poisoned_tier import state
 from tiersnap.jobs.option_types import parse_time
+from tiersnap.jobs.pipeline.listing import FOLDERS, ListPartitions
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.summary import KnownForgetful
 from tiersnap.jobs.pipeline.totals import RunTotals
@@ -28,7 +29,6 @@ from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.rows import Rows
-from tiersnap.snapshot.tasks.list_partitions import FOLDERS, ListPartitions
 
 pytestmark = pytest.mark.unit
 

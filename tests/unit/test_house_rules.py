@@ -51,7 +51,7 @@ def test_a_line_that_only_looks_like_one_passes(line: str) -> None:
 
 
 def test_only_the_places_that_are_listed_bring_rows_to_the_driver() -> None:
-    assert problems_of("jobs/pipeline/run.py", "x = rows.collect()", is_product=True) == []
+    assert problems_of("jobs/pipeline/totals.py", "x = rows.collect()", is_product=True) == []
     assert problems_of("jobs/demo.py", "x = rows.collect()", is_product=True) != []
     assert problems_of("tests/spark/test_source.py", "x = rows.collect()", is_product=False) == []
 

@@ -13,13 +13,13 @@ from tests.reference.fleet_run import Runner
 from tests.reference.log_builder import write_partition
 from tests.reference.tiered import age
 from tests.unit.test_whole_but_not_counted import ORDERS, SEGMENTS
+from tiersnap.jobs.pipeline.verdicts import JudgePartition
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.gate.copy_task import LEFT_FOR_MS, BesideBrokers, CopyLag, CopyTasks
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
 pytestmark = pytest.mark.unit
 

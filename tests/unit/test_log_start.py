@@ -19,6 +19,7 @@ from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.model_cluster import ModelCluster
 from tests.reference.recovered import DATA
 from tiersnap.jobs.pipeline.before_spark import discover, told_of_cluster
+from tiersnap.jobs.pipeline.listing import ToldOfPartition
 from tiersnap.remote_storage.cluster.log_starts import located, moved_up
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -33,7 +34,6 @@ from tiersnap.snapshot.log.log_start import begins_below, log_start_of, unloaded
 from tiersnap.snapshot.log.selection import open_log_dirs
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.replay_start import Beginning, Beginnings
-from tiersnap.snapshot.tasks.list_partitions import ToldOfPartition
 
 pytestmark = pytest.mark.unit
 

@@ -44,7 +44,11 @@ def boundaries(runner: Runner, log: LivingLog) -> dict[int, str]:
     """What is said of the file at each boundary above the log's beginning."""
     facts = runner.tables.facts((str(log.log_dir), "orders", 0))
     first = log.bases()[0]
-    return {row["offset"]: row["compared"] for row in facts if row["kind"] == "BOUNDARY" and row["offset"] > first}
+    return {
+        row["snapshot_offset"]: row["compared"]
+        for row in facts
+        if row["kind"] == "BOUNDARY" and row["snapshot_offset"] > first
+    }
 
 
 @settings(max_examples=examples(8))

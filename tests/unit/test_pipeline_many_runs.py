@@ -16,6 +16,7 @@ from tests.reference.logs import DAY
 from tests.reference.retention_meanwhile import delete_when_read
 from tiersnap.jobs.pipeline.before_spark import discover
 from tiersnap.jobs.pipeline.one_writer import only_run
+from tiersnap.jobs.pipeline.verdicts import JudgePartition
 from tiersnap.remote_storage.inventory.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -27,7 +28,6 @@ from tiersnap.snapshot.log import segment_scan
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
 pytestmark = pytest.mark.unit
 
@@ -69,7 +69,7 @@ def verdicts(runner: Runner) -> dict[str, int]:
 
 def facts_at(runner: Runner) -> list[int]:
     facts = runner.tables.facts((str(runner.source), "orders", 0))
-    return [row["offset"] for row in facts if row["kind"] == "BOUNDARY"]
+    return [row["snapshot_offset"] for row in facts if row["kind"] == "BOUNDARY"]
 
 
 def snapshots(runner: Runner) -> dict[str, bytes]:

@@ -9,11 +9,11 @@ import pytest
 
 from tests.reference.fleet_run import Runner
 from tests.reference.log_builder import data_batch, write_partition
+from tiersnap.jobs.pipeline import listing, unread
 from tiersnap.snapshot.log import file_system
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.replay import partition_replay
-from tiersnap.snapshot.tasks import list_partitions
 
 pytestmark = pytest.mark.unit
 
@@ -42,7 +42,7 @@ def test_one_that_cannot_be_read_is_no_news_until_it_can(
             raise error
         return file_system.read_bounded(filesystem, path, **more)
 
-    for module in (partition_replay, list_partitions):
+    for module in (partition_replay, listing, unread):
         monkeypatch.setattr(module, "read_bounded", refuse)
     first = runner(apply=False)
     assert first.boundaries()[10] == "UNVERIFIED"
@@ -52,11 +52,11 @@ def test_one_that_cannot_be_read_is_no_news_until_it_can(
         assert (again.facts, again.commits) == ([], 0)
         assert again.verdicts == first.verdicts
     error.strerror = "Host is down"
-    assert runner(apply=False).commits == 1, "another reason is news"
+    assert runner(apply=False).commits == 2, "another reason is news to the facts and to the verdicts"
     assert runner(apply=False).commits == 0
     monkeypatch.undo()
     read = runner(apply=False)
-    assert (read.boundaries()[10], read.commits) == ("MATCHES", 1)
+    assert (read.boundaries()[10], read.commits) == ("MATCHES", 2)
     assert read.verdicts == {"ACTIVE_SEGMENT": 1, "READY": 3}
     last = runner(apply=False)
     assert (last.unread, last.commits) == ([], 0)
@@ -90,7 +90,7 @@ def test_a_segment_behind_it_is_replayed_with_all_that_the_log_says(
             raise PermissionError(13, "Permission denied")
         return file_system.read_bounded(filesystem, path, **more)
 
-    for module in (partition_replay, list_partitions):
+    for module in (partition_replay, listing, unread):
         monkeypatch.setattr(module, "read_bounded", refuse)
     runner(apply=False)
     segments = {base: [data_batch(base, 10, 1 + base, 0, 0)] for base in (30, 40)}

@@ -162,7 +162,7 @@ def test_partition_rows_say_where_and_why_in_plain_numbers_and_for_people(report
 
 def test_segment_row_names_its_file_in_the_command() -> None:
     (found,) = shown([NOTHING | row("t", 0, 10, 20, "CORRUPT_SEGMENT")])
-    assert found.next_step.startswith("tiersnap dump /var/lib/kafka/data/t-0/00000000000000000010.log")
+    assert found.judgement.next_step.startswith("tiersnap dump /var/lib/kafka/data/t-0/00000000000000000010.log")
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

@@ -24,8 +24,10 @@ from tests.unit.test_producer_fold import as_state
 from tests.unit.test_snapshot_comparison import rows
 from tiersnap.jobs.commands.run import show
 from tiersnap.jobs.output import Format, Output
+from tiersnap.jobs.pipeline.listing import ToldOfPartition
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.pipeline.verdicts import JudgePartition
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -33,8 +35,6 @@ from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions, Scan
 from tiersnap.snapshot.replay.window_start import window_offset
-from tiersnap.snapshot.tasks.judge_partition import JudgePartition
-from tiersnap.snapshot.tasks.list_partitions import ToldOfPartition
 
 pytestmark = pytest.mark.unit
 
@@ -275,7 +275,7 @@ def test_without_a_window_a_file_that_nobody_compared_is_never_uploaded(tmp_path
     )
     assert bounded[0]["verdict"] == "READY"
     assert (exact[0]["verdict"], exact[0]["provenance"]) == ("UNVERIFIED_SNAPSHOT", None)
-    assert row["offset"] == bounded[0]["next_base_offset"]
+    assert row["snapshot_offset"] == bounded[0]["next_base_offset"]
 
 
 def test_a_flipped_bit_before_the_window_is_seen_by_the_upload(tmp_path) -> None:

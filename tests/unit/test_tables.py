@@ -36,7 +36,7 @@ from tiersnap.snapshot.tables.facts import (
     read_facts,
     state_batches,
 )
-from tiersnap.snapshot.tables.schemas import PART_DELTAS
+from tiersnap.snapshot.tables.schemas import PART_DELTAS, comment_of
 
 pytestmark = pytest.mark.unit
 
@@ -80,6 +80,12 @@ def test_tables_have_the_columns_that_are_written_down() -> None:
     """Readers outside rely on them: a change is to be seen, and told in docs/warehouse.md."""
     lines = [line for name, schema in TABLES.items() for line in columns_of(schema, name)]
     assert lines == (Path(__file__).parents[1] / "golden/tables.txt").read_text(encoding="utf-8").splitlines()
+
+
+def test_every_table_and_column_has_a_comment() -> None:
+    for name, schema in TABLES.items():
+        for described in (schema, *schema):
+            assert len(comment_of(described)) > 8, (name, described)
 
 
 @given(st.lists(deltas, max_size=5))
@@ -273,7 +279,7 @@ def test_a_segment_is_tiered_when_copies_of_its_lineage_hold_all_of_it(tmp_path:
 
 snapshots = st.builds(
     SnapshotAt,
-    offset=longs,
+    snapshot_offset=longs,
     comparison=comparisons,
     provenance=st.sampled_from(Provenance),
     folded_from=longs,

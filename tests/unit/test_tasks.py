@@ -20,6 +20,10 @@ from tests.reference.fleet_run import DAY, Runner, arrow_table
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.recovered import DATA
 from tiersnap.jobs.delta_tables import read_table, readiness
+from tiersnap.jobs.pipeline.decoding import WANTED, DecodeSegments
+from tiersnap.jobs.pipeline.partition_input import PartitionInput
+from tiersnap.jobs.pipeline.replaying import ReplayPartition
+from tiersnap.jobs.pipeline.verdicts import JudgePartition
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.snapshot.errors import CorruptDataError, SourceNotFoundError
@@ -35,10 +39,6 @@ from tiersnap.snapshot.tables.decodes import DECODE_ROWS, SEGMENTS, SegmentFile,
 from tiersnap.snapshot.tables.deltas import from_lists
 from tiersnap.snapshot.tables.listed import ListedPartition
 from tiersnap.snapshot.tables.schemas import PART_DELTAS
-from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
-from tiersnap.snapshot.tasks.judge_partition import JudgePartition
-from tiersnap.snapshot.tasks.partition_input import PartitionInput
-from tiersnap.snapshot.tasks.replay_partition import ReplayPartition
 
 pytestmark = pytest.mark.unit
 
@@ -216,15 +216,14 @@ def warehouse(tmp_path: Path) -> tuple[str, Runner]:
             write_partition(runner.source, topic, 0, segments, topic_id=topic_id, high_watermark=high, indexes=True)
         runner(every_boundary=True)
     folder = tmp_path / "warehouse"
-    for name in ("partitions", "remote_log_segments"):
+    for name in ("partitions", "readiness"):
         write_deltalake(str(folder / name), arrow_table(name, getattr(runner.tables, name)))
     return str(folder), runner
 
 
 def test_verdicts_read_without_a_jvm_are_those_of_the_run(warehouse: tuple[str, Runner]) -> None:
     folder, runner = warehouse
-    judge = JudgePartition(False, BrokerExpiry(runner.runs, DAY))
-    found = [row for batch in readiness(folder, judge) for row in batch.to_pylist()]
+    found = [row for batch in readiness(folder) for row in batch.to_pylist()]
     expected = runner(every_boundary=True).readiness
     assert [row["verdict"] for row in expected].count("UPLOADED") == 6
     assert found == sorted(expected, key=lambda row: (*key_of(row), row["base_offset"]))
@@ -235,7 +234,7 @@ def test_a_table_before_its_first_commit_has_no_rows_and_a_warehouse_without_fac
 ) -> None:
     assert read_table(str(tmp_path), "segments", ["topic", "run"]).num_rows == 0
     with pytest.raises(SourceNotFoundError, match="this is no warehouse"):
-        list(readiness(str(tmp_path), JudgePartition(False, BrokerExpiry(1, DAY))))
+        list(readiness(str(tmp_path)))
 
 
 def test_a_table_that_is_none_is_named(warehouse: tuple[str, Runner]) -> None:
@@ -243,4 +242,4 @@ def test_a_table_that_is_none_is_named(warehouse: tuple[str, Runner]) -> None:
     (log,) = Path(folder, "partitions", "_delta_log").glob("*.json")
     log.write_text("{nonsense")
     with pytest.raises(CorruptDataError, match="partitions: not readable as a Delta table"):
-        list(readiness(folder, JudgePartition(False, BrokerExpiry(1, DAY))))
+        list(readiness(folder))

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
+from tests.reference.questions import ANSWERS, HISTORY, QUESTIONS
 from tiersnap.snapshot.tables.facts import PARTITIONS
 from tiersnap.snapshot.tables.schemas import RUNS
 
@@ -27,7 +28,7 @@ SAYS = "producer 7 is not in the file"
 def row(run: int, offset: int, found: str) -> dict[str, object]:
     """A boundary; every other column is null, or what stands for nothing where it must not be."""
     known: dict[str, object] = {
-        "log_dir": "/data", "topic": "orders", "partition": 0, "kind": "BOUNDARY", "offset": offset, "part": 0,
+        "log_dir": "/data", "topic": "orders", "partition": 0, "kind": "BOUNDARY", "snapshot_offset": offset, "part": 0,
         "run": run, "compared": found, "explanation": SAYS,
     }  # fmt: skip
     for field in PARTITIONS:
@@ -85,6 +86,26 @@ def test_bare_parquet_counts_superseded_rows_and_rows_of_files_that_the_table_no
     duckdb = pytest.importorskip("duckdb")
     bare = f"select count(*) from read_parquet('{warehouse}/partitions/*.parquet') where compared = 'SUSPECT'"
     assert duckdb.sql(bare).fetchall() == [(6,)], "one is right: the rest is superseded, or of compacted files"
+
+
+def test_the_page_answers_five_questions() -> None:
+    assert set(QUESTIONS) == set(ANSWERS)
+    assert len(QUESTIONS) == 5
+
+
+@pytest.mark.parametrize("question", ANSWERS)
+@pytest.mark.parametrize("reader", ["duckdb", "delta-rs"])
+def test_a_question_is_one_sql_statement(question: str, reader: str, tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "readiness", HISTORY)
+    table = DeltaTable(tmp_path / "readiness")
+    if reader == "duckdb":
+        connection = pytest.importorskip("duckdb").connect()
+        connection.register("readiness", table.to_pyarrow_dataset())
+        found = connection.sql(QUESTIONS[question]).fetchall()
+    else:
+        rows = pa.table(QueryBuilder().register("readiness", table).execute(QUESTIONS[question]))
+        found = [tuple(row.values()) for row in rows.to_pylist()]
+    assert sorted(found) == sorted(ANSWERS[question])
 
 
 def test_the_page_shows_four_readers() -> None:

@@ -18,7 +18,7 @@ from tiersnap.jobs.pipeline.audit.judged import judged
 from tiersnap.jobs.pipeline.audit.partitions import log_starts_that_went_back
 from tiersnap.jobs.pipeline.audit.producers import producers
 from tiersnap.jobs.pipeline.audit.relations import copies, relations, renumbered
-from tiersnap.jobs.pipeline.changes import kept
+from tiersnap.jobs.pipeline.cached import kept
 from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind, Harm
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
@@ -78,7 +78,7 @@ def offset_gaps(holes: DataFrame) -> DataFrame:
     """Rows of `segments.holes` -> rows of FOUND: between which offsets no batch is, and how many."""
     finding = found(
         AuditKind.OFFSET_GAP,
-        "true",
+        F.lit(True),
         before_last_offset=F.col("hole_start") - 1,
         first_offset=F.col("hole_end"),
         distance=F.col("hole_end") - F.col("hole_start"),

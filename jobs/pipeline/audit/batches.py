@@ -5,6 +5,9 @@ Offsets that no batch has: one aggregate a segment says where to look, windows s
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import and_
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
@@ -155,7 +158,7 @@ def _between(sums: DataFrame, listed: DataFrame) -> DataFrame:
     lies_between = (
         F.col("its_base_offset").between(F.col("hole_start"), F.col("hole_end") - 1)
         & (F.col("its_base_offset") != F.col("segment_base_offset"))
-        & F.expr(" and ".join(f"its_{name} = {name}" for name in PARTITION_KEY))
+        & reduce(and_, (F.col(f"its_{name}") == F.col(name) for name in PARTITION_KEY))
     )
     rows = found.join(skipped, on=lies_between, how="left")
     is_unread = F.max(F.col("is_unread") | F.col("its_base_offset").isNotNull()).alias("is_unread")

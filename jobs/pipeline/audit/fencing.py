@@ -13,10 +13,17 @@ from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind
 from tiersnap.snapshot.formats.record_batch import ABORT
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
-_IS_BELOW_MARKER = "coalesce(producer_epoch < marked_epoch, false)"
-_IS_BELOW_SEEN = "coalesce(producer_epoch < seen.producer_epoch, false)"
-# What an operator aborts has the coordinator epoch that the broker knows, and 0 where it knows none.
-_IS_OF_OPERATOR = f"(was_open and marker = {ABORT} and coordinator_epoch <= 0)"
+
+def _is_below(epoch: str) -> Column:
+    return F.coalesce(F.col("producer_epoch") < F.col(epoch), F.lit(False))
+
+
+def _is_of_operator() -> Column:
+    """Return whether an operator aborted.
+
+    The coordinator epoch is then the one that the broker knows, and 0 where it knows none.
+    """
+    return F.col("was_open") & (F.col("marker") == ABORT) & (F.col("coordinator_epoch") <= 0)
 
 
 def fencing() -> tuple[Column, ...]:
@@ -26,7 +33,7 @@ def fencing() -> tuple[Column, ...]:
 
 def zombie_write() -> Column:
     """A batch of an epoch that a marker before it had already left: the coordinator had fenced its producer."""
-    condition = f"is_of_client and {_IS_BELOW_MARKER}"
+    condition = F.col("is_of_client") & _is_below("marked_epoch")
     return found(AuditKind.ZOMBIE_WRITE, condition, **{**forgotten(), **_of_marker()})
 
 
@@ -35,7 +42,7 @@ def zombie_marker() -> Column:
 
     What came right before counts, not the largest epoch: what a zombie left open is aborted in the zombie's own epoch.
     """
-    below, seen, other = F.expr(_IS_BELOW_SEEN), F.col("seen"), F.col("coordinated")
+    below, seen, other = _is_below("seen.producer_epoch"), F.col("seen"), F.col("coordinated")
     last_offset = F.when(below, seen["last_offset"]).otherwise(other["last_offset"])
     columns = {
         **forgotten(),
@@ -45,21 +52,22 @@ def zombie_marker() -> Column:
         "evidence_offset": last_offset,
         "is_hidden": F.lit(False),
     }
-    is_fenced = f"coordinator_epoch < coordinated.coordinator_epoch and not {_IS_OF_OPERATOR}"
-    return found(AuditKind.ZOMBIE_MARKER, f"marker is not null and ({_IS_BELOW_SEEN} or {is_fenced})", **columns)
+    is_fenced = (F.col("coordinator_epoch") < other["coordinator_epoch"]) & ~_is_of_operator()
+    return found(AuditKind.ZOMBIE_MARKER, F.isnotnull("marker") & (below | is_fenced), **columns)
 
 
 def epoch_regression() -> Column:
     """A batch of a lower epoch than a batch before it had, with no marker that says so."""
     columns = {**forgotten(), **of_before("before"), "before_epoch": F.col("epoch_before")}
-    condition = f"is_of_client and producer_epoch < epoch_before and not {_IS_BELOW_MARKER}"
+    is_lower = F.col("producer_epoch") < F.col("epoch_before")
+    condition = F.col("is_of_client") & is_lower & ~_is_below("marked_epoch")
     return found(AuditKind.EPOCH_REGRESSION, condition, **columns)
 
 
 def plain_in_transaction() -> Column:
     """A batch outside transactions while its producer has one open: no broker can replay it."""
     columns = {**of_batch(), **of_before("before")}
-    condition = "is_data and not is_transactional and was_open"
+    condition = F.col("is_data") & ~F.col("is_transactional") & F.col("was_open")
     return found(AuditKind.NON_TRANSACTIONAL_IN_TRANSACTION, condition, **columns)
 
 
@@ -70,10 +78,11 @@ def epoch_raised() -> Column:
     was open is not known to it, and the marker of the next transaction decides it. Where the log may have lost a marker
     between the two, in a compacted one or at a hole (see `judged`), nothing is said.
     """
-    condition = "is_data and is_transactional and not is_compacted and producer_epoch > opened_epoch"
-    known = "opened.last_offset >= log_start_offset"
+    is_raised = F.col("producer_epoch") > F.col("opened_epoch")
+    condition = F.col("is_data") & F.col("is_transactional") & ~F.col("is_compacted") & is_raised
+    is_known = F.col("opened.last_offset") >= F.col("log_start_offset")
     columns = {**of_batch(), **of_before("opened"), "is_hidden": F.col("is_aborted")}
-    return found(AuditKind.EPOCH_RAISED_IN_TRANSACTION, f"{condition} and {known}", **columns)
+    return found(AuditKind.EPOCH_RAISED_IN_TRANSACTION, condition & is_known, **columns)
 
 
 def fenced() -> Column:
@@ -82,9 +91,12 @@ def fenced() -> Column:
     With transactions of version 2 every marker raises the epoch, and the producer goes on in it. So a fencing is known
     only by the batch that follows, of an epoch above the marker's. The finding names the marker as what came before.
     """
-    raised = "marked.producer_epoch > epoch_before and producer_epoch > marked.producer_epoch"
-    is_next = f"marked.last_offset = seen.last_offset and marked.marker = {ABORT}"
-    condition = f"is_data and before is not null and {raised} and {is_next}"
+    marked = F.col("marked")
+    is_raised = (marked["producer_epoch"] > F.col("epoch_before")) & (
+        F.col("producer_epoch") > marked["producer_epoch"]
+    )
+    is_next = (marked["last_offset"] == F.col("seen.last_offset")) & (marked["marker"] == ABORT)
+    condition = F.col("is_data") & F.isnotnull("before") & is_raised & is_next
     return found(AuditKind.FENCED, condition, **of_batch(), **_of_marker())
 
 
@@ -92,7 +104,7 @@ def open_transactions(producers: DataFrame) -> DataFrame:
     """Rows of `producers.producers` whose last transaction has no marker; its first and last offset."""
     finding = found(
         AuditKind.OPEN_TRANSACTION,
-        "opened > coalesce(ended, -1)",
+        F.col("opened") > F.coalesce("ended", F.lit(-1)),
         producer_id=F.col("producer_id"),
         producer_epoch=F.col("open_epoch"),
         first_offset=F.col("opened"),
@@ -115,7 +127,7 @@ def out_of_order_timestamps(producers: DataFrame) -> DataFrame:
     sums = producers.where("steps_back > 0").groupBy(*PARTITION_KEY).agg(F.sum("steps_back").alias("steps"), step)
     finding = found(
         AuditKind.OUT_OF_ORDER_TIMESTAMPS,
-        "true",
+        F.lit(True),
         producer_id=F.col("step.producer_id"),
         before_last_offset=F.col("step.furthest_timed_before"),
         first_offset=F.col("step.furthest_base_offset"),

@@ -34,8 +34,8 @@ FOUND = StructType(
 )
 
 
-def found(kind: AuditKind, condition: str, **columns: Column) -> Column:
-    """A struct of FOUND without PARTITION_KEY where `condition` (SQL) holds, else null.
+def found(kind: AuditKind, condition: Column, **columns: Column) -> Column:
+    """A struct of FOUND without PARTITION_KEY where `condition` holds, else null.
 
     Args:
         columns: of FOUND; those that are not named are null, but `batches` is 1.
@@ -48,7 +48,7 @@ def found(kind: AuditKind, condition: str, **columns: Column) -> Column:
         for field in FOUND.fields
         if field.name not in PARTITION_KEY
     )
-    return F.when(F.expr(condition), F.struct(*fields))
+    return F.when(condition, F.struct(*fields))
 
 
 def rows_of(rows: DataFrame, *findings: Column) -> DataFrame:

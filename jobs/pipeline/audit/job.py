@@ -16,12 +16,14 @@ from tiersnap.jobs.pipeline.audit import partitions as of_partitions
 from tiersnap.jobs.pipeline.audit.audit import audit as audit_batches
 from tiersnap.jobs.pipeline.audit.audit import worst_first
 from tiersnap.jobs.pipeline.audit.batches import newest_decode
-from tiersnap.jobs.pipeline.audit.judged import transactional_ids
-from tiersnap.jobs.pipeline.batches import cut_segments, every_segment, known_segments, unread_segments
+from tiersnap.jobs.pipeline.audit.transactional_ids import transactional_ids
+from tiersnap.jobs.pipeline.batches import DecodeBatches, cut_segments, every_segment, known_segments, unread_segments
 from tiersnap.jobs.pipeline.before_spark import Discovered, Session, discover, started
-from tiersnap.jobs.pipeline.changes import Keep, kept
-from tiersnap.jobs.pipeline.decoding import Damage, damage, work_of
+from tiersnap.jobs.pipeline.cached import Keep, kept
+from tiersnap.jobs.pipeline.damage import Damage, damage
+from tiersnap.jobs.pipeline.decoding import work_of
 from tiersnap.jobs.pipeline.grouping import of_topics
+from tiersnap.jobs.pipeline.listing import ListPartitions
 from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.settings import JobSettings
@@ -31,8 +33,6 @@ from tiersnap.snapshot.exactly_once.models.audit_rules import UNREAD, Harm
 from tiersnap.snapshot.formats.transaction_state import TOPIC
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
 from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS
-from tiersnap.snapshot.tasks.decode_segments import DecodeBatches
-from tiersnap.snapshot.tasks.list_partitions import ListPartitions
 
 _FINDINGS, _AUDITS = "audit_findings", "audits"
 _BATCHES = "record_batches"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import reduce
 from itertools import chain
+from operator import and_
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.audit.batches import HOLE
-from tiersnap.jobs.pipeline.grouping import of_batches
-from tiersnap.jobs.pipeline.listing import folders
+from tiersnap.jobs.pipeline.audit.transactional_ids import with_transactional_ids
 from tiersnap.snapshot.exactly_once.models.audit_rules import (
     FORGOTTEN,
     JUDGEMENTS,
@@ -23,52 +22,37 @@ from tiersnap.snapshot.exactly_once.models.audit_rules import (
     harm_of,
 )
 from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, PARTITION_KEY
-from tiersnap.snapshot.tasks.transactional_ids import TRANSACTIONAL_IDS, ListTransactionalIds
-
-_SCHEMA = schemas.of_arrow(TRANSACTIONAL_IDS)
-_OWNER = ("cluster_id", "producer_id")
-
-
-def transactional_ids(spark: SparkSession, found: Sequence[tuple[str, str]], *, check_crc: bool) -> DataFrame:
-    """(Log directory, folder of `__transaction_state`) pairs -> cluster_id, producer_id, transactional_id.
-
-    A producer id has one row, by the newest record of all replicas.
-    """
-    if not found:
-        return spark.createDataFrame([], _SCHEMA).select(*_OWNER, "transactional_id")
-    task = ListTransactionalIds(check_crc)
-
-    rows = folders(spark, found, per_task=1).mapInArrow(of_batches(task), _SCHEMA)
-    return rows.groupBy(*_OWNER).agg(F.max_by("transactional_id", "offset").alias("transactional_id"))
-
-
-def with_transactional_ids(findings: DataFrame, ids: DataFrame) -> DataFrame:
-    """Rows with cluster_id and producer_id -> the same rows with `transactional_id`, null where nobody knows it."""
-    theirs = ids.select(*(F.col(name).alias(f"its_{name}") for name in _OWNER), "transactional_id")
-    owns = F.col("cluster_id").eqNullSafe(F.col("its_cluster_id")) & (F.col("producer_id") == F.col("its_producer_id"))
-    return findings.join(theirs, on=owns, how="left").drop(*(f"its_{name}" for name in _OWNER))
-
 
 _MISSING = tuple(str(kind) for kind in sorted(MISSING))
 _FORGOTTEN = tuple(str(kind) for kind in sorted(FORGOTTEN))
-_IS_MISSING = f"kind in {_MISSING}"
-# A marker may have been where nothing is now.
-_IS_WHOLE = f"kind = '{AuditKind.EPOCH_RAISED_IN_TRANSACTION}'"
-_IS_THERE = f"kind in {_FORGOTTEN}"
-# Nothing is missing between the two batches, so that others have the offsets of what is: an election cut it off.
-_OTHER_IS_THERE = "coalesce(has_new_leader, false) and not is_torn"
 
 
-def _conditions(expiration: int | None) -> dict[str, str]:
+def _is_missing() -> Column:
+    return F.col("kind").isin(*_MISSING)
+
+
+def _is_there() -> Column:
+    return F.col("kind").isin(*_FORGOTTEN)
+
+
+def _is_whole() -> Column:
+    """Return whether the finding needs a log without holes: a marker may have been where nothing is now."""
+    return F.col("kind") == str(AuditKind.EPOCH_RAISED_IN_TRANSACTION)
+
+
+def _conditions(expiration: int | None) -> dict[str, Column]:
     """The conditions of `audit_rules.TABLE` that an audit can meet; log ends and high watermarks it never does."""
-    is_idle = "false" if expiration is None else f"coalesce(idle_ms >= {expiration} and not was_open, false)"
+    is_idle = F.lit(False)
+    if expiration is not None:
+        is_idle = F.coalesce((F.col("idle_ms") >= expiration) & ~F.col("was_open"), F.lit(False))
     return {
-        "no evidence of the producer": "evidence_offset is null",
-        "below the log start": "evidence_offset < log_start_offset",
-        "in the log, idle for too long": f"{_IS_THERE} and {is_idle}",
-        "in the log": _IS_THERE,
-        "another batch there, replicated": _OTHER_IS_THERE,
-        "always": "true",
+        "no evidence of the producer": F.isnull("evidence_offset"),
+        "below the log start": F.col("evidence_offset") < F.col("log_start_offset"),
+        "in the log, idle for too long": _is_there() & is_idle,
+        "in the log": _is_there(),
+        # Nothing is missing between the two batches, so others have the offsets: an election cut the batch off.
+        "another batch there, replicated": F.coalesce("has_new_leader", F.lit(False)) & ~F.col("is_torn"),
+        "always": F.lit(True),
     }
 
 
@@ -86,13 +70,12 @@ def judged(
     known = F.broadcast(partitions.select(*PARTITION_KEY, "log_start_offset", "cluster_id"))
     rows = _with_holes(found.join(known, on=list(PARTITION_KEY), how="left"), holes)
     is_visible = F.col("last_offset").isNull() | (F.col("last_offset") >= F.col("log_start_offset"))
-    judgement = F.when(F.expr(f"not ({_IS_MISSING} or {_IS_THERE})"), "")
-    judgement = judgement.when(F.expr(f"{_IS_MISSING} and is_unread"), UNREAD)
+    judgement = F.when(~(_is_missing() | _is_there()), "").when(_is_missing() & F.col("is_unread"), UNREAD)
     conditions = _conditions(expiration)
     for row in TABLE:
         if row["condition"] in conditions:
-            judgement = judgement.when(F.expr(conditions[row["condition"]]), row["verdict"])
-    rows = rows.where(is_visible & ~F.expr(f"{_IS_WHOLE} and is_torn")).withColumn("judgement", judgement)
+            judgement = judgement.when(conditions[row["condition"]], row["verdict"])
+    rows = rows.where(is_visible & ~(_is_whole() & F.col("is_torn"))).withColumn("judgement", judgement)
     rows = with_transactional_ids(rows, ids)
     rules = _lookup({str(kind): rule for kind, rule in RULE.items()}, F.col("kind"))
     return rows.select(
@@ -112,8 +95,8 @@ def _with_holes(found: DataFrame, holes: DataFrame) -> DataFrame:
     theirs = holes.select(*(F.col(name).alias(f"its_{name}") for name in HOLE))
     start = F.coalesce(F.col("before_last_offset") + 1, F.col("log_start_offset"))
     lies_between = (
-        F.expr(f"({_IS_MISSING} or {_IS_WHOLE})")
-        & F.expr(" and ".join(f"its_{name} = {name}" for name in PARTITION_KEY))
+        (_is_missing() | _is_whole())
+        & reduce(and_, (F.col(f"its_{name}") == F.col(name) for name in PARTITION_KEY))
         & (F.col("its_hole_start") < F.col("first_offset"))
         & (F.col("its_hole_end") > start)
     )

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from tiersnap.jobs.pipeline.audit.found import found, rows_of
-from tiersnap.jobs.pipeline.changes import still_there
+from tiersnap.jobs.pipeline.known import still_there
 from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind
 from tiersnap.snapshot.log.log_dir import INTERNAL_COMPACTED_TOPICS
 from tiersnap.snapshot.tables.facts import FactKind
@@ -41,9 +41,10 @@ def of_facts(partitions: DataFrame, record_batches: DataFrame) -> DataFrame:
     first = record_batches.groupBy(*PARTITION_KEY).agg(F.min("segment_base_offset").alias("first_base_offset"))
     ids = ("topic_id", "cluster_id")
     facts = still_there(partitions, ("log_start_offset", "log_start", "compacted", "leader_epochs", *ids))
-    was_cleaned = "coalesce(compacted, '') != '' as was_cleaned"
-    known = (*PARTITION_KEY, "log_start_offset", "log_start", was_cleaned, *ids, f"{_NEWEST_EPOCH} as leader_epoch")
-    facts = facts.select(*PARTITION_KEY, "replayed.*").selectExpr(*known)
+    was_cleaned = (F.coalesce("compacted", F.lit("")) != "").alias("was_cleaned")
+    known = (*PARTITION_KEY, "log_start_offset", "log_start", *ids)
+    facts = facts.select(*PARTITION_KEY, "replayed.*")
+    facts = facts.select(*known, was_cleaned, F.expr(_NEWEST_EPOCH).alias("leader_epoch"))
     rows = first.join(facts, on=list(PARTITION_KEY), how="left")
     return rows.select(
         *PARTITION_KEY,
@@ -88,7 +89,7 @@ def log_starts_that_went_back(partitions: DataFrame) -> DataFrame:
     )
     finding = found(
         AuditKind.LOG_START_WENT_BACK,
-        "log_start < start_before",
+        F.col("log_start") < F.col("start_before"),
         before_first_offset=F.col("start_before"),
         first_offset=F.col("log_start"),
         distance=F.col("start_before") - F.col("log_start"),

@@ -20,26 +20,27 @@ from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.audit.batches import PRODUCER, is_data
 from tiersnap.jobs.pipeline.audit.found import forgotten, found, of_batch, of_before, rows_of
 from tiersnap.jobs.pipeline.audit.history import EPOCH, history
-from tiersnap.jobs.pipeline.changes import Keep
+from tiersnap.jobs.pipeline.audit.records_crc import ALIKE, WITH_RECORDS_CRC, add_records_crc
+from tiersnap.jobs.pipeline.cached import Keep
 from tiersnap.snapshot.exactly_once.models.audit_rules import CONFIDENCE, IN_FLIGHT, AuditKind, Confidence
 from tiersnap.snapshot.formats.record_batch import TIMESTAMP_TYPE_MASK
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
-from tiersnap.snapshot.tasks.decode_segments import ALIKE, WITH_RECORDS_CRC, add_records_crc
-
-_GOES_BACK = "place < frontier"
-_IS_COPY = f"({_GOES_BACK} and copy is not null)"
-_FITS = "(frontier is null or step = 0 or place = frontier)"
-_OVERLAPS = f"({_GOES_BACK} and place_end > lowest and not has_hole)"
-_IS_PARTIAL = f"(if({_FITS}, is_read and was_read and not follows_double, {_OVERLAPS} or was_read) and not {_IS_COPY})"
-_IS_ODD = f"not {_FITS} and not {_IS_COPY} and not {_IS_PARTIAL}"
-_LEAPS = "(place > coalesce(run_frontier, frontier))"
-# A cleaner takes batches out, so that in its topics a step forward says nothing.
-_SAYS = "not (is_compacted and coalesce(step, 0) >= 0)"
 
 
 def relations() -> tuple[Column, ...]:
     """Return a finding of each kind about one batch with sequences, null where it says nothing."""
     copy, place, frontier = F.col("copy"), F.col("place"), F.col("frontier")
+    goes_back = place < frontier
+    is_copy = goes_back & copy.isNotNull()
+    fits = frontier.isNull() | (F.col("step") == 0) | (place == frontier)
+    overlaps = goes_back & (F.col("place_end") > F.col("lowest")) & ~F.col("has_hole")
+    is_again = F.col("is_read") & F.col("was_read") & ~F.col("follows_double")
+    is_partial = F.when(fits, is_again).otherwise(overlaps | F.col("was_read")) & ~is_copy
+    is_odd = ~fits & ~is_copy & ~is_partial
+    has_leapt = place > F.coalesce("run_frontier", "frontier")
+    # A cleaner takes batches out, so that in its topics a step forward says nothing.
+    says = ~(F.col("is_compacted") & (F.coalesce("step", F.lit(0)) >= 0))
+    is_zero, is_compacted = F.col("base_sequence") == 0, F.col("is_compacted")
     of_copy = {
         **_forgotten(),
         **of_before("copy"),
@@ -47,30 +48,31 @@ def relations() -> tuple[Column, ...]:
         "is_same": copy["crc"] == F.col("crc"),
         "is_hidden": F.col("is_aborted") | ~(copy["is_read"] | F.col("was_read")),
     }
-    begins = f"{_IS_ODD} and base_sequence = 0 and {_SAYS}"
-    leaps = f"{_IS_ODD} and base_sequence <> 0 and {_LEAPS} and not is_compacted"
+    begins = is_odd & is_zero & says
+    leaps = is_odd & ~is_zero & has_leapt & ~is_compacted
     reached = F.when(place > frontier, frontier).otherwise(F.col("run_frontier"))
-    goes_back = f"{_IS_ODD} and base_sequence <> 0 and not {_LEAPS} and {_SAYS}"
-    is_first = "frontier is null and before is not null and producer_epoch > epoch_before"
-    has_beginning = "before is null and log_start_offset = 0"
-    begins_late = "base_sequence <> 0 and not is_compacted"
+    lies_back = is_odd & ~is_zero & ~has_leapt & says
+    has_raised = F.col("producer_epoch") > F.col("epoch_before")
+    is_first = frontier.isNull() & F.isnotnull("before") & has_raised
+    has_beginning = F.isnull("before") & (F.col("log_start_offset") == 0)
+    begins_late = ~is_zero & ~is_compacted
     # Nothing is known of what is missing before a first write but that it was above the log start offset.
     of_first = {**_missing(), "evidence_offset": F.col("log_start_offset")}
     kinds = (
         # The same producer id, epoch and sequences at two offsets; or some of its sequences, in batches cut otherwise.
-        found(AuditKind.DUPLICATE_EXACT, _IS_COPY, **of_copy),
-        found(AuditKind.DUPLICATE_PARTIAL, _IS_PARTIAL, **_behind()),
+        found(AuditKind.DUPLICATE_EXACT, is_copy, **of_copy),
+        found(AuditKind.DUPLICATE_PARTIAL, is_partial, **_behind()),
         # Sequence 0 again in the same epoch, and no batch with it before.
         found(AuditKind.SEQUENCE_RESET, begins, **_forgotten(), distance=F.abs("step")),
         # Sequences are missing before it.
         found(AuditKind.GAP, leaps, **_missing(), distance=place - reached),
         # It lies behind what the epoch had reached, where some sequences are missing: late, or a partial duplicate.
-        found(AuditKind.BACKWARD, goes_back, **_behind()),
+        found(AuditKind.BACKWARD, lies_back, **_behind()),
         # The first batch of a higher epoch, or of a producer in a log that has its beginning, not with sequence 0.
-        found(AuditKind.BUMP_NONZERO, f"{is_first} and {begins_late}", **_missing(), distance=F.col("base_sequence")),
+        found(AuditKind.BUMP_NONZERO, is_first & begins_late, **_missing(), distance=F.col("base_sequence")),
         found(
             AuditKind.FIRST_WRITE_LOST,
-            f"{has_beginning} and {begins_late}",
+            has_beginning & begins_late,
             **of_first,
             distance=F.col("base_sequence"),
         ),
@@ -139,16 +141,20 @@ def _writers() -> dict[str, Column]:
     return {"first_writer": F.min(writer), "last_writer": F.max(writer)}
 
 
-# Words of CONFIDENCE as SQL over the rows of `_with_original`.
-_IS = {
-    "next epoch": "producer_id = original.producer_id and producer_epoch > original.producer_epoch",
-    "other id": "producer_id <> original.producer_id",
-    "yes": f"not is_transactional and not original.is_transactional and number <= {IN_FLIGHT} "
-    f"and original.of_epoch - original.number < {IN_FLIGHT}",
-    "several": "record_count > 1",
-    "one": "record_count = 1",
-    "any": "true",
-}
+def _words() -> dict[str, Column]:
+    """Words of CONFIDENCE over the rows of `_with_original`."""
+    original, producer_id = F.col("original"), F.col("producer_id")
+    is_plain = ~F.col("is_transactional") & ~original["is_transactional"]
+    was_in_flight = original["of_epoch"] - original["number"] < IN_FLIGHT
+    is_newer = F.col("producer_epoch") > original["producer_epoch"]
+    return {
+        "next epoch": (producer_id == original["producer_id"]) & is_newer,
+        "other id": producer_id != original["producer_id"],
+        "yes": is_plain & (F.col("number") <= IN_FLIGHT) & was_in_flight,
+        "several": F.col("record_count") > 1,
+        "one": F.col("record_count") == 1,
+        "any": F.lit(True),
+    }
 
 
 def renumbered(batches: DataFrame, copied: DataFrame, partitions: DataFrame) -> DataFrame:
@@ -156,7 +162,7 @@ def renumbered(batches: DataFrame, copied: DataFrame, partitions: DataFrame) -> 
     original, confidence = F.col("original"), _confidence()
     finding = found(
         AuditKind.DUPLICATE_RENUMBERED,
-        "original.producer_id <> producer_id or original.producer_epoch <> producer_epoch",
+        (original["producer_id"] != F.col("producer_id")) | (original["producer_epoch"] != F.col("producer_epoch")),
         **of_batch(),
         **of_before("original"),
         before_producer_id=original["producer_id"],
@@ -189,7 +195,7 @@ def _with_original(batches: DataFrame, copied: DataFrame, partitions: DataFrame)
 
 def _confidence() -> Column:
     """CONFIDENCE, row by row as it stands there."""
-    columns = ("numbers", "in flight", "records")
-    fits = (" and ".join(f"({_IS[row[column]]})" for column in columns) for row in CONFIDENCE)
+    words = _words()
+    fits = (words[row["numbers"]] & words[row["in flight"]] & words[row["records"]] for row in CONFIDENCE)
     rows = zip(fits, CONFIDENCE, strict=True)
-    return F.coalesce(*(F.when(F.expr(condition), row["confidence"]) for condition, row in rows))
+    return F.coalesce(*(F.when(condition, row["confidence"]) for condition, row in rows))

@@ -13,7 +13,7 @@ from tests.reference.command import assert_said, tiersnap
 from tests.reference.privileges import run_obeying_modes
 from tests.reference.small_log import file_of, write_small_log
 from tiersnap.jobs.commands.decode import damage_counts, of_damage
-from tiersnap.jobs.pipeline.decoding import Damage
+from tiersnap.jobs.pipeline.damage import Damage
 from tiersnap.snapshot.gate.exit_code import exit_code_of
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 

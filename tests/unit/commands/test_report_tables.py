@@ -10,11 +10,10 @@ import pytest
 from deltalake import write_deltalake
 
 from tests.reference.command import assert_said, tiersnap
-from tests.reference.local_facts import local_facts
+from tests.reference.local_facts import local_facts, write_tables
 from tests.reference.recovered import DATA
 from tiersnap.jobs.delta_tables import readiness
 from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError
-from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.tables.facts import PARTITIONS
 from tiersnap.snapshot.tables.remote_log_segments import (
     REMOTE_LOG_SEGMENTS,
@@ -25,7 +24,6 @@ from tiersnap.snapshot.tables.remote_log_segments import (
     unneeded,
 )
 from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, AUDITS
-from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
 pytestmark = pytest.mark.unit
 
@@ -35,8 +33,7 @@ NOW = 1_795_270_000_000
 
 def warehouse_of(tmp_path: Path, runs: int) -> Path:
     for run in range(1, runs + 1):
-        rows = pa.RecordBatchReader.from_batches(PARTITIONS, local_facts(LOGS, run=run, now=NOW))
-        write_deltalake(tmp_path / "partitions", rows, mode="append")
+        write_tables(tmp_path, LOGS, run=run, now=NOW)
     return tmp_path
 
 
@@ -63,7 +60,7 @@ def test_a_table_whose_file_is_damaged_is_told_as_damage(harm: str, tmp_path: Pa
 
 def test_a_folder_without_facts_is_no_warehouse_to_report_of(tmp_path: Path) -> None:
     with pytest.raises(SourceNotFoundError, match="this is no warehouse"):
-        list(readiness(str(tmp_path), JudgePartition(replace=False, expiry=BrokerExpiry(NOW, None))))
+        list(readiness(str(tmp_path)))
 
 
 def copy_row(

@@ -13,11 +13,12 @@ from tests.reference.fleet_joins import Row, key_of
 from tests.reference.fleet_run import Runner
 from tests.reference.surveying import headers_of, input_batches, survey_input
 from tiersnap.jobs.option_types import parse_time
+from tiersnap.jobs.pipeline.risk import RiskPartition
+from tiersnap.jobs.pipeline.simulate import SIMULATED, SimulatePartition
 from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
 from tiersnap.snapshot.exactly_once.simulate.settings import SimulationSettings
 from tiersnap.snapshot.replay.expiry import Expiry
-from tiersnap.snapshot.tasks.simulate_partition import SIMULATED, RiskPartition, SimulatePartition
 
 pytestmark = pytest.mark.unit
 

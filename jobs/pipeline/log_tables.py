@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.compute as pc
 
+from tiersnap.jobs.pipeline.partition_input import PartitionInput
 from tiersnap.snapshot.exactly_once.simulate.replica_state import NO_BATCHES, data_batches
 from tiersnap.snapshot.exactly_once.simulate.sightings import Sightings
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
@@ -19,7 +20,6 @@ from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.producer_fold import ProducerFold, to_entries
 from tiersnap.snapshot.replay.facts import SegmentFacts
 from tiersnap.snapshot.tables.facts import StoredReplay, StoredResults
-from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
+from tiersnap.jobs.pipeline.grouping import of_batches
+from tiersnap.jobs.pipeline.listing import folders
+from tiersnap.jobs.pipeline.partition_sources import LogDirSource, open_source
+from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_states
 from tiersnap.snapshot.log.log_dir import read_partition
 from tiersnap.snapshot.rows import Rows
-from tiersnap.snapshot.tasks.sources import LogDirSource, open_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +57,27 @@ class ListTransactionalIds:
             ids = () if value is None else (value.producer_id, value.previous_producer_id, value.next_producer_id)
             for producer_id in {each for each in ids if each >= 0}:
                 yield IdOfProducer(cluster_id, producer_id, record.transactional_id, record.place.offset)
+
+
+_SCHEMA = of_arrow(TRANSACTIONAL_IDS)
+_OWNER = ("cluster_id", "producer_id")
+
+
+def transactional_ids(spark: SparkSession, found: Sequence[tuple[str, str]], *, check_crc: bool) -> DataFrame:
+    """(Log directory, folder of `__transaction_state`) pairs -> cluster_id, producer_id, transactional_id.
+
+    A producer id has one row, by the newest record of all replicas.
+    """
+    if not found:
+        return spark.createDataFrame([], _SCHEMA).select(*_OWNER, "transactional_id")
+    task = ListTransactionalIds(check_crc)
+
+    rows = folders(spark, found, per_task=1).mapInArrow(of_batches(task), _SCHEMA)
+    return rows.groupBy(*_OWNER).agg(F.max_by("transactional_id", "offset").alias("transactional_id"))
+
+
+def with_transactional_ids(findings: DataFrame, ids: DataFrame) -> DataFrame:
+    """Rows with cluster_id and producer_id -> the same rows with `transactional_id`, null where nobody knows it."""
+    theirs = ids.select(*(F.col(name).alias(f"its_{name}") for name in _OWNER), "transactional_id")
+    owns = F.col("cluster_id").eqNullSafe(F.col("its_cluster_id")) & (F.col("producer_id") == F.col("its_producer_id"))
+    return findings.join(theirs, on=owns, how="left").drop(*(f"its_{name}" for name in _OWNER))

@@ -13,12 +13,14 @@ checked here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from itertools import groupby, pairwise
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from tiersnap.snapshot.replay.segment_runs import Run, WindowDecode
 from tiersnap.snapshot.tables.decodes import SEGMENTS, StoredDecode, read_decodes
@@ -26,7 +28,7 @@ from tiersnap.snapshot.tables.deltas import columns_of
 from tiersnap.snapshot.tables.facts import PARTITIONS, StoredResults, read_facts
 from tiersnap.snapshot.tables.listed import LISTED, LISTED_ROWS
 from tiersnap.snapshot.tables.remote_log_segments import REMOTE_LOG_SEGMENTS, read_states
-from tiersnap.snapshot.tables.schemas import RECORD_BATCH_FIELDS, schema_of
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RECORD_BATCH_FIELDS, schema_of
 
 INPUT_ORDER = ("source", "offset", "part")
 
@@ -44,6 +46,9 @@ class Source(IntEnum):
 
 _KEY = (("log_dir", pa.string()), ("topic", pa.string()), ("partition", pa.int32()))
 _ORDER = (("source", pa.int32()), ("offset", pa.int64()), ("part", pa.int32()))
+
+
+_TYPES = {"source": "int", "offset": "long", "part": "int"}
 
 
 def _struct(schema: pa.Schema) -> pa.StructType:
@@ -182,3 +187,32 @@ def _slices(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Source, pa.Reco
             source, count = Source(number), sum(1 for _ in group)
             yield source, columns_of(batch.column(_STRUCTS[source]).slice(start, count))
             start += count
+
+
+def input_rows(
+    rows: DataFrame, source: Source, names: Sequence[str], *, offset: Column | None = None, part: Column | None = None
+) -> DataFrame:
+    """Rows of INPUT with the struct of their source, of the columns that are named; 0 for an offset or part of None."""
+    places = {"source": F.lit(int(source)), "offset": offset, "part": part}
+    place = ((name, F.lit(0) if column is None else column) for name, column in places.items())
+    typed = (column.cast(_TYPES[name]).alias(name) for name, column in place)
+    return rows.select(*PARTITION_KEY, *typed, F.struct(*names).alias(_STRUCTS[source]))
+
+
+def fact_rows(facts: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Rows of `partitions` as rows of INPUT, each at its place among those of its replay."""
+    offset = F.coalesce("snapshot_offset", "base_offset", F.lit(0))
+    return input_rows(facts, Source.FACTS, names, offset=offset, part=F.col("part"))
+
+
+def decode_rows(decodes: DataFrame, source: Source = Source.DECODES) -> DataFrame:
+    """Rows of `segments` as rows of INPUT."""
+    return input_rows(decodes, source, SEGMENTS.names, offset=F.col("base_offset"), part=F.col("part"))
+
+
+def united(rows: Sequence[DataFrame]) -> DataFrame:
+    """Rows of INPUT; what none of them fills is left out."""
+    first, *others = rows
+    for each in others:
+        first = first.unionByName(each, allowMissingColumns=True)
+    return first

@@ -1,0 +1,31 @@
+"""The CRC of the records of batches, which follows from their headers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from tiersnap.snapshot.formats.records import COVERED, records_crc
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RECORD_BATCHES, schema_of
+
+HEADERS = ("batch_length", "crc", *(COVERED.names or ()))
+# `content` says of batches what is alike in their headers.
+ALIKE = schema_of(
+    *(RECORD_BATCHES.field(name) for name in (*PARTITION_KEY, "base_offset", *HEADERS)), ("content", pa.int64())
+)
+WITH_RECORDS_CRC = schema_of(
+    *(RECORD_BATCHES.field(name) for name in (*PARTITION_KEY, "base_offset", "producer_id", "producer_epoch")),
+    ("content", pa.int64()),
+    ("records_crc", pa.int64()),
+)
+
+
+def add_records_crc(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield WITH_RECORDS_CRC rows for ALIKE rows."""
+    for batch in batches:
+        headers = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in HEADERS}
+        kept = [batch.column(name) for name in WITH_RECORDS_CRC.names[:-1]]
+        crcs = pa.array(records_crc(headers).astype(np.int64))
+        yield pa.RecordBatch.from_arrays([*kept, crcs], schema=WITH_RECORDS_CRC)

@@ -1,0 +1,85 @@
+"""Damage of log directories, and of segments whose rows end before their file does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tiersnap.jobs.pipeline.cached import Keep
+from tiersnap.jobs.pipeline.decoding import DecodeSegments, decode, work_of
+from tiersnap.snapshot.log.findings import NOT_DAMAGED, Finding, FindingKind
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
+
+# `run` and `decode` number their rows; nobody keeps these.
+_NO_RUN = 0
+_MOST_SHOWN = 1_000
+
+
+@dataclass(frozen=True)
+class Damage:
+    """The damage that was found: the first findings, in the order of the log, and counts of all by kind.
+
+    `legacy_count` is of sound segments that end with entries of magic 0 or 1, which have no rows.
+    """
+
+    findings: Sequence[Finding] = ()
+    counts: Mapping[FindingKind, int] = field(default_factory=dict)
+    legacy_count: int = 0
+
+    @property
+    def kinds(self) -> list[FindingKind]:
+        """Return the kinds of all findings."""
+        return [kind for kind, count in self.counts.items() if count]
+
+    @property
+    def more(self) -> int:
+        """Return how many are not among `findings`."""
+        return sum(self.counts.values()) - len(self.findings)
+
+    @property
+    def damaged(self) -> int:
+        """Return the number of findings of damage: neither a missing checkpoint nor a file that may not be read."""
+        return sum(count for kind, count in self.counts.items() if kind not in NOT_DAMAGED)
+
+    def behind(self, findings: Sequence[Finding]) -> Damage:
+        """The same with findings before it, all of them."""
+        counts = Counter(self.counts)
+        counts.update(finding.finding_kind for finding in findings)
+        return replace(self, findings=[*findings, *self.findings], counts=counts)
+
+
+def damage(listed: DataFrame, unread: DataFrame, keep: Keep, *, check_crc: bool) -> tuple[Damage, DataFrame]:
+    """Return findings of a listing, and of segments whose rows end before the file does: those are read again.
+
+    Gives also the rows of all findings, with PARTITION_KEY; they are cached. `unread` are rows of
+    batches.unread_segments; in the active segment a tail that was being written is none.
+    """
+    work, rows, legacy_count = work_of(unread), _of_folders(listed), 0
+    if work.segments:
+        ends = keep(decode(unread, DecodeSegments(check_crc, _NO_RUN), work).where("part = 0"))
+        legacy_count = ends.where("finding_kind is null and legacy_count > 0").count()
+        rows = rows.unionByName(_of_segments(ends))
+    rows = keep(rows)
+    counts = {FindingKind(row.finding_kind): row["count"] for row in rows.groupBy("finding_kind").count().collect()}
+    first = rows.orderBy(*SEGMENT_KEY, "path", "position").limit(_MOST_SHOWN).collect() if counts else []
+    findings = [Finding(FindingKind(row.finding_kind), row.path, row.position, row.message) for row in first]
+    return Damage(findings, counts, legacy_count), rows
+
+
+def _of_folders(listed: DataFrame) -> DataFrame:
+    rows = listed.select(*PARTITION_KEY, F.explode("findings").alias("finding"))
+    return rows.select(*PARTITION_KEY, F.lit(-1).cast("long").alias("base_offset"), "finding.*")
+
+
+def _of_segments(ends: DataFrame) -> DataFrame:
+    return ends.where("finding_kind is not null").select(
+        *SEGMENT_KEY,
+        "finding_kind",
+        F.format_string("%s/%s-%d/%020d.log", "log_dir", "topic", "partition", "base_offset").alias("path"),
+        "position",
+        "message",
+    )

@@ -1,0 +1,101 @@
+"""Rows of `remote_log_segments`: the newest state of each remote segment, and the states that a run adds."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tiersnap.jobs.pipeline import schemas
+from tiersnap.jobs.pipeline.newest import newest_row
+from tiersnap.snapshot.tables.remote_log_segments import (
+    ATTEMPT_KEY,
+    COPY_FINISHED,
+    COPY_STARTED,
+    DELETE_FINISHED,
+    STATE_COLUMNS,
+    STATES,
+    TOPIC_PARTITION,
+)
+
+
+def order() -> Column:
+    """Order the rows of an attempt: by run, in one run by state, and a published state last."""
+    state = F.array_position(F.array(*(F.lit(state) for state in STATES)), F.col("state"))
+    return F.struct("run", state.alias("state"), F.coalesce("is_published", F.lit(False)).alias("is_published"))
+
+
+def current(remote_log_segments: DataFrame) -> DataFrame:
+    """The newest state of every attempt."""
+    return newest_row(entered(remote_log_segments), ATTEMPT_KEY, order())
+
+
+def entered(remote_log_segments: DataFrame) -> DataFrame:
+    """Return the rows of states, without failures that entered none."""
+    return remote_log_segments.where("segment_id is not null and state is not null")
+
+
+def observed(listed: DataFrame, *, run: int) -> DataFrame:
+    """LISTED -> rows of REMOTE_LOG_SEGMENTS, one a copy that was found; several of one, where replicas were listed."""
+    copies = listed.where("topic_id is not null").select(*TOPIC_PARTITION, F.explode("copies").alias("copy"))
+    rows = copies.select(*TOPIC_PARTITION, "copy.*").select(*(name for name in STATE_COLUMNS if name != "run"))
+    values = {"object_bytes": F.lit(0), "rebuilt_indexes": F.create_map(), "run": F.lit(run)}
+    return schemas.in_columns(rows, schemas.REMOTE_LOG_SEGMENTS, values)
+
+
+def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) -> DataFrame:
+    """Rows to append to `remote_log_segments` so that it says what was found.
+
+    Copies below the first local segment are not looked at, so what the table says of them stays. A copy that an earlier
+    run did not see is there again once it is seen. That a record names a copy is remembered; that none does is true of
+    the run alone that read the records.
+    """
+    found = observed(listed, run=run).select(*ATTEMPT_KEY, F.struct("*").alias("found"))
+    # A failure that entered no state has no order. All rows are read, as `known.lost` reads them.
+    is_state = F.isnotnull("segment_id") & F.isnotnull("state")
+    place = F.when(is_state, order()).alias("_order")
+    rows = remote_log_segments.where("topic_id is not null and partition is not null")
+    known = rows.select(*ATTEMPT_KEY, F.struct("*").alias("known"), place)
+    both = found.unionByName(known, allowMissingColumns=True).groupBy(*ATTEMPT_KEY)
+    attempts = both.agg(F.any_value("found", True).alias("found"), F.max_by("known", "_order").alias("known"))
+    looked_at = listed.where("topic_id is not null and error is null and size(segments) > 0")
+    start = F.any_value(F.col("segments")[0]["base_offset"]).alias("local_start")
+    starts = looked_at.groupBy(*TOPIC_PARTITION).agg(start)
+    row = F.when(_has_come(), _told()).when(_is_gone(), _deleted(run)).alias("row")
+    joined = attempts.join(starts, on=list(TOPIC_PARTITION), how="left")
+    return joined.select(row).where("row is not null").select("row.*")
+
+
+def _is_published() -> Column:
+    """Return whether a record names the copy: what was found, or what is remembered."""
+    return F.coalesce(F.col("found.is_published"), F.when(F.col("known.is_published"), F.lit(True)))
+
+
+def _has_come() -> Column:
+    """Return whether the copy that was found has another state than the table says."""
+    known, found = F.col("known.state"), F.col("found.state")
+    has_finished = (known == COPY_STARTED) & (found == COPY_FINISHED)
+    # A copy of ours counted while nobody knew that another attempt has its claim.
+    counts_no_more = (known == COPY_FINISHED) & (found == COPY_STARTED) & F.col("found.is_ours")
+    is_told = (known == found) & ~F.col("known.is_published").eqNullSafe(_is_published())
+    is_other = F.isnull("known") | (known == DELETE_FINISHED) | has_finished | counts_no_more | is_told
+    return F.isnotnull("found") & is_other
+
+
+def _told() -> Column:
+    return F.col("found").withField("is_published", _is_published())
+
+
+def _is_gone() -> Column:
+    """Return whether a copy that the table has was looked for in vain."""
+    was_there = F.col("known.state").isin(str(COPY_STARTED), str(COPY_FINISHED))
+    return F.isnull("found") & was_there & (F.col("known.next_base_offset") > F.col("local_start"))
+
+
+def _deleted(run: int) -> Column:
+    deleted = F.col("known").withField("state", F.lit(str(DELETE_FINISHED)))
+    return deleted.withField("run", F.lit(run).cast("long"))
+
+
+def tiered_rows(tiered: DataFrame, *, run: int) -> DataFrame:
+    """Rows of upload.tier_task.TIERED -> rows of REMOTE_LOG_SEGMENTS."""
+    return tiered.withColumn("run", F.lit(run).cast("long"))

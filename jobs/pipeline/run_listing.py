@@ -1,0 +1,130 @@
+"""The first stages of a run: list the sources, find what has changed, and count both in one query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tiersnap.jobs.pipeline import counts, leading, listing, schemas
+from tiersnap.jobs.pipeline.changes import partition_changes
+from tiersnap.jobs.pipeline.known import gone_partitions, newest_runs
+from tiersnap.jobs.pipeline.listing import ListPartitions
+from tiersnap.jobs.pipeline.remote_states import differences
+from tiersnap.jobs.pipeline.run_context import RunContext
+from tiersnap.jobs.pipeline.totals import RunTotals, asked, of_changes, of_listing, refuse
+from tiersnap.jobs.text_files import unknown_topics
+from tiersnap.snapshot.units import count_of, human_bytes
+
+_NUMBERED = ("segments", "partitions", "remote_log_segments", "runs")
+
+
+@dataclass(frozen=True)
+class RunListing:
+    """The listed partitions of one run, LISTED rows.
+
+    Attributes:
+        replicas: all that the sources hold.
+        found: those in the log directories that the settings name as leaders; all if they name none.
+        listed: those that count, one replica of a partition.
+        leaders: rows of LEADERS; None if no cluster was asked who leads.
+    """
+
+    replicas: DataFrame
+    found: DataFrame
+    listed: DataFrame
+    leaders: DataFrame | None
+
+
+def list_sources(run: RunContext) -> RunListing:
+    """List the partitions of the sources, and leave out replicas that do not lead.
+
+    Raises:
+        UnfinishedError, TransientError: no partition has a replica that is known to lead.
+    """
+    settings, leaders = run.settings, run.given.leaders
+    _count_found(run)
+    folders = listing.folders(run.spark, run.given.found.folders, told=run.given.told, records=run.given.records)
+    task = ListPartitions(
+        settings.topic_ids,
+        run.look,
+        since=settings.replay.since(settings.now),
+        wants_start=not run.warehouse.exists("partitions"),
+        living=settings.replay.broker_expiry(settings.now),
+    )
+    replicas = run.warehouse.keep("listed", listing.list_partitions(folders, task), schemas.LISTED)
+    if settings.leaders:
+        found = leading.led(replicas, settings.leaders)
+        return RunListing(replicas, found, found, None)
+    if leaders is None:
+        return RunListing(replicas, replicas, replicas, None)
+    rows = run.spark.createDataFrame(leaders)
+    counts.count_unled(run.outcome, leading.unled(replicas, rows))
+    led = leading.led_by_cluster(replicas, rows)
+    if run.outcome.errors and led.isEmpty():
+        raise run.outcome.errors[0]
+    return RunListing(replicas, replicas, led, rows)
+
+
+def _count_found(run: RunContext) -> None:
+    found, outcome, settings = run.given.found, run.outcome, run.settings
+    outcome.findings = list(found.findings[: counts.MOST_TOLD])
+    outcome.unknown_topics = unknown_topics(settings.topic_ids, run.given.topics, settings.topics)
+    outcome.finding_count = len(found.findings)
+    outcome.kinds |= {each.finding_kind for each in found.findings if not each.is_gone}
+
+
+def changes_of(run: RunContext, listed: DataFrame) -> DataFrame:
+    """Return the rows of `partition_changes` of listed partitions, by the tables as they are now."""
+    return partition_changes(
+        listed,
+        run.warehouse.read("segments"),
+        run.warehouse.read("partitions"),
+        run.warehouse.read("remote_log_segments"),
+        options_digest=run.options_digest,
+        check_crc=run.settings.check_crc,
+    )
+
+
+def remote_differences(run: RunContext, listed: DataFrame) -> DataFrame:
+    """Return the rows that bring `remote_log_segments` to what was found."""
+    return differences(listed, run.warehouse.read("remote_log_segments"), run=run.number)
+
+
+def gone(run: RunContext, found: RunListing) -> DataFrame:
+    """Return rows of `partitions` for those that are not where they were: a report of the tables leaves them out."""
+    there = leading.still_led(found.found, found.listed, found.leaders)
+    table, settings = run.warehouse.read("partitions"), run.settings
+    return gone_partitions(table, there, sources=settings.sources, topics=settings.topics, run=run.number)
+
+
+def count_all(run: RunContext, found: RunListing, changed: DataFrame) -> RunTotals:
+    """Count what was listed and has to be done; number the run."""
+    of_replicas = found.replicas.agg(F.count("known").alias("forgetful"), F.count("error").alias("unasked"))
+    to_append = {"differences": remote_differences(run, found.listed), "gone": gone(run, found)}
+    totals = asked(
+        [
+            of_changes(changed),
+            of_listing(found.listed),
+            newest_runs(*map(run.warehouse.read, _NUMBERED)),
+            of_replicas,
+            *(rows.agg(F.count("*").alias(name)) for name, rows in to_append.items()),
+        ]
+    )
+    refuse(totals, changed, run.settings.sources)
+    run.warehouse.number = totals.newest + 1
+    outcome = run.outcome
+    outcome.partitions, outcome.segments = totals.partitions, totals.segment_count
+    outcome.encryption_unknown, outcome.has_leftovers = totals.unknown_encryption, totals.left > 0
+    counts.count_listed(outcome, totals, found.listed)
+    counts.count_forgetful(outcome, totals.forgetful, found.replicas, run.collected)
+    _tell(run, totals)
+    return totals
+
+
+def _tell(run: RunContext, totals: RunTotals) -> None:
+    run.talk(f"listed {count_of(totals.segment_count, 'segment')} of {count_of(totals.partitions, 'partition')}")
+    if totals.left_out_count:
+        why = "remote storage holds them" + (", or they lie before the scan window" if run.is_bounded else "")
+        run.talk(f"left out {count_of(totals.left_out_count, 'segment')} ({human_bytes(totals.left_out_bytes)}): {why}")

@@ -1,0 +1,63 @@
+"""The end of a run: its row of the table `runs`, and its report."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pyarrow as pa
+
+from tiersnap.jobs.host_report import disks_below
+from tiersnap.jobs.pipeline import checking, counts, summary
+from tiersnap.jobs.pipeline.run_context import RunContext
+from tiersnap.jobs.pipeline.run_verdicts import Judging
+from tiersnap.jobs.pipeline.totals import RunTotals
+from tiersnap.jobs.pipeline.warehouse import unrecorded_runs
+from tiersnap.snapshot import __version__
+from tiersnap.snapshot.log.places import located
+from tiersnap.snapshot.report.model import with_remote_checks
+from tiersnap.snapshot.report.run_info import RunInfo
+from tiersnap.snapshot.tables.schemas import RUNS
+
+
+def record(run: RunContext, totals: RunTotals, *, has_more: bool) -> None:
+    """Write the run's row of `runs` if it changed something, and those of earlier runs that were killed first.
+
+    Args:
+        has_more: the run has something to append yet.
+    """
+    collected, settings = run.given.found.collected_log_dirs, run.settings
+    forgetful = summary.KnownForgetful.of(run.outcome.forgetful, totals, settings, run.collected)
+    kept = {"collected": dict(collected), "forgetful": forgetful.rows()}
+    rows = list(unrecorded_runs(run.warehouse, totals.unrecorded, settings, kept, collected))
+    for row in rows:
+        run.talk(f"run {row['run_id']} failed or was killed before it was recorded: the table runs has it now")
+    if run.warehouse.commits or forgetful.has_changed or has_more:
+        rows.append(counts.row_of_runs(run.outcome, settings, run.number, **kept))
+    if rows:
+        run.append("runs", run.spark.createDataFrame(pa.Table.from_pylist(rows, schema=RUNS)))
+
+
+def report(judging: Judging, groups: pa.Table) -> None:
+    """Put the report of the run, and the facts about it, into its outcome."""
+    run, outcome, settings = judging.run, judging.run.outcome, judging.run.settings
+    outcome.counts = replace(outcome.counts, delta_commits=run.warehouse.commits)
+    outcome.info = RunInfo(
+        run_id=settings.run_id,
+        started_at=settings.now,
+        finished_at=int(time.time() * 1000),
+        source=", ".join(settings.sources),
+        remote=located(settings.remote),
+        warehouse=settings.warehouse,
+        version=__version__,
+        applied=settings.apply,
+        ready_elsewhere=outcome.ready_elsewhere,
+        sources=settings.sources,
+        collected=run.given.found.collected_log_dirs,
+        disks=disks_below(set(settings.sources) - set(run.collected)),
+        **vars(outcome.counts),
+        options=settings.options,
+    )
+    made = summary.to_report(groups, judging.judged, outcome.info, run.spark)
+    made = with_remote_checks(made, checking.verified(run.warehouse))
+    outcome.report = replace(made, forgetful=tuple(outcome.forgetful))

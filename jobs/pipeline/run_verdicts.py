@@ -1,0 +1,148 @@
+"""The last stages of a run: judge the listed segments, upload the READY ones, publish, and remove leftovers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tiersnap.jobs.pipeline import counts, publishing, summary, tiering, verdicts
+from tiersnap.jobs.pipeline.known import newest_facts
+from tiersnap.jobs.pipeline.remote_states import tiered_rows
+from tiersnap.jobs.pipeline.run_context import RunContext
+from tiersnap.jobs.pipeline.schemas import of_arrow
+from tiersnap.jobs.pipeline.sweeping import sweep_listed, sweep_whole_store
+from tiersnap.jobs.pipeline.totals import RunTotals
+from tiersnap.jobs.pipeline.verdicts import JudgePartition
+from tiersnap.remote_storage.stores.paced_store import in_shares
+from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.remote_storage.upload.tier_task import READY, TIERED, TierTask
+from tiersnap.snapshot.gate.copy_task import BesideBrokers
+from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.tables.facts import FactKind
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY
+from tiersnap.snapshot.units import count_of
+
+pc: Any = pyarrow.compute  # its stubs take no plain value beside a column
+
+
+@dataclass(frozen=True)
+class VerdictCounts:
+    """The verdicts of a run's listed segments, counted.
+
+    Attributes:
+        groups: rows of summary.verdict_groups.
+        changed: PARTITION_KEY of the partitions of which `readiness` says something else.
+    """
+
+    groups: pa.Table
+    changed: pa.Table
+
+
+@dataclass(frozen=True)
+class Judging:
+    """Judges the LISTED partitions of a run, by the tables as they are when it is asked."""
+
+    run: RunContext
+    listed: DataFrame
+    task: JudgePartition
+
+    @classmethod
+    def of(cls, run: RunContext, listed: DataFrame, totals: RunTotals) -> Judging:
+        """Return the judging of a run's partitions."""
+        settings = run.settings
+        beside = BesideBrokers(left_for=settings.left_for, tasks=run.given.copy_tasks)
+        if totals.copy_count and settings.left_for is not None:
+            beside = replace(beside, store_now=run.store.now())
+        expiry = settings.replay.broker_expiry(settings.now)
+        task = JudgePartition(settings.replay.replace, expiry, run.is_bounded, beside, mends_indexes=True)
+        return cls(run, listed, task)
+
+    def judged(self, among: DataFrame) -> DataFrame:
+        """Return JUDGED rows of some partitions (PARTITION_KEY)."""
+        read = self.run.warehouse.read
+        return verdicts.verdicts(read("partitions"), read("remote_log_segments"), among, self.task)
+
+    def beside_stored(self, among: DataFrame) -> DataFrame:
+        """Return JUDGED rows of some partitions (PARTITION_KEY), each with the row that `readiness` has of it."""
+        stored = verdicts.current(self.run.warehouse.read("readiness"), among)
+        return verdicts.beside_stored(self.judged(among), stored)
+
+    def counts(self) -> VerdictCounts:
+        """Count the verdicts; they go to the outcome, and so do the findings, the first time."""
+        outcome, among = self.run.outcome, self.listed.select(*PARTITION_KEY)
+        findings = newest_facts(self.run.warehouse.read("partitions"), among, [FactKind.FINDING])
+        # Of a few partitions the runs come at once, of many those of the partitions that are shown in the end.
+        groups_of = summary.verdict_runs if outcome.partitions <= summary.DETAILS else summary.verdict_groups
+        news = F.count_if(verdicts.is_news()).alias("news")
+        judged = groups_of(self.beside_stored(among), self.run.settings.now, sums=(news,))
+        rows = judged.unionByName(counts.of_findings(findings), allowMissingColumns=True).toArrow()
+        groups = rows.filter(pc.is_valid(rows["verdict"])).drop_columns(["finding_kind", "is_gone", "news"])
+        if not outcome.verdicts:
+            counts.count_findings(outcome, rows.filter(pc.is_valid(rows["finding_kind"])).to_pylist(), findings)
+        outcome.verdicts = {Verdict(each): sums for each, sums in summary.segments_by(groups, "verdict").items()}
+        ready = groups.filter(pc.equal(groups["verdict"], str(Verdict.READY)))
+        elsewhere, collected = summary.segments_by(ready, "log_dir"), self.run.collected
+        outcome.ready_elsewhere = {collected[each]: elsewhere[each] for each in elsewhere if each in collected}
+        return VerdictCounts(groups, _partitions_of(rows.filter(pc.greater(rows["news"], 0))))
+
+
+def _partitions_of(groups: pa.Table) -> pa.Table:
+    """Return PARTITION_KEY of groups, each once."""
+    return groups.select(PARTITION_KEY).group_by(list(PARTITION_KEY)).aggregate([])
+
+
+def remember_verdicts(judging: Judging, found: VerdictCounts) -> None:
+    """Append the verdicts that changed to `readiness`."""
+    if found.changed.num_rows:
+        run = judging.run
+        beside = judging.beside_stored(run.spark.createDataFrame(found.changed))
+        run.append("readiness", verdicts.news(beside, run=run.number, now=run.settings.now))
+
+
+def tier(judging: Judging, groups: pa.Table) -> bool:
+    """Upload the READY segments that lie in a source; return whether there was any."""
+    run, settings, outcome = judging.run, judging.run.settings, judging.run.outcome
+    if not settings.apply or not outcome.ready_here:
+        return False
+    is_ready = pc.equal(groups["verdict"], str(Verdict.READY))
+    names = _partitions_of(groups.filter(is_ready))
+    here = judging.listed
+    if run.collected:
+        here = here.where(~F.col("log_dir").isin(list(run.collected)))
+    ready = tiering.ready_segments(judging.judged(run.spark.createDataFrame(names)), here, READY)
+    if settings.until is not None:
+        ready = tiering.ending_before(ready, settings.until)
+    ready = run.warehouse.keep("ready", ready, of_arrow(READY))
+    if ready.isEmpty():  # they end too late, or nobody knows what remote storage holds of their partitions
+        return False
+    tasks, store = in_shares(run.store, settings.rate, min(names.num_rows, run.most_tasks))
+    tierer = Tierer(settings.run_id, settings.now, warehouse=settings.warehouse)
+    done = tiering.tier(ready, TierTask(replace(run.location, store=store), tierer), TIERED, tasks=tasks)
+    run.append("remote_log_segments", tiered_rows(done, run=run.number))
+    counts.count_tiered(outcome, run.warehouse.read("remote_log_segments"), run.number)
+    run.talk(f"uploaded {count_of(outcome.counts.segments_uploaded, 'segment')}")
+    return True
+
+
+def publish(judging: Judging, groups: pa.Table) -> bool:
+    """Publish uploaded segments, topic by topic, from the driver; return whether a record was written."""
+    run = judging.run
+    if run.given.teller is None:
+        return False
+    done = publishing.publish(run.given, run.settings, run.warehouse, groups, judging.listed, run.number)
+    counts.count_published(run.outcome, done, apply=run.settings.apply)
+    return done.records > 0
+
+
+def sweep(judging: Judging) -> None:
+    """Remove what killed runs and ended attempts left in remote storage, also where nothing was tiered."""
+    run = judging.run
+    if run.settings.apply:
+        sweep_whole_store(run.store, run.settings.topics, run.talk)
+    if run.settings.apply and run.outcome.has_leftovers:
+        sweep_listed(judging.listed, run.location, run.talk)

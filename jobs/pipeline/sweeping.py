@@ -1,0 +1,43 @@
+"""Stage 6, tier: what killed runs and ended attempts left in remote storage is removed."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tiersnap.jobs.pipeline import schemas
+from tiersnap.jobs.pipeline.counts import count_swept
+from tiersnap.jobs.pipeline.grouping import of_batches
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.retire.store_leftovers import sweep_store
+from tiersnap.remote_storage.retire.sweep_task import SWEPT, SweepTask
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.log.selection import matches_topic
+from tiersnap.snapshot.units import count_of
+
+_log = logging.getLogger(__name__)
+
+
+def sweep_whole_store(store: ObjectStore, topics: re.Pattern[str] | None, talk: Callable[[str], None]) -> None:
+    """Remove what killed processes left of the store itself, and of the topics that are wanted; see sweep_store."""
+    swept = sweep_store(store, lambda topic: matches_topic(topic, topics))
+    if str(swept):
+        talk(f"removed what killed processes had left: {swept}")
+
+
+def sweep_listed(listed: DataFrame, location: RemoteLocation, talk: Callable[[str], None]) -> None:
+    """Delete what ended attempts left of LISTED partitions; what cannot be deleted the next run tries again."""
+    first_segment = F.min(F.col("segments")[0]["base_offset"]).alias("local_start")
+    # Each partition once, however many replicas are listed.
+    left = listed.where("leftover_count > 0").groupBy("topic", "topic_id", "partition").agg(first_segment)
+    swept = left.mapInArrow(of_batches(SweepTask(location)), schemas.of_arrow(SWEPT))
+    removed, failed, first = count_swept(swept)
+    if failed:
+        partitions = count_of(failed, "partition")
+        _log.warning("what ended attempts left of %s cannot be deleted; the first: %s", partitions, first)
+    if removed:
+        talk(f"removed {count_of(removed, 'object')} that ended attempts had left")

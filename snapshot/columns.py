@@ -1,0 +1,26 @@
+"""Columns that several types of rows have: one name, one width and one comment each."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from tiersnap.snapshot.rows import Int32
+
+LogDir = Annotated[str, Meta(description="source as it was named: a log directory, or the folder that collect filled")]
+Topic = Annotated[str, Meta(description="name of the topic")]
+PartitionNumber = Annotated[Int32, Meta(description="number of the partition")]
+TopicId = Annotated[str, Meta(description="id of the topic, 22 characters; null if none is known")]
+BaseOffset = Annotated[int, Meta(description="base offset of the segment")]
+NextBaseOffset = Annotated[
+    int | None, Meta(description="exclusive end: base offset of the next segment; null of the active segment")
+]
+SizeBytes = Annotated[int, Meta(description="bytes of the segment's log file as it was listed")]
+ModifiedNs = Annotated[int, Meta(description="modification time of the log file as it was listed, ns since the epoch")]
+RunNumber = Annotated[int, Meta(description="number of the run that wrote the row, ascending")]
+Digest = Annotated[
+    str, Meta(description='16 hexadecimal digits over the headers of the good batches; "" if none were read')
+]
+CrcChecked = Annotated[bool, Meta(description="whether the CRC of every batch was computed and compared")]
+HasGaps = Annotated[bool, Meta(description="records are missing inside the segment, as after compaction")]
