@@ -79,6 +79,8 @@ def maintain(warehouse: Warehouse, *, apply: bool, vacuum_after_hours: float = 1
     plans: list[tuple[str, Sequence[str], DataFrame]] = [
         ("segments", (*SEGMENT_KEY, "run"), superseded_segments(warehouse.read("segments"), partitions)),
         ("remote_log_segments", _STATE_KEY, superseded_states(warehouse.read("remote_log_segments"))),
+        # A history, of which every row counts: its files are compacted.
+        ("readiness", (*SEGMENT_KEY, "run"), warehouse.read("readiness").where(F.lit(False))),
         ("remote_checks", (*CHECK_KEY, "run"), superseded_keys(warehouse.read("remote_checks"), CHECK_KEY)),
         # Last: what is superseded elsewhere is told by it.
         ("partitions", (*PARTITION_KEY, "run"), superseded_keys(partitions, PARTITION_KEY)),

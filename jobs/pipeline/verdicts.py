@@ -20,7 +20,7 @@ from tiersnap.jobs.pipeline.partition_input import INPUT_ORDER, PartitionInput, 
 from tiersnap.jobs.pipeline.remote_states import current as current_states
 from tiersnap.jobs.pipeline.schemas import in_columns
 from tiersnap.snapshot.gate.judge_partition import Policy, SegmentReadiness, open_at
-from tiersnap.snapshot.gate.verdict import WAITING
+from tiersnap.snapshot.gate.verdict import WAITING, Verdict
 from tiersnap.snapshot.replay.facts import SegmentFacts
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
 from tiersnap.snapshot.replay.remote_listing import ListedCopy, RemoteListing
@@ -37,8 +37,10 @@ _STORED = schemas.of_arrow(STORED_VERDICTS)
 _SEGMENT = tuple(name for name in Rows(SegmentFacts).names if name != "base_offset")
 
 
-# Of the judgement; the reason says less than these, and may name a time.
-_TELLING = ("verdict", "snapshot", "snapshot_provenance", "compared")
+_TELLING = ("verdict", "snapshot", "compared", "next_base_offset")
+# Of a segment that is to be uploaded. Others keep theirs: those of a segment that a broker copies name the time.
+_DETAILS = ("reason", "snapshot_provenance")
+_TO_UPLOAD = sorted(WAITING | {Verdict.READY})
 
 
 @dataclass(frozen=True)
@@ -123,10 +125,9 @@ def is_news() -> Column:
 
     The size of an active segment grows all the time, so it is no news.
     """
-    is_other = reduce(or_, map(_differs, (*_TELLING, "next_base_offset")))
-    waits = F.col("verdict").isin(sorted(WAITING))
-    is_closed = F.isnotnull("next_base_offset")
-    return is_other | is_true((waits & _differs("reason")) | (is_closed & _differs("size_bytes")))
+    is_other, has_details = (reduce(or_, map(_differs, names)) for names in (_TELLING, _DETAILS))
+    is_to_upload, is_closed = F.col("verdict").isin(_TO_UPLOAD), F.isnotnull("next_base_offset")
+    return is_other | is_true((is_to_upload & has_details) | (is_closed & _differs("size_bytes")))
 
 
 def _differs(name: str) -> Column:

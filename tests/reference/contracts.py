@@ -17,12 +17,11 @@ from deltalake import write_deltalake
 from tests.published_docs import printing_commands
 from tests.reference import log_builder as lb
 from tests.reference.command import tiersnap
-from tests.reference.local_facts import local_facts
+from tests.reference.local_facts import write_tables
 from tests.reference.schemas import assert_follows_schema
 from tests.reference.small_log import file_of, write_small_log
 from tests.reference.transaction_state import key, value, write_states
 from tiersnap.snapshot.report.from_tables import BEFORE_THE_FIRST
-from tiersnap.snapshot.tables.facts import PARTITIONS
 from tiersnap.snapshot.tables.schemas import RUNS
 
 CONTRACTS = printing_commands()
@@ -101,5 +100,4 @@ def _write_transactions(log_dir: Path, state: str) -> None:
 
 
 def _write_facts(warehouse: Path, log: Path) -> None:
-    batches = list(local_facts(log, run=1, now=1))
-    write_deltalake(warehouse / "partitions", pa.RecordBatchReader.from_batches(PARTITIONS, batches), mode="append")
+    write_tables(warehouse, log, run=1, now=1)

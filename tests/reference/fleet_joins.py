@@ -271,8 +271,9 @@ OF_SEGMENT = (
     *("largest_timestamp", "damage_kind", "damage", "has_gaps", "missing_parts", "rebuilt_parts", "index_faults"),
 )
 OF_VERDICT = ("verdict", "level", "reason", "next_step", "snapshot", "snapshot_provenance", "compared")
-# The bytes of these wait for something, which their reason names.
-WAITING = (
+# These are to be uploaded, or wait for something, which their reason names.
+TO_UPLOAD = (
+    "READY",
     *("CORRUPT_SEGMENT", "GAP_IN_REMOTE", "CORRUPT_SNAPSHOT", "SUSPECT_SNAPSHOT", "INDEX_DAMAGED", "MISSING_SNAPSHOT"),
     *("UNKNOWN_LOG_START", "UNKNOWN_TRANSACTIONS", "UNREADABLE_SEGMENT", "UNVERIFIED_SNAPSHOT", "MISSING_INDEX"),
     *("TOPIC_ID_UNKNOWN", "ENCRYPTED_REMOTE", "ABOVE_LSO", "COPY_IN_FLIGHT", "GAP_BEFORE"),
@@ -303,8 +304,8 @@ def news(keys: Iterable[tuple[Any, ...]], judged: list[Row], tables: Tables, *, 
 
 
 def _says_other(row: Row, before: Row) -> bool:
-    names = ["verdict", "snapshot", "snapshot_provenance", "compared", "next_base_offset"]
-    names += ["reason"] if row["verdict"] in WAITING else []
+    names = ["verdict", "snapshot", "compared", "next_base_offset"]
+    names += ["reason", "snapshot_provenance"] if row["verdict"] in TO_UPLOAD else []
     names += ["size_bytes"] if row["next_base_offset"] is not None else []
     return any(row[name] != before[name] for name in names)
 

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from tests.reference.log_builder import write_partition
 from tests.reference.metadata_replica import finished_in, published, write_replica
 from tests.spark.small_fleet import write_fleet
-from tiersnap.jobs.pipeline.remote_states import current
 from tiersnap.jobs.pipeline.outcome import RunOutcome
+from tiersnap.jobs.pipeline.remote_states import current
 from tiersnap.jobs.pipeline.run import run
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.warehouse import Warehouse

@@ -11,12 +11,10 @@ import sys
 from pathlib import Path
 
 import click
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
 from tests.reference.command import tiersnap
-from tests.reference.local_facts import local_facts
+from tests.reference.local_facts import write_tables
 from tests.reference.recovered import DATA
 from tests.reference.stored_snapshots import put_snapshot
 from tiersnap.jobs.cli import cli
@@ -31,7 +29,6 @@ from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
 from tiersnap.remote_storage.upload.stored_snapshots import put_manifest
 from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.tables.facts import PARTITIONS
 
 pytestmark = pytest.mark.unit
 
@@ -70,8 +67,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(root / "data" / "meta.properties", root / disk)
     assert tiersnap("tier", root / "data", "--remote", root / "tiers", "--apply").exit_code == 0
     _store_a_snapshot(root)
-    facts = pa.RecordBatchReader.from_batches(PARTITIONS, local_facts(root / "data", run=1, now=clock()))
-    write_deltalake(root / "warehouse" / "partitions", facts, mode="append")
+    write_tables(root / "warehouse", root / "data", run=1, now=clock())
     (root / "server.properties").write_text(f"log.dirs={root}/new-disk\n", encoding="utf-8")
     (root / "tiersnap.yaml").write_text("expiration: 8d\n", encoding="utf-8")
     return root
