@@ -38,8 +38,8 @@ def commands_of_readme(broker: Broker) -> list[str]:
 
 
 def first_command(screen: str) -> str:
-    """What stands behind `next`, without a note what it takes: what the SRE copies."""
-    (command,) = re.findall(r"^next +(tiersnap .*?)(?:   .*)?$", screen, re.MULTILINE)
+    """The line behind `next`, which the SRE copies."""
+    (command,) = re.findall(r"^next +(tiersnap .*)$", screen, re.MULTILINE)
     return command
 
 
@@ -56,7 +56,7 @@ def test_two_commands_lead_from_the_stack_trace_to_a_free_disk(
     with Broker(disks, release.version, tier=tier, settings=QUICK) as broker:
         make_stick(broker, {"local.retention.bytes": "1"})
         wait_until(lambda: segment_bases(folder)[0] == bases[4], "only files of tiered segments are deleted")
-        monkeypatch.setattr("tiersnap.jobs.situation.options.PROC", seen_alone(broker, tmp_path / "proc"))
+        monkeypatch.setattr("tiersnap.jobs.situation_options.PROC", seen_alone(broker, tmp_path / "proc"))
         records = read_all(broker, TOPIC)
         began, typed = time.monotonic(), []
 
@@ -76,7 +76,7 @@ def test_two_commands_lead_from_the_stack_trace_to_a_free_disk(
 
         assert (len(typed), states(broker, TOPIC)["COPY_SEGMENT_FINISHED"]) == (2, 10)
         assert read_all(broker, TOPIC) == records
-        (check,) = re.findall(r"^check +(tiersnap doctor .*?)   ", screen, re.MULTILINE)
+        (check,) = re.findall(r"^check +(tiersnap doctor .*)$", screen, re.MULTILINE)
         assert tiersnap(*shlex.split(check)[1:]).exit_code == 0
         failures = broker.log.count(NO_SNAPSHOT)
         write_segments(broker, TOPIC, 3, name="later-")

@@ -33,7 +33,7 @@ from tests.broker.harness.remote_log_metadata import states
 from tests.broker.harness.scenarios import CURRENT_VERSION
 from tests.broker.harness.tiering import TOPIC_SETTINGS
 from tests.broker.harness.topics import create_topic
-from tests.broker.harness.waiting import wait_until
+from tests.broker.harness.waiting import NotInTimeError, wait_until
 from tests.broker.harness.writing import write_segments
 from tests.reference.command import assert_said, tiersnap
 from tiersnap.remote_storage.cluster.client import Cluster
@@ -265,9 +265,12 @@ def kill_a_read_back(site: Site) -> None:
     """Kill a run by SIGKILL once its topic is there."""
     words = ("--bootstrap-server", site.broker.bootstrap, "--remote", str(site.right), "--topic", "ledger")
     command = [sys.executable, "-m", "tests.reference.tiersnap", "publish", *words, "--prove", "--apply"]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+    said = site.root / "killed.txt"
+    with said.open("w") as err, subprocess.Popen(command, stderr=err) as process:
         try:
             wait_until(lambda: objects_of_read_backs(site.right), "the segment is uploaded", seconds=90)
+        except NotInTimeError as error:
+            raise AssertionError(said.read_text()) from error
         finally:
             process.kill()
     assert site.read_backs(), "the topic is there"
