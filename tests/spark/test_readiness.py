@@ -55,7 +55,8 @@ def test_a_run_appends_the_verdicts_that_changed_and_nothing_else(spark: SparkSe
     assert [(row["base_offset"], row["verdict"]) for row in shown] == [
         *((10, "UPLOADED"), (20, "UPLOADED"), (30, "ACTIVE_SEGMENT")),
     ]
-    (logs / "orders-0").rename(tmp_path / "orders-0")
+    (tmp_path / "other").mkdir()
+    (logs / "orders-0").rename(tmp_path / "other" / "orders-0")
     write_fleet(logs, 1)  # and the whole partition goes to another disk
     (logs / "orders-0").rename(logs / "orders-1")
     _, rows = ran(apply=False)
