@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from tiersnap.jobs.pipeline.checking import CHECK_KEY
 from tiersnap.jobs.pipeline.maintained_table import MaintainedTable
 from tiersnap.jobs.pipeline.newest import newest, superseded
-from tiersnap.jobs.pipeline.remote_states import entered, order
+from tiersnap.jobs.pipeline.remote_states import entered, progress
 from tiersnap.jobs.pipeline.session_settings import with_settings
 from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.snapshot.errors import UsageError
@@ -52,8 +52,11 @@ def superseded_keys(rows: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def superseded_states(remote_log_segments: DataFrame) -> DataFrame:
-    """ATTEMPT_KEY, state and run of states that an attempt has left."""
-    return superseded(entered(remote_log_segments), ATTEMPT_KEY, order()).select(*_STATE_KEY).distinct()
+    """ATTEMPT_KEY, state and run of states that an attempt has left.
+
+    Two rows of one state and run have one key: the published one does not supersede the other.
+    """
+    return superseded(entered(remote_log_segments), ATTEMPT_KEY, progress()).select(*_STATE_KEY).distinct()
 
 
 def maintain(warehouse: Warehouse, *, apply: bool, vacuum_after_hours: float = 168) -> Iterator[MaintainedTable]:

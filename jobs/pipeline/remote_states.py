@@ -18,10 +18,16 @@ from tiersnap.snapshot.tables.remote_log_segments import (
 )
 
 
+def progress() -> Column:
+    """Order the states of an attempt: by run, and in one run by state."""
+    return F.struct(
+        "run", F.array_position(F.array(*(F.lit(state) for state in STATES)), F.col("state")).alias("state")
+    )
+
+
 def order() -> Column:
-    """Order the rows of an attempt: by run, in one run by state, and a published state last."""
-    state = F.array_position(F.array(*(F.lit(state) for state in STATES)), F.col("state"))
-    return F.struct("run", state.alias("state"), F.coalesce("is_published", F.lit(False)).alias("is_published"))
+    """Order the rows of an attempt: by `progress`, and a published row after others of the same state."""
+    return F.struct(progress().alias("progress"), F.coalesce("is_published", F.lit(False)).alias("is_published"))
 
 
 def current(remote_log_segments: DataFrame) -> DataFrame:

@@ -60,13 +60,13 @@ def _stages(run: RunContext) -> RunOutcome:
         found = list_sources(run)
         changed = changes_of(run, found.listed)
         totals = count_all(run, found, changed)
+        judging = Judging.of(run, found.listed, totals)  # it asks for the store's time, which is that of the listing
     with run.timed("decode"):
         has_decoded = decode_changed(run, changed, totals)
     with run.timed("replay"):
         replay_changed(run, found.listed, totals, has_decoded=has_decoded)
     with run.timed("remote"):
         remember(run, found, totals)
-    judging = Judging.of(run, found.listed, totals)
     with run.timed("verdicts"):
         verdicts = judging.counts()
     with run.timed("tier"):

@@ -13,11 +13,13 @@ from pyspark.sql import SparkSession
 from tests.reference.log_builder import write_partition
 from tests.reference.metadata_replica import finished_in, published, write_replica
 from tests.spark.small_fleet import write_fleet
+from tiersnap.jobs.pipeline.maintenance import superseded_states
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.remote_states import current
 from tiersnap.jobs.pipeline.run import run
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.warehouse import Warehouse
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.replay.remote_listing import CopyEvent, RemoteSegmentState
 from tiersnap.snapshot.rows import Rows
 
@@ -85,6 +87,7 @@ def test_what_a_run_published_is_newer_than_what_it_read(spark: SparkSession, pu
     rows = sorted([read, replace(read, is_published=True)], key=lambda each: each.is_published is not published_first)
     table = spark.createDataFrame(pa.Table.from_batches([Rows(CopyEvent).batch(rows)])).coalesce(1)
     assert [row.is_published for row in current(table).collect()] == [True]
+    assert superseded_states(table).collect() == [], "the two rows have one key: both would be deleted"
 
 
 def test_records_of_another_topic_of_the_same_name_tell_nothing(spark: SparkSession, tmp_path: Path) -> None:
@@ -100,3 +103,25 @@ def test_records_of_another_topic_of_the_same_name_tell_nothing(spark: SparkSess
     shutil.move(other, logs / "orders-0")
     write_partition(logs, "orders", 0, {}, topic_id="MWJ6FHTfRYy67jzwZdeqSQ", leader_epochs=[(0, 0)], high_watermark=40)
     assert run(spark, settings[1]).verdicts == {"UPLOADED": 3, "ACTIVE_SEGMENT": 1}
+
+
+def test_the_age_of_copies_is_that_at_the_listing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replay may take hours: by the time after it a copy that a broker wrote just before the listing looks old."""
+    logs, remote = write_fleet(tmp_path / "logs", 1), tmp_path / "remote"
+    first, second = (
+        RunSettings((str(logs),), str(remote), str(tmp_path / name), left_for=3_600_000, apply=name == "first")
+        for name in ("first", "second")
+    )
+    assert run(spark, first).counts.segments_uploaded == 3
+    asked = []
+    now = DirectoryStore.now
+
+    def asking(store: DirectoryStore) -> int:
+        asked.append((tmp_path / "second" / "partitions").exists())
+        return now(store)
+
+    monkeypatch.setattr(DirectoryStore, "now", asking)
+    run(spark, second)
+    assert asked[:1] == [False], "before anything was replayed"
