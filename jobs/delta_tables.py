@@ -33,7 +33,7 @@ from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.all_tables import TABLES
 from tiersnap.snapshot.tables.facts import DELTAS, PARTITIONS, FactKind, StoredResults, newest_results
 from tiersnap.snapshot.tables.reader_errors import of_table
-from tiersnap.snapshot.tables.readiness import STORED_VERDICTS, VERDICTS, SegmentKey, current_verdicts
+from tiersnap.snapshot.tables.readiness import VERDICT_COLUMNS, VERDICTS, SegmentKey, current_verdicts
 from tiersnap.snapshot.tables.remote_log_segments import STATE_COLUMNS, AttemptState, newest_states, read_states
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS, VERSION_KEY
 from tiersnap.snapshot.tables.segment_verdict import GivenVerdict, SegmentVerdict
@@ -133,7 +133,7 @@ def readiness(warehouse: str) -> Iterator[pa.RecordBatch]:
     facts = read_table(warehouse, "partitions", _FACTS, kinds)
     if facts.num_rows == 0:
         raise no_rows(warehouse, "no partition was replayed in this warehouse")
-    verdicts = current_verdicts(read_table(warehouse, "readiness", STORED_VERDICTS.names).to_batches())
+    verdicts = current_verdicts(read_table(warehouse, "readiness", VERDICT_COLUMNS).to_batches())
     for found in newest_results(facts):
         if found.replayed is not None:
             yield VERDICTS.batch(_verdicts(warehouse, found, found.replayed.facts, verdicts))

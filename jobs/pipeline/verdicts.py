@@ -73,7 +73,7 @@ class JudgePartition(Policy):
 
 
 def _copy_plan(replayed: StoredReplay, judged: SegmentReadiness, before: SnapshotAt | None) -> CopyPlan:
-    """Return the plan of a READY segment; `before` is what is remembered of its base offset."""
+    """Return the plan of a READY segment; `before` is the snapshot at its base offset."""
     end, is_object = judged.snapshot.found, judged.snapshot.is_object
     assert end is not None and judged.snapshot.provenance is not None, "READY without a snapshot"
     stored = end.stored if is_object else None
@@ -99,7 +99,7 @@ def verdicts(partitions: DataFrame, copies: DataFrame, among: DataFrame, task: J
         united([fact_rows(facts, _FACT), found]),
         PARTITION_KEY,
         INPUT_ORDER,
-        lambda _, batches: task(batches),
+        task,
         schemas.of_arrow(JUDGED_ARROW),
     )
 
@@ -107,7 +107,8 @@ def verdicts(partitions: DataFrame, copies: DataFrame, among: DataFrame, task: J
 def current(readiness: DataFrame, among: DataFrame) -> DataFrame:
     """Return the newest rows of `readiness` of the segments that are not gone, in the partitions `among`."""
     rows = readiness.join(among.select(*PARTITION_KEY), on=list(PARTITION_KEY), how="left_semi")
-    return newest_row(rows, SEGMENT_KEY).where(F.isnotnull("verdict"))
+    # A run that was killed before it was recorded may have written rows of the number of the next one.
+    return newest_row(rows, SEGMENT_KEY, F.struct("run", "judged_at")).where(F.isnotnull("verdict"))
 
 
 def beside_stored(judged: DataFrame, stored: DataFrame) -> DataFrame:

@@ -21,6 +21,7 @@ from tiersnap.snapshot.columns import (
     TopicId,
 )
 from tiersnap.snapshot.log.file_system import FileSystem
+from tiersnap.snapshot.log.log_dir import FileRef, Segment
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.replay.segment_runs import Run
 from tiersnap.snapshot.rows import Rows
@@ -54,6 +55,12 @@ class SegmentFile:
     def folder(self) -> tuple[FileSystem, str]:
         """Return file system and folder of its partition."""
         return partition_folder(self.log_dir, self.topic, self.partition)
+
+    @property
+    def segment(self) -> Segment:
+        """Return the segment, with its file in that folder and without its indexes."""
+        path = f"{self.folder[1]}/{self.base_offset:020d}.log"
+        return Segment(self.base_offset, self.next_base_offset, FileRef(path, self.size_bytes, self.modified_ns))
 
 
 FILE_ROWS = Rows(SegmentFile)

@@ -1,15 +1,16 @@
-"""Judged segments as rows of VERDICTS, JUDGED and the table `readiness`."""
+"""Judged segments as rows of READINESS, JUDGED and the table `readiness`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Annotated
 
 import pyarrow as pa
 from msgspec import Meta
 
-from tiersnap.snapshot.columns import LogDir, PartitionNumber, RunNumber, Topic, TopicId
+from tiersnap.snapshot.columns import BaseOffset, LogDir, PartitionNumber, RunNumber, Topic, TopicId
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.gate.judge_partition import SegmentReadiness
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
@@ -18,6 +19,7 @@ from tiersnap.snapshot.producer_fold import OpenTransactions
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.snapshot_comparison import SnapshotFile
 from tiersnap.snapshot.rows import Rows
+from tiersnap.snapshot.tables.newest import newest_of
 from tiersnap.snapshot.tables.segment_verdict import GivenVerdict, SegmentVerdict
 
 
@@ -74,13 +76,31 @@ JUDGEMENT = Rows(GivenVerdict).names
 SegmentKey = tuple[str, str, int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class _RunVerdict:
+    """The columns of a StoredVerdict that tell which verdict holds now."""
+
+    log_dir: LogDir
+    topic: Topic
+    partition: PartitionNumber
+    base_offset: BaseOffset
+    judgement: GivenVerdict | None
+    run: RunNumber
+    judged_at: int
+
+    @property
+    def key(self) -> SegmentKey:
+        return self.log_dir, self.topic, self.partition, self.base_offset
+
+
+_RUN_VERDICTS = Rows(_RunVerdict)
+VERDICT_COLUMNS = list(_RUN_VERDICTS.names)
+"""The columns of `readiness` that `current_verdicts` reads."""
+
+
 def current_verdicts(rows: Iterable[pa.RecordBatch]) -> dict[SegmentKey, GivenVerdict]:
     """Return the judgement of each segment that is not gone, by SEGMENT_KEY, from rows of `readiness`."""
-    newest: dict[SegmentKey, StoredVerdict] = {}
-    for each in STORED.read(rows):
-        key = each.log_dir, each.topic, each.partition, each.segment.base_offset
-        if newest.setdefault(key, each).run < each.run:
-            newest[key] = each
+    newest = newest_of(_RUN_VERDICTS.read(rows), attrgetter("key"), attrgetter("run", "judged_at"))
     return {key: each.judgement for key, each in newest.items() if each.judgement is not None}
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from tiersnap.snapshot.replay.remote_listing import CopyEvent, ListedCopy, RemoteSegmentState
 from tiersnap.snapshot.rows import Int32, Rows
+from tiersnap.snapshot.tables.newest import newest_of
 
 COPY_STARTED = RemoteSegmentState.COPY_SEGMENT_STARTED
 COPY_FINISHED = RemoteSegmentState.COPY_SEGMENT_FINISHED
@@ -63,13 +64,11 @@ def newest_states(states: Iterable[AttemptState]) -> list[AttemptState]:
 
     jobs.pipeline.remote_states.current says the same of a DataFrame.
     """
-    newest: dict[tuple[str, str | None, int, str], AttemptState] = {}
-    for each in states:
-        key = (each.topic, each.topic_id, each.partition, each.attempt.segment_id)
-        known = newest.setdefault(key, each)
-        if _order(known) < _order(each):
-            newest[key] = each
-    return list(newest.values())
+    return list(newest_of(states, _attempt, _order).values())
+
+
+def _attempt(state: AttemptState) -> tuple[str, str | None, int, str]:
+    return state.topic, state.topic_id, state.partition, state.attempt.segment_id
 
 
 def _order(state: AttemptState) -> tuple[int, int, bool]:

@@ -60,7 +60,7 @@ class GivenVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentVerdict:
-    """A row of VERDICTS: the verdict of one segment, of facts, remote storage and now."""
+    """A row of READINESS: the verdict of one segment, from its facts, remote storage and the time."""
 
     log_dir: LogDir
     topic: Topic
