@@ -76,7 +76,7 @@ class Verification:
         """Return a partition as a broker opens it, and what came before its files."""
         begins = self.beginnings.of(partition)
         if begins.why and (moved := self.moved(partition)) is not None:
-            partition, begins = moved, self.beginnings.of(moved)
+            partition, begins = moved, self.beginnings.again(moved)
         return begins.opened(partition), begins
 
     @property

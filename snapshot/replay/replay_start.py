@@ -215,9 +215,7 @@ class Beginnings:
     may_pass: bool = False  # of `unknown` some may be known when this is run again
 
     def of(self, partition: Partition) -> Beginning:
-        """Return what is known of a log before its first file; of the last answer about a partition."""
-        self.unknown.pop(partition.name, None)
-        self.unlocated.pop(partition.name, None)
+        """Return what is known of a log before its first file."""
         if not may_begin_below(partition) or never_tiered_reason(partition):
             return NOT_LOOKED
         found = NOT_LOOKED if self.find is None else self._ask(self.find, partition)
@@ -227,6 +225,12 @@ class Beginnings:
             self.unknown[partition.name] = found.why
         self.may_pass |= found.may_pass
         return found
+
+    def again(self, partition: Partition) -> Beginning:
+        """Return `of` for a partition whose log start is known now; the answer replaces the last one."""
+        self.unknown.pop(partition.name, None)
+        self.unlocated.pop(partition.name, None)
+        return self.of(partition)
 
     def _ask(self, find: FindBeginning, partition: Partition) -> Beginning:
         if not self.away:

@@ -278,6 +278,17 @@ def test_verify_takes_the_log_start_of_the_leader_when_the_segments_below_are_go
     assert (job.right, exit_code_of(job.problems())) == (job.compared - unverified, 4 if unverified else 0)
 
 
+def test_an_answer_about_one_replica_does_not_hide_the_failure_of_another() -> None:
+    """Two log directories of one partition; remote storage tells nothing of what came before the files of the first."""
+    first = partition(checkpoint=0)
+    second = partition(checkpoint=0, segments=(Segment(0, 40, FileRef("", 1, 1)), *first.segments[-1:]))
+    beginnings = Beginnings(lambda _: Beginning(True, why="its segments are gone"))
+    assert beginnings.of(first).why and not beginnings.of(second).why
+    assert len(list(beginnings.errors())) == 1
+    assert not beginnings.again(second).why
+    assert list(beginnings.errors()) == [], "the log start is known now"
+
+
 # A fleet.
 
 
