@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.inventory.cluster_record import read_cluster_id
+from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
@@ -21,7 +22,7 @@ _T = TypeVar("_T")
 
 
 def located(cluster: Cluster | None, partitions: Iterable[tuple[_T, Partition]]) -> Iterator[tuple[_T, Partition]]:
-    """Yield the partitions, those whose log start is unknown as their leader tells it; as they are without a cluster.
+    """Yield the partitions; one whose log start is unknown here gets that of its leader, if there is a cluster.
 
     It costs some requests for such a partition, and none for the others.
 
@@ -34,14 +35,11 @@ def located(cluster: Cluster | None, partitions: Iterable[tuple[_T, Partition]])
 
 
 def _located(cluster: Cluster, partition: Partition) -> Partition:
-    if partition.topic_id is None:
-        return partition
-    start = log_start_of(cluster, TopicIdPartition(partition.topic, partition.topic_id, partition.partition))
-    return partition if start is None else with_log_start(partition, start)
+    return with_log_start(partition, _start_by_leader(cluster, partition))
 
 
 def moved_up(cluster: Cluster | None, partition: Partition) -> Partition | None:
-    """Return a partition with the log start of its leader, if the checkpoint names a lower one; None else.
+    """Return a partition with its leader's log start if that is above the checkpoint's; else None.
 
     Brokers checkpoint a new log start once a minute, and delete the remote segments below it before that.
 
@@ -49,11 +47,15 @@ def moved_up(cluster: Cluster | None, partition: Partition) -> Partition | None:
         BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
     """
     told = partition.log_start_checkpoint
-    if cluster is None or told is None or partition.topic_id is None:
+    if cluster is None or told is None:
         return None
-    start = log_start_of(cluster, TopicIdPartition(partition.topic, partition.topic_id, partition.partition))
+    start = _start_by_leader(cluster, partition)
     is_higher = start is not None and start > told
     return with_log_start(replace(partition, log_start_checkpoint=None), start) if is_higher else None
+
+
+def _start_by_leader(cluster: Cluster, partition: Partition) -> int | None:
+    return None if partition.topic_id is None else log_start_of(cluster, name_of(partition))
 
 
 def log_start_of(cluster: Cluster, partition: TopicIdPartition) -> int | None:
@@ -77,6 +79,8 @@ def is_deleted(cluster: Cluster, store: ObjectStore, partition: TopicIdPartition
         BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
     """
     topic = cluster.topics([partition.topic]).get(partition.topic)
+    if topic is None and partition.topic not in cluster.absent([partition.topic]):
+        return False  # this user may not describe it, or a broker does not list it yet
     if topic is not None and topic.topic_id == partition.topic_id:
         return False
     with suppress(CorruptDataError):

@@ -136,6 +136,7 @@ class ModelCluster(Cluster):
         self.read_to: dict[int, int] = {}  # by the newest consumer
         self.produced = False
         self.read_only: set[str] = set()  # topics that this user may not write to
+        self.hidden: set[str] = set()  # topics that this user may not describe
         self.refuses_groups = False  # this user may not use consumer groups
 
     def create(
@@ -185,7 +186,7 @@ class ModelCluster(Cluster):
         wanted = sorted(set(names))
 
         def found() -> dict[str, Topic]:
-            there = {name: self.there[name] for name in wanted if name in self.there}
+            there = {name: self.there[name] for name in wanted if name in self.there and name not in self.hidden}
             return {name: Topic(name, each.topic_id, dict(each.leaders)) for name, each in there.items()}
 
         return self.request("topics", found)

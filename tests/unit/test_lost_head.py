@@ -114,6 +114,13 @@ def test_verify_says_nothing_of_a_topic_that_its_cluster_has_deleted(world: Worl
     assert (ran.exit_code, ran.rows) == (0, [])
 
 
+def test_verify_does_not_take_a_topic_that_it_may_not_describe_for_a_deleted_one(world: World) -> None:
+    lose(world, *BASES)
+    world.cluster.hidden.add(PARTITION.topic)
+    ran = result_of(world, *commands.CLUSTER)
+    assert (ran.exit_code, lost_rows(ran)) == (6, [(0, None, "UNVERIFIED")])
+
+
 def test_verify_says_nothing_of_a_claim_that_nobody_finished(world: World) -> None:
     lose(world, *BASES)
     with world.event("the claims are those of attempts that failed"):
