@@ -50,9 +50,13 @@ def put_cluster_id(store: ObjectStore, partition: TopicIdPartition, cluster_id: 
 def check_cluster_id(
     store: ObjectStore, partition: TopicIdPartition, cluster_id: str, *, because: Exception | None = None
 ) -> None:
-    """See that no other cluster than `cluster_id` is recorded; raises as `put_cluster_id`."""
+    """See that no other cluster than `cluster_id` is recorded; raises as `put_cluster_id`.
+
+    Args:
+        because: the refusal of a new record; then one must be there.
+    """
     key = keys.cluster(partition)
-    if _recorded(store, partition) not in (cluster_id, None):
+    if _recorded(store, partition) not in ((cluster_id,) if because else (cluster_id, None)):
         raise ObjectExistsError(
             f"{store.uri}{key}: the segments of {partition} there come from another cluster than {cluster_id}",
             hint="tier each cluster to a place of its own: two logs with one topic id cannot be told apart later",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tiersnap.remote_storage.check.local_log import LocalLogs, logs_of_replicas
-from tiersnap.remote_storage.cluster.client import Cluster, Topic
+from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copied_topics import configs_of
 from tiersnap.remote_storage.cluster.leader_epochs import can_speak
 from tiersnap.remote_storage.cluster.topic_checks import check_identity, check_settings, is_marked
@@ -45,10 +45,10 @@ class TellBrokers:
         self.place.verdict(self.location).refuse_contradiction()
 
     def refusals(self, topics: Iterable[str]) -> Callable[[TopicIdPartition], TiersnapError | None]:
-        """Return what tells why the cluster cannot take segments of a partition: it has no such topic.
+        """Return a function that gives the refusal of a partition whose topic the cluster does not have, else None.
 
         Args:
-            topics: names of all topics that are asked of.
+            topics: names of the topics of all these partitions.
 
         Raises:
             BrokerUnavailableError, ClusterRefusedError: the cluster does not answer.
@@ -91,21 +91,20 @@ class TellBrokers:
             return Published((), doubts=(error,))
 
     def _with_uploads(self, done: Published, uploads: Collection[TopicIdPartition]) -> Published:
-        """Return a plan with the refusals of partitions that have segments to upload, and the proof that these need."""
-        known = {plan.partition for plan in done.plans}
-        topics = self.place.cluster.topics({each.topic for each in uploads} if uploads else ())
-        more = [self._plan_of(each, topics.get(each.topic)) for each in sorted(uploads) if each not in known]
-        is_proof_needed = done.proof is None and any(plan.refusal is None for plan in more)
+        """Add to a plan the refusals of partitions that are uploaded first, and the proof if one may be published."""
+        more = sorted(set(uploads).difference(plan.partition for plan in done.plans))
+        refusals = {topic: self._refusal_of(topic) for topic in {each.topic for each in more}}
+        refused = (PublishPlan(each, refusal=refusals[each.topic]) for each in more if refusals[each.topic] is not None)
+        is_proof_needed = done.proof is None and None in refusals.values()
         proof = self.place.prove(self.location) if is_proof_needed else done.proof
-        return replace(done, plans=(*done.plans, *(plan for plan in more if plan.refusal is not None)), proof=proof)
+        return replace(done, plans=(*done.plans, *refused), proof=proof)
 
-    def _plan_of(self, partition: TopicIdPartition, topic: Topic | None) -> PublishPlan:
+    def _refusal_of(self, topic: str) -> TiersnapError | None:
         try:
-            check_identity(partition, topic)
-            check_settings(partition.topic, self.place.cluster.settings(partition.topic))
+            check_settings(topic, self.place.cluster.settings(topic))
         except (GateError, ClusterRefusedError) as refusal:
-            return PublishPlan(partition, refusal=refusal)
-        return PublishPlan(partition)
+            return refusal
+        return None
 
     def _run(
         self,
