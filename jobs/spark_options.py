@@ -25,7 +25,7 @@ class SparkRequest:
     conf: Mapping[str, str]
 
     def session(self, **options: str) -> SparkSession:
-        """Return the active session, or one that is made; see `open_session`."""
+        """Return the active session, or a new one; see `open_session`."""
         from tiersnap.jobs.pipeline.session import open_session
 
         return open_session(self.master, self.conf, **options)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.check.log_head import ToldStart
     from tiersnap.remote_storage.cluster.client import Cluster
     from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+    from tiersnap.remote_storage.stores.object_store import ObjectStore
     from tiersnap.snapshot.formats.checkpoints import TopicPartition
     from tiersnap.snapshot.gate.printed_steps import Place
     from tiersnap.snapshot.log.leader_epochs import Interval
@@ -243,13 +244,13 @@ class TierVerification:
             compare = None if local is None else local.compare
             told = known.get((partition.topic, partition.topic_id, partition.partition), {})
             check = PartitionCheck(plan.location, partition, plan.request, told, compare)
-            check.log_start_of = partial(self._log_start_of, local)
+            check.log_start_of = partial(self._log_start_of, plan.location.store, local)
             check.local_from = None if local is None else local.partition.first_base_offset
             yield from check.checks()
             tally.skipped += check.skipped
 
     def _log_start_of(
-        self, local: LocalLog | None, partition: TopicIdPartition, covered: Sequence[Interval]
+        self, store: ObjectStore, local: LocalLog | None, partition: TopicIdPartition, covered: Sequence[Interval]
     ) -> ToldStart | None:
         """Return the log start that the cluster tells; without its answer, that of the local log.
 
@@ -261,7 +262,7 @@ class TierVerification:
 
         start = None if self.cluster is None else log_start_of(self.cluster, partition)
         if self.cluster is not None and start is None and not covered:
-            start = ENDLESS if is_deleted(self.cluster, self.view.location().store, partition) else None
+            start = ENDLESS if is_deleted(self.cluster, store, partition) else None
         if start is not None:
             return ToldStart(start, is_current=True)
         return None if local is None else local.log_start(covered)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -257,7 +256,8 @@ def tier(
     host = host.told(told_by.about(opened, request.topic, output), told_by.left_for)
     host = replace(host, asks_forgotten=report is not None or sinks.is_any)
     if teller is not None:
-        host = replace(host, refusal_of=teller.refusals(_topics(selected_folders(opened, selection))))
+        topics = {name.rpartition("-")[0] for names in selected_folders(opened, selection) for name in names}
+        host = replace(host, refusal_of=teller.refusals(topics))
     host = host.uploading_again(upload_again, selected_of(opened, selection))
     progress = Progress(output, "tiering", count(opened, selection))
     tiered = tuple(host.partitions(told_by.located(progress.watch(selected_of(opened, selection)))))
@@ -292,14 +292,6 @@ def tier(
     for topic in unknown_topics(host.topic_ids, {each.partition.topic for each in done.partitions}, request.topic):
         output.warn(f"--topic-ids: no partition of the topic {topic} in {info.source}")
     return code
-
-
-def _topics(folders: Iterable[Iterable[str]]) -> set[str]:
-    """Return the topics of partitions' folders."""
-    from tiersnap.snapshot.log.log_dir import split_folder_name
-
-    names = (split_folder_name(name) for each in folders for name in each)
-    return {name[0] for name in names if name is not None}
 
 
 def _publish(teller: TellBrokers, done: HostOutcome) -> Published:

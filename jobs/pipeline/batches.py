@@ -54,8 +54,8 @@ def stale_segments(listed: DataFrame, known: DataFrame) -> DataFrame:
     """LISTED and rows of `known_segments` -> SEGMENT_KEY of segments whose batches are not in their log any more.
 
     A truncation took them, a cleaner merged them into the one before, or they are of an earlier topic of the name.
-    What lies below the first segment is kept: retention took that, and it was in this log. Of a partition in whose
-    folder something is wrong nothing is told.
+    Segments below the first one are kept: retention took them from this log. A partition whose folder has findings is
+    left out.
     """
     sound = listed.where("size(findings) = 0 and size(segments) > 0").select(
         *PARTITION_KEY, F.col("topic_id").alias("_id"), F.array_min("segments.base_offset").alias("_first")
@@ -108,14 +108,8 @@ class DecodeBatches:
             yield from self._decode(wanted.file)
 
     def _decode(self, file: SegmentFile) -> Iterator[pa.RecordBatch]:
-        filesystem, folder = file.folder
-        scan = SegmentScan(
-            filesystem,
-            f"{folder}/{file.base_offset:020d}.log",
-            base_offset=file.base_offset,
-            next_base_offset=file.next_base_offset,
-            check_crc=self.check_crc,
-        )
+        filesystem, _ = file.folder
+        scan = SegmentScan.of(filesystem, file.segment, check_crc=self.check_crc)
         identity = {
             "log_dir": file.log_dir,
             "topic": file.topic,

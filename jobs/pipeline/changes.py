@@ -1,4 +1,4 @@
-"""Stage 2, changed: each listed partition beside what the tables know of it.
+"""Stage 2, changed: compare each listed partition with its rows in the tables.
 
 A partition whose snapshot file could not be read is changed if the file gives another answer now; see `unread`.
 """
@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tiersnap.jobs.pipeline.decoding import bytes_to_read
 from tiersnap.jobs.pipeline.known import is_true, known_decodes, lost, still_there
 from tiersnap.jobs.pipeline.unread import ANSWERED
 from tiersnap.snapshot.log.findings import NOT_READ
@@ -57,7 +58,7 @@ def partition_changes(
         *(*PARTITION_KEY, "topic_id", "partition_state", *_WANTED),
         F.col("known.run").alias("known_run"),
         F.col("known.message").alias("known_message"),
-        F.when(F.isnull("decode"), F.col("size_bytes")).otherwise(0).alias("bytes_to_read"),
+        bytes_to_read().alias("bytes_to_read"),
         (~is_true(was_not_read)).alias("was_read"),
         _is_as_it_was(was_not_read, check_crc=check_crc).alias("is_as_it_was"),
         (F.isnotnull("base_offset") & (~F.col("is_tiered") | ends_beyond) & is_in_window).alias("is_needed"),

@@ -52,7 +52,7 @@ _ROWS = Rows(CheckedPartition)
 SUMMED = _ROWS.schema
 
 
-def sum_up(_: object, group: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def sum_up(group: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Give the SUMMED row of a partition, whose checks come in batches."""
     found = remote_checked(CHECKS.read(group))
     yield _ROWS.batch(CheckedPartition(*key, each) for key, each in found.items())

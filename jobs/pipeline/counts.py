@@ -80,7 +80,7 @@ def count_doubt(outcome: RunOutcome, doubted: str | None, place: str) -> None:
 
 
 def count_unled(outcome: RunOutcome, unled: DataFrame) -> None:
-    """Add the partitions, rows of listing.unled, of which no replica is known to lead: they are left alone."""
+    """Add the partitions without a replica that is known to lead (rows of `leading.unled`); they are left alone."""
     leader = F.when(F.col("leader") < 0, -1).otherwise(F.col("leader") * 0).alias("leader")
     counts = {row.leader: row["count"] for row in unled.groupBy(leader).count().collect()}
     for each, count in counts.items():

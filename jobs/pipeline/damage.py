@@ -56,7 +56,7 @@ def damage(listed: DataFrame, unread: DataFrame, keep: Keep, *, check_crc: bool)
     """Return findings of a listing, and of segments whose rows end before the file does: those are read again.
 
     Gives also the rows of all findings, with PARTITION_KEY; they are cached. `unread` are rows of
-    batches.unread_segments; in the active segment a tail that was being written is none.
+    batches.unread_segments. An unfinished tail of the active segment is no damage.
     """
     work, rows, legacy_count = work_of(unread), _of_folders(listed), 0
     if work.segments:

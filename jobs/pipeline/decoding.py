@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
@@ -19,7 +19,6 @@ from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.grouping import of_batches
 from tiersnap.snapshot.collected.source import read_decodes
 from tiersnap.snapshot.log.findings import Finding, FindingKind
-from tiersnap.snapshot.log.log_dir import FileRef, Segment
 from tiersnap.snapshot.log.segment_walk import SegmentWalk
 from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
 from tiersnap.snapshot.rows import Rows
@@ -104,10 +103,8 @@ class DecodeSegments:
     def _decode(self, wanted: WantedSegment) -> Decoded | None:
         """Return the decode; None where it is as before: nothing has changed."""
         file = wanted.file
-        filesystem, folder = file.folder
-        log = FileRef(f"{folder}/{file.base_offset:020d}.log", file.size_bytes, file.modified_ns)
-        segment = Segment(file.base_offset, file.next_base_offset, log)
-        runs, end = fold_segment(filesystem, segment, cuts=wanted.cuts, check_crc=self.check_crc)
+        filesystem, _ = file.folder
+        runs, end = fold_segment(filesystem, file.segment, cuts=wanted.cuts, check_crc=self.check_crc)
         if wanted.not_read is not None and end.finding is not None and end.finding.message == wanted.not_read:
             return None
         return StoredDecode(file, end, self.run), runs
@@ -147,6 +144,11 @@ class Work:
         return max(1, -(-self._weight // self.task_bytes))
 
 
+def bytes_to_read() -> Column:
+    """Return the bytes of a segment file; 0 of one that its host decoded."""
+    return F.when(F.isnull("decode"), F.col("size_bytes")).otherwise(0)
+
+
 def decode(
     wanted: DataFrame,
     task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
@@ -156,8 +158,7 @@ def decode(
 ) -> DataFrame:
     """WANTED -> rows of `schema`: neighbouring segments of a partition go together, several such packs to a task."""
     before = Window.partitionBy(*PARTITION_KEY).orderBy("base_offset")
-    bytes_to_read = F.when(F.isnull("decode"), F.col("size_bytes")).otherwise(0)
-    weight = F.sum(bytes_to_read + SEGMENT_OVERHEAD_BYTES).over(before)
+    weight = F.sum(bytes_to_read() + SEGMENT_OVERHEAD_BYTES).over(before)
     packed = wanted.withColumn("_pack", (weight * _PACKS_PER_TASK / work.task_bytes).cast("long"))
 
     return (

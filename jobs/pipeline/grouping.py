@@ -13,7 +13,6 @@ from pyspark.sql.types import StructType
 
 from tiersnap.snapshot.log.selection import matches_topic
 
-Key = tuple[Any, ...]  # of pyarrow's scalars
 Batches = Iterator[pa.RecordBatch]
 
 
@@ -21,23 +20,23 @@ def by_key(
     rows: DataFrame,
     keys: Sequence[str],
     order: Sequence[str],
-    function: Callable[[Key, Batches], Batches],
+    task: Callable[[Batches], Batches],
     schema: StructType | str,
     *,
     tasks: int | None = None,
 ) -> DataFrame:
-    """Return what `function` gives for each key and its rows, which come in batches and sorted by `order`.
+    """Return the batches that `task` gives for the rows of each key, which it gets in batches, sorted by `order`.
 
-    Spark holds no group whole. It does not promise the order, which one exchange and one sort give; a function that
-    relies on it checks it (partition_input).
+    Spark holds no group whole. It does not promise the order, which one exchange and one sort give; a task that relies
+    on it checks it (partition_input).
 
     Args:
         tasks: no more of them at once; None for as many as the session makes.
     """
 
     # By these hints Spark knows that the function takes batches: without them it gets each group as one table.
-    def run(key: Key, group: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return function(key, group)
+    def run(_: tuple[Any, ...], group: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task(group)
 
     spread = rows.repartition(*keys) if tasks is None else rows.repartition(tasks, *keys)
     return spread.sortWithinPartitions(*keys, *order).groupBy(*keys).applyInArrow(run, schema)

@@ -82,7 +82,7 @@ def newest_runs(segments: DataFrame, partitions: DataFrame, remote: DataFrame, r
     """The tables -> one row: `newest`, the greatest number of a run in any of them, and `recorded`, that in `runs`.
 
     `recorded` is less if the last runs were killed half way; `settings` are those of that row. All are null before the
-    first run. What the rows of this module are made of is asked, so that no table is read once more.
+    first run. It reads the same rows as the other functions here, so that Spark reads no table again.
     """
     numbers = (
         known_decodes(segments).select("known.run"),

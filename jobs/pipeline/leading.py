@@ -31,10 +31,7 @@ def unled(listed: DataFrame, leaders: DataFrame) -> DataFrame:
 
 
 def still_led(found: DataFrame, listed: DataFrame, leaders: DataFrame | None) -> DataFrame:
-    """Return the listed partitions (PARTITION_KEY), and those that were found and that nobody is known to lead.
-
-    Of the latter nobody knows that they are led elsewhere.
-    """
+    """Return the listed partitions (PARTITION_KEY), and those found without a known leader, which may lead here."""
     there = listed.select(*PARTITION_KEY)
     if leaders is None:
         return there

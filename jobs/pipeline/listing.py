@@ -82,8 +82,8 @@ class ToldOfPartition:
     """The facts about a partition that its files may not tell.
 
     Attributes:
-        log_start: as --log-start states it; None where it does not.
-        topic_id: of the topic in the cluster, whose partition the other facts are of; None where none was asked.
+        log_start: the offset of --log-start; None if it names no offset for this partition.
+        topic_id: of the topic in the cluster, whose partition the other facts are of; None without a cluster.
         leader_log_start: log start offset of its leader, remote segments included.
         leader_stable, leader_high_watermark: see LeaderOffsets; None where they are not asked for.
     """
@@ -135,7 +135,7 @@ class ListPartitions:
 
     Attributes:
         topic_ids: ids by topic, for topics that have none on disk.
-        look: at remote storage; None leaves it alone.
+        look: reads remote storage; None reads none of it.
         since: ms; a bounded scan leaves out the segments before the first one that has a later record. None scans all.
         wants_start: ask remote storage for a state to start from, since no table has any.
         living: when brokers drop idle producers: ask which living producers a replica has forgotten. None asks nothing.
@@ -207,7 +207,7 @@ def folders(
             _of_its_own(spark, records.wanted),
             ["number"],
             [],
-            lambda _, batches: records.task(batches),
+            records.task,
             schemas.of_arrow(FOUND),
         )
         # A partition whose number of metadata partitions was raised has records in two of them.

@@ -146,7 +146,7 @@ class PartitionInput:
         return self._of(Source.BATCHES)
 
     def _next(self) -> tuple[StoredDecode, Run] | None:
-        """Return the next part of a decode, which stays the next until `_part` is None."""
+        """Return the next part of a decode without taking it; `_part = None` takes it."""
         if self._part is None:
             self._part = next(self._decodes, None)
         return self._part
@@ -211,7 +211,7 @@ def decode_rows(decodes: DataFrame, source: Source = Source.DECODES) -> DataFram
 
 
 def united(rows: Sequence[DataFrame]) -> DataFrame:
-    """Rows of INPUT; what none of them fills is left out."""
+    """Return the rows as rows of INPUT, without the columns that none of them has."""
     first, *others = rows
     for each in others:
         first = first.unionByName(each, allowMissingColumns=True)

@@ -10,14 +10,11 @@ import pyarrow.compute
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from tiersnap.jobs.pipeline.before_spark import RunInput
 from tiersnap.jobs.pipeline.remote_states import current
-from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.jobs.pipeline.warehouse import Warehouse
+from tiersnap.jobs.pipeline.run_context import RunContext
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId, TopicIdPartition
 from tiersnap.remote_storage.publish.publish import Published
 from tiersnap.snapshot.gate.verdict import Verdict
-from tiersnap.snapshot.replay.expiry import Scan
 from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
@@ -25,31 +22,28 @@ pc: Any = pyarrow.compute  # its stubs take no plain value beside a column
 _UPLOADED = str(Verdict.UPLOADED)
 
 
-def publish(
-    given: RunInput, settings: RunSettings, warehouse: Warehouse, groups: pa.Table, listed: DataFrame, run: int
-) -> Published:
+def publish(run: RunContext, groups: pa.Table, listed: DataFrame) -> Published:
     """Tell brokers of the UPLOADED segments, and remember it.
 
     A bounded scan does not see what lies before its window. So segments are compared with the log before they are
-    published, also those that it uploaded.
+    published, also those that it uploaded. Topics of the sources that a killed run left paused are resumed.
 
     Args:
-        given: what publishes, and the topics of the sources, of which those that a killed run left paused are resumed.
         groups: counts of segments by partition and verdict.
         listed: LISTED rows of the partitions that count.
-        run: the number of this run.
     """
+    given = run.given
     assert given.teller is not None
-    table, names = warehouse.read("remote_log_segments"), groups.filter(pc.equal(groups["verdict"], _UPLOADED))
+    table, names = run.warehouse.read("remote_log_segments"), groups.filter(pc.equal(groups["verdict"], _UPLOADED))
     if not names.num_rows:
         return given.teller.run((), given.topics, ())
-    rows = _waiting(listed, warehouse.spark.createDataFrame(names.select(PARTITION_KEY)))
+    rows = _waiting(listed, run.spark.createDataFrame(names.select(PARTITION_KEY)))
     partitions = [TopicIdPartition(each.topic, each.topic_id, each.partition) for each in rows]
     leading = {(each.topic, each.partition): each.log_dir for each in rows}
-    uploaded = frozenset[str]() if settings.replay.scan is Scan.WINDOW else _uploaded(table, run)
+    uploaded = frozenset[str]() if run.is_bounded else _uploaded(table, run.number)
     done = given.teller.run(partitions, given.topics, uploaded, leading)
     if done.records:
-        warehouse.append("remote_log_segments", _told_rows(table, done.told, run), run_id=settings.run_id)
+        run.append("remote_log_segments", _told_rows(table, done.told, run.number))
     return done
 
 

@@ -203,4 +203,4 @@ def partition_input(
 
 def replay(rows: DataFrame, task: ReplayPartition, *, tasks: int | None = None) -> DataFrame:
     """INPUT -> PARTITIONS, one partition at a time; the snapshots are put from the tasks."""
-    return by_key(rows, PARTITION_KEY, INPUT_ORDER, lambda _, batches: task(batches), schemas.PARTITIONS, tasks=tasks)
+    return by_key(rows, PARTITION_KEY, INPUT_ORDER, task, schemas.PARTITIONS, tasks=tasks)

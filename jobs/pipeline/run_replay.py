@@ -29,7 +29,7 @@ def decode_changed(run: RunContext, changed: DataFrame, totals: RunTotals) -> bo
     work = decoding.Work(totals.decode_count, totals.decode_bytes)
     rows = decoding.decode(decoding.wanted_segments(changed), task, work)
     if totals.retry_count == totals.decode_count:
-        rows = run.warehouse.keep("decoded", rows, schemas.SEGMENTS)  # no version for what is as it was
+        rows = run.warehouse.keep("decoded", rows, schemas.SEGMENTS)  # no commit for segments that still cannot be read
         if rows.isEmpty():
             run.talk(f"decoded nothing: {count_of(totals.retry_count, 'segment')} cannot be read, as before")
             return False

@@ -134,7 +134,7 @@ def publish(judging: Judging, groups: pa.Table) -> bool:
     run = judging.run
     if run.given.teller is None:
         return False
-    done = publishing.publish(run.given, run.settings, run.warehouse, groups, judging.listed, run.number)
+    done = publishing.publish(run, groups, judging.listed)
     counts.count_published(run.outcome, done, apply=run.settings.apply)
     return done.records > 0
 

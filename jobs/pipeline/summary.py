@@ -1,4 +1,4 @@
-"""Stage 6, report: READINESS rows counted by Spark; the driver gets groups, and runs of the partitions with details.
+"""Stage 8, report: READINESS rows counted by Spark; the driver gets groups, and runs of the partitions with details.
 
 The forgetful replicas that a warehouse names stand among the settings of its newest run.
 """
@@ -117,8 +117,8 @@ def _coded(table: pa.Table, topics: Codes, log_dirs: Codes) -> pa.Table:
 class KnownForgetful:
     """The forgetful replicas that a warehouse names before a run, and after it."""
 
-    before: tuple[ForgetfulReplica, ...] = ()
-    after: tuple[ForgetfulReplica, ...] = ()
+    before: tuple[ForgetfulReplica, ...]
+    after: tuple[ForgetfulReplica, ...]
 
     @classmethod
     def of(

@@ -40,7 +40,7 @@ def survey_input(partitions: DataFrame, segments: DataFrame, record_batches: Dat
     """The tables -> SURVEY_INPUT rows of the newest replay of each partition that is still there.
 
     Args:
-        record_batches: None where nobody wrote the table.
+        record_batches: the table; None if there is none.
     """
     facts = newest(partitions, PARTITION_KEY).where(is_of(_KEPT))
     stated = facts.where(is_of([FactKind.SEGMENT])).select(*SEGMENT_KEY, "size_bytes", "modified_ns")
@@ -114,7 +114,7 @@ def surveyed_partitions(spark: SparkSession, warehouse: str, selection: Selectio
     partitions, segments = (_wanted(tables.read(name), selection) for name in names)
     rows = survey_input(partitions, segments, None if headers is None else _wanted(headers, selection))
     schema = schemas.of_arrow(task.schema)
-    return by_key(rows, PARTITION_KEY, INPUT_ORDER, lambda _, batches: task(batches), schema)
+    return by_key(rows, PARTITION_KEY, INPUT_ORDER, task, schema)
 
 
 def _wanted(rows: DataFrame, selection: Selection) -> DataFrame:

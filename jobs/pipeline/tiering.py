@@ -48,5 +48,4 @@ def tier(
 
     What is copied must be visible in order, or a broker would pass by the hole for good. See `by_key` for `tasks`.
     """
-    function = lambda _, batches: task(batches)  # noqa: E731
-    return by_key(ready, PARTITION_KEY, ["base_offset"], function, schemas.of_arrow(schema), tasks=tasks)
+    return by_key(ready, PARTITION_KEY, ["base_offset"], task, schemas.of_arrow(schema), tasks=tasks)

@@ -151,7 +151,7 @@ def _keys(
 
 
 def _is_of_segment(key: ParsedKey, location: RemoteLocation) -> bool:
-    return key.segment_id is not None and key.kind.is_local is location.is_local
+    return key.kind.is_local is location.is_local
 
 
 def _largest_of(

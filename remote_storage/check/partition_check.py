@@ -10,7 +10,7 @@
                of the remote log, from where that begins
 
 A segment of which an earlier check still holds is not looked into; where its state is needed its snapshot is read.
-Retention goes on meanwhile: nothing is said of a segment that is gone with all that lay before it.
+Retention may delete segments during the check: one that vanishes together with all older ones is not reported.
 The rules for snapshots are those of snapshot.replay.remote_state.
 """
 
@@ -222,11 +222,13 @@ class PartitionCheck:
 
     def _head(self, covered: Sequence[Interval], incomplete: Sequence[IncompleteSegment]) -> Iterator[RemoteCheck]:
         """Yield the offsets before the first segment that are lost, or that retention may have deleted."""
+        if self.log_start_of is None:
+            return
         first = covered[0][0] if covered else None
         damaged = min((each.start_offset for each in incomplete if each.is_visible), default=None)
         if damaged is not None and (first is None or damaged < first) and not self._begins_behind(damaged):
             first = damaged
-        if self.log_start_of is None or first == 0:
+        if first == 0:
             return
         start = self.log_start_of(self.partition, covered)
         head = LogHead(self.location.store, first, self._claimed, self.local_from).judge(start)

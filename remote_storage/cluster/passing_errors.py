@@ -1,12 +1,12 @@
 """Errors of brokers that pass by themselves: an election is under way, a broker starts, an answer is late.
 
 Names of librdkafka. Follows the subclasses of org.apache.kafka.common.errors.RetriableException, and what librdkafka
-says itself of a partition whose leader it does not know. `KafkaError.retriable()` is no help: it tells of transactions
-alone.
+says itself of a partition whose leader it does not know. `KafkaError.retriable()` does not help: it is about
+transactions only.
 """
 
 NO_CONNECTION = frozenset({"_ALL_BROKERS_DOWN", "_TRANSPORT", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_RESOLVE"})
-"""Nobody answers; why stands in what the client said before."""
+"""Nobody answers; the client logged the reason before."""
 
 NO_GROUP = "GROUP_AUTHORIZATION_FAILED"
 """This user may not use the group that a consumer has to name; ours read what is assigned to them, without a group."""

@@ -46,7 +46,7 @@ class ClaimedSegment:
 class Attempt(Stored, frozen=True):
     """One attempt to upload a segment."""
 
-    segment_id: SegmentId  # of this attempt and no other
+    segment_id: SegmentId  # no other attempt has it
     run_id: Text
     warehouse: Text | None  # URI of the tables of the run, None for a run without tables
     process: Process

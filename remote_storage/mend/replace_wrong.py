@@ -145,9 +145,8 @@ class ReplaceWrong:
             publish_plans(self.metadata_topic, self.reader, [plan], None)
             return self.reader.cache.index(partition)
         index = index.copy()
-        for each in plan.segments:
-            if each.action in TO_BE_TOLD:
-                index.take(each.metadata)
+        for each in plan.to_tell:
+            index.take(each)
         return index
 
     def _judged(self, mending: Mending, segment_id: str, wrong: Collection[str]) -> Mending:

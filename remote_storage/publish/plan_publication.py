@@ -18,7 +18,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     outside_lineage,
 )
-from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishPlan, plan_segments
+from tiersnap.remote_storage.publish.publish_plan import PublishPlan, plan_segments
 from tiersnap.snapshot.errors import CorruptDataError, GateError, TransientError
 
 _log = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ def plan_publication(
 
 
 def _refuse_doubted(plan: PublishPlan, doubts: Doubts, remote: Sequence[str]) -> None:
-    told = {each.metadata.id.segment_id: each.metadata for each in plan.segments if each.action in TO_BE_TOLD}
+    told = {each.id.segment_id: each for each in plan.to_tell}
     for segment_id, why in doubts(plan.partition, told.keys()).items():
         wrong = told[segment_id]
         raise CorruptDataError(

@@ -99,7 +99,7 @@ class _Done:
 
     plans: dict[TopicIdPartition, PublishPlan] = field(default_factory=dict)
     records: int = 0
-    written: set[TopicIdPartition] = field(default_factory=set)  # partitions of which nothing is left to write
+    written: set[TopicIdPartition] = field(default_factory=set)  # partitions whose records are all written
     doubts: list[TiersnapError] = field(default_factory=list)
     watched: dict[TopicIdPartition, Watched] = field(default_factory=dict)  # partitions whose copy tasks must go on
     stuck_ahead: list[TopicIdPartition] = field(default_factory=list)

@@ -16,12 +16,15 @@ _ROUNDS = 3
 def watch_resumed(
     topics: Iterable[str], watch: Callable[[list[str]], Iterable[str]], pause: Callable[[str], object]
 ) -> list[str]:
-    """Return the topics whose copy tasks fail at what was published after three rounds; none if all continue.
+    """Watch in at most three rounds, pausing again before the second and the third.
 
     Args:
-        topics: were paused and resumed once.
-        watch: watches the copy tasks of topics; returns those that fail at what was published.
+        topics: topics that were paused and resumed once.
+        watch: watches the copy tasks of topics; returns the topics whose tasks fail at published segments.
         pause: pauses copying of a topic and resumes it.
+
+    Returns:
+        The topics whose copy tasks still fail.
     """
     pending = sorted(topics)
     for number in range(_ROUNDS):
@@ -34,7 +37,7 @@ def watch_resumed(
 
 
 def still_stuck(topics: Iterable[str]) -> StillStuckError:
-    """Return the error of copy tasks that have not looked however often they were paused."""
+    """Return the error of copy tasks that did not read what was published after any pause."""
     return StillStuckError(
         f"{', '.join(topics)}: the copier goes on failing at what is published",
         hint="restart the leader: its copier then goes on behind what was published",

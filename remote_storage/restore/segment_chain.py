@@ -231,7 +231,7 @@ def _left_out_copies(
     """Yield the copies that no piece uses, and why."""
     used = {piece.copy.segment_id for piece in pieces}
     in_lineage = {interval.copy.segment_id for interval in intervals}
-    by_start = {piece.start_offset: piece for piece in reversed(pieces)}
+    by_start = {piece.start_offset: piece for piece in pieces}
 
     def reason(copy: RemoteSegment) -> str:
         if copy.end_offset <= pieces[0].start_offset:

@@ -60,7 +60,7 @@ class Freeing:
             self.reason = self.stuck.hung.says()
         segments = sorted(readiness, key=lambda each: each.base_offset)
         uploads, done = frozenset(planned or ()), [each for each in segments if each.verdict in IN_REMOTE_STORAGE]
-        left = [each for each in segments if each not in done and each.base_offset not in uploads]
+        left = [each for each in segments if each.verdict not in IN_REMOTE_STORAGE and each.base_offset not in uploads]
         waiting = [each for each in left if not self._is_passed_by(each)]
         ahead = {base for base in uploads if base >= self.stuck.next_offset}
         self.tier = len(ahead) + sum(each.base_offset >= self.stuck.next_offset for each in done)
@@ -94,7 +94,7 @@ class Freeing:
 
     def take(self, plan: PublishPlan) -> None:
         """Note what is published, or would be, and where remote storage ends then."""
-        self.publish = sum(map(plan.count, TO_BE_TOLD))
+        self.publish = len(plan.to_tell)
         self.next_offset = self._end_of(plan, TO_BE_TOLD | KNOWN_TO_BROKERS)
 
     def skip_freed_by_others(self, plan: PublishPlan) -> None:

@@ -76,7 +76,7 @@ class HostOutcome:
 
     @property
     def plan(self) -> TierPlan:
-        """Return what --apply would write; of a run that did nothing is left."""
+        """Return what --apply would write; it is empty with --apply."""
         return TierPlan.of_run(each.plan for each in self.partitions)
 
     @property
@@ -129,7 +129,7 @@ class HostOutcome:
         """Return whether the same with `apply` may write or delete an object."""
         taken = [each for each in self.partitions if each.refusal is None]
         refusals = [each.refusal for each in self.partitions]
-        has_failed = any(all(error is not each for each in refusals) for error in self.errors)
+        has_failed = any(error not in refusals for error in self.errors)
         return bool(self.plan or any(each.leftover_count for each in taken) or has_failed)
 
     def problems(self) -> Iterator[Problem]:

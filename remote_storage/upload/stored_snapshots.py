@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.cluster_record import check_cluster_id, put_cluster_id
 from tiersnap.remote_storage.inventory.snapshot_objects import (
     SnapshotManifest,
@@ -138,9 +140,11 @@ class StoredSnapshots:
 
         Its checksum alone does not tell what is there: S3 keeps the one that came with an object whose bytes rot.
         """
-        key, metadata = keys.snapshot(partition, snapshot.end_offset), self._metadata(snapshot)
         if not self.writes:
-            return None if self.store.head(key) is None else self._read(partition, snapshot.end_offset)
+            with suppress(ObjectNotFoundError):
+                return self._read(partition, snapshot.end_offset)
+            return None
+        key, metadata = keys.snapshot(partition, snapshot.end_offset), self._metadata(snapshot)
         try:
             outcome = self.store.put_if_absent(key, snapshot.data, metadata).outcome
         except ObjectExistsError:

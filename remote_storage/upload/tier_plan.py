@@ -22,7 +22,7 @@ class TierPlan:
         snapshots: computed snapshots to write.
         segments: segments to upload.
         log_bytes: of their logs; indexes and snapshots come with them.
-        requests: at most so many that write or list, if no request is repeated.
+        requests: an upper bound of those that write or list, without repeated ones.
     """
 
     snapshots: int = 0

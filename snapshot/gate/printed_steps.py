@@ -1,8 +1,7 @@
 """Print next steps for a place: a host, a fleet or a page.
 
 A printed command names the place and carries the options by which its remote location and its cluster are reached. It
-also carries the other options that the running command was given and that it has as well. It is complete if nothing is
-left to fill in.
+also carries the other options of the running command that it accepts. It is complete if nothing is left to fill in.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ OF_LOCATION = ("--layout", "--endpoint-url", "--region", "--path-style", "--chec
 # Options by which a cluster is reached.
 OF_CLUSTER = ("--bootstrap-server", "--command-config")
 # Commands that act on remote segments of every layout.
-_OF_EACH_LAYOUT = frozenset({"install", "maintain remove-orphans"})
+_OF_EACH_LAYOUT = frozenset({"maintain remove-orphans"})
 
 
 @dataclass(frozen=True, slots=True)

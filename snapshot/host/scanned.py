@@ -54,7 +54,7 @@ class Scanned:
 
         Args:
             coverage: the offsets in remote storage.
-            tasks: the cluster's copy tasks; None if no cluster was asked.
+            tasks: the cluster's copy tasks; None without a cluster.
         """
         partition = examination.partition
         beside = NO_BROKERS if tasks is None else BesideBrokers(left_for=0, tasks=tasks)
@@ -98,7 +98,7 @@ class Scanner:
     inventory: Inventory | None  # of remote storage; None judges only by the log directory
     expiry: BrokerExpiry
     check_crc: bool = True
-    tasks: CopyTasks | None = None  # the cluster's copy tasks; None if no cluster was asked
+    tasks: CopyTasks | None = None  # the cluster's copy tasks; None without a cluster
 
     def scan(self, filesystem: FileSystem, partition: Partition) -> Scanned:
         """Return a partition with its verdicts."""

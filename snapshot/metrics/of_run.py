@@ -110,7 +110,7 @@ def of_doctor(exit_code: ExitCode, started_at: int, hung: int | None) -> Iterato
 
     Args:
         started_at: ms since the epoch.
-        hung: number of hung copies; None if no cluster was asked.
+        hung: number of hung copies; None without a cluster.
     """
     if hung is not None:
         yield Sample("tiersnap_hung_copies", hung)

@@ -1,6 +1,6 @@
 """The facts of a partition and its segments that verdicts derive from, plain enough for rows of a table.
 
-No verdict is among them and no clock: verdicts are derived (`readiness.judge`) and age while the facts stay.
+No verdict is among them and no clock: verdicts are derived (`gate.judge.judge`) and age while the facts stay.
 """
 
 from __future__ import annotations

@@ -218,7 +218,7 @@ class RemoteLook(Protocol):
 
 
 def lacks_beginning(partition: Partition, remote: RemoteListing) -> bool | None:
-    """Return whether the log begins in remote storage and no segment of it is there; None if that cannot be told."""
+    """Return whether the log begins in remote storage and no segment of it is there; None if its start is unknown."""
     if any(copy.is_finished or not copy.is_published for copy in remote.copies):
         return False
     return True if begins_below(partition) else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 
@@ -26,17 +26,12 @@ Codes = tuple[int, int, int]  # topic, log directory, partition
 
 
 @dataclass(frozen=True, slots=True)
-class _Codes:
-    topic: int
-    log_dir: int
-    partition: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Row:
     """One row of Aggregated.verdicts: the segments of a partition with one verdict."""
 
-    codes: _Codes
+    topic: int
+    log_dir: int
+    partition: int
     verdict: int  # rank in SEVERITY
     count: Count
     first_offset: int
@@ -46,6 +41,10 @@ class _Row:
     topic_id: str | None
     recent_bytes: int
     offsets: Offsets
+
+    @property
+    def codes(self) -> Codes:
+        return self.topic, self.log_dir, self.partition
 
     @property
     def judged(self) -> Verdict:
@@ -65,17 +64,18 @@ def partitions(found: Aggregated, run: RunInfo) -> Iterator[tuple[Codes, PagePar
         return
     table = found.verdicts.sort_by([(name, "ascending") for name in (*PARTITION_CODES, "verdict")])
     for codes, group in groupby(_ROWS.read(table.select(_ROWS.names).to_batches()), key=attrgetter("codes")):
-        yield astuple(codes), _partition(found, run, codes, list(group))
+        yield codes, _partition(found, run, codes, list(group))
 
 
-def _partition(found: Aggregated, run: RunInfo, codes: _Codes, rows: list[_Row]) -> PagePartition:
-    topic, log_dir = found.topics[codes.topic], without_user(found.log_dirs[codes.log_dir])
+def _partition(found: Aggregated, run: RunInfo, codes: Codes, rows: list[_Row]) -> PagePartition:
+    topic_code, log_dir_code, number = codes
+    topic, log_dir = found.topics[topic_code], without_user(found.log_dirs[log_dir_code])
     return PagePartition(
         **vars(_totals(rows)),
         **vars(_offsets([row.offsets for row in rows])),
         log_dir=log_dir,
         topic=topic,
-        partition=codes.partition,
+        partition=number,
         topic_id=next((row.topic_id for row in rows if row.topic_id is not None), None),
         blocking=tuple(_blockers(rows, run, log_dir, topic)),
     )
@@ -114,7 +114,7 @@ def _blockers(rows: list[_Row], run: RunInfo, log_dir: str, topic: str) -> Itera
     causes = [row for row in waiting if row.judged is not Verdict.GAP_BEFORE] or waiting
     for row in sorted(causes, key=lambda row: row.first_offset):
         on_host = run.collected.get(log_dir, log_dir)
-        file = segment_file(on_host, topic, row.codes.partition, row.first_offset)
+        file = segment_file(on_host, topic, row.partition, row.first_offset)
         yield PageBlocker(
             verdict=row.judged,
             base_offset=row.first_offset,

@@ -92,7 +92,7 @@ class RunInfo(RunRecord, RunCounts):
         ready_elsewhere: READY segments of collected folders, which the run cannot upload, by the log directory of their
             host.
         disks: the file systems of the log directories that the run could examine.
-        options: by command, the words of the options of this run that the command takes, too.
+        options: by name of a command, the options of this run that the command accepts, as words.
     """
 
     started_at: int

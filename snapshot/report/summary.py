@@ -42,7 +42,7 @@ def summarise(rows: pa.Table | Iterable[pa.RecordBatch], run: RunInfo, *, detail
     """Return the report on all segments.
 
     Args:
-        rows: schema tables.schemas.READINESS, in any order; batches are read one by one, and 49 bytes of each row are
+        rows: schema tables.readiness.READINESS, in any order; batches are read one by one, and 49 bytes of each row are
             kept until the end.
         run: for the header; user information is removed from its URIs and from the log directories.
         details: number of partitions with a timeline and their snapshots, see `most_worth`.
@@ -105,7 +105,7 @@ def _topic(totals: Totals, members: list[PagePartition]) -> PageTopic:
 
 
 def _causes(reports: Iterable[PagePartition], run: RunInfo) -> list[PageCause]:
-    """Return the causes; `reports` come worst first, and the segment file of a cause is that of the first report."""
+    """Return the causes; `reports` come worst first: the first with a cause gives the segment file of its command."""
     touched: Counter[Verdict] = Counter()
     behind: defaultdict[Verdict, Count] = defaultdict(Count)
     own: defaultdict[Verdict, Count] = defaultdict(Count)

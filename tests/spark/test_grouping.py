@@ -18,11 +18,12 @@ ROWS, KEYS = 30_000, 7
 COUNTED = "key long, rows long, batches long, is_sorted boolean"
 
 
-def counted(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     found = list(batches)
+    (key,) = {each for batch in found for each in batch.column("key").to_pylist()}
     places = pa.chunked_array([batch.column("place") for batch in found])
     is_sorted = pc.all(pc.greater(places[1:], places[:-1])).as_py()
-    row = {"key": key[0].as_py(), "rows": len(places), "batches": len(found), "is_sorted": is_sorted}
+    row = {"key": key, "rows": len(places), "batches": len(found), "is_sorted": is_sorted}
     yield pa.RecordBatch.from_pylist([row])
 
 

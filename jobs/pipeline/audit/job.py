@@ -81,7 +81,7 @@ class AuditOutcome:
 
 
 def audit(spark: SparkSession | Session, settings: AuditSettings) -> AuditOutcome:
-    """Audit, write the findings where that was asked for, and bring the worst of them.
+    """Audit, write the findings if a warehouse is named, and return the worst of them.
 
     `spark` is the session, or a function that starts it, which is called once the sources were found.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tiersnap.snapshot.exactly_once.explain.situations import ExplainedRow
 from tiersnap.snapshot.exactly_once.models.decision_table import read_table
+from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, newest_known
 
 _FIRST = (3, 6)  # the first release with tiered storage
 
@@ -22,13 +23,14 @@ class BrokerWord:
     command: str  # the next command to run
 
     def has_name(self, word: str) -> bool:
-        """Return whether a word is one of its names, also behind a Java package, or a log line with its name."""
+        """Return whether the word is one of its names, with or without a Java package, or a log line with `name`."""
         last = word.rpartition(".")[2].lower()
         return self.name.lower() in word.lower() or (bool(self.other) and last == self.other.lower())
 
     def row(self) -> ExplainedRow:
         """Return the row that explains the word."""
-        return ExplainedRow("broker", "3.6-4.4", "KIP-405", None, self.request, self.name, self.when, None, self.does)
+        releases = f"3.6-{newest_known(BROKER_ERAS)}"
+        return ExplainedRow("broker", releases, "KIP-405", None, self.request, self.name, self.when, None, self.does)
 
 
 BROKER_WORDS = tuple(
