@@ -60,7 +60,7 @@ def test_a_call_has_a_limit_of_its_own(how, close, use):
     with TricklingServer(how, close=close) as server:
         store = slow_store(server, call_timeout=LIMIT)
         assert_gives_up(USES[use], store, server)
-        assert server.requests == 1
+        assert server.requests <= 1  # 0 where the limit is over before the request has arrived
 
 
 @pytest.mark.parametrize(("how", "close"), HOW, ids=[how + "-close" * close for how, close in HOW])
@@ -131,7 +131,7 @@ def test_over_tls_a_call_ends_in_time_as_well(tls, how, close, use):
         store = slow_store(server)
         with Deadline(LIMIT):
             assert_gives_up(USES[use], store, server)
-        assert server.requests == 1
+        assert server.requests <= 1  # 0 where the limit is over before the request has arrived
 
 
 def test_a_handshake_that_does_not_end_is_cut(tls):
@@ -172,7 +172,8 @@ def test_the_earliest_of_nested_deadlines_counts(s3_store):
 
 def test_after_a_call_was_cut_the_next_one_works(proxy, s3_store, bucket):
     s3_store.put_if_absent("key", b"x")
-    store = S3Store(bucket, "some/prefix/", settings_for(proxy.url, read_timeout=20.0, call_timeout=LIMIT))
+    store = S3Store(bucket, "some/prefix/", settings_for(proxy.url, read_timeout=20.0))
     proxy.when(lambda method, path: True, "stall", seconds=2, times=1)
-    assert_gives_up(lambda store: store.head("key"), store)
+    with Deadline(LIMIT):
+        assert_gives_up(lambda store: store.head("key"), store)
     assert store.get("key") == b"x"
