@@ -47,7 +47,7 @@ tiersnap doctor /var/lib/kafka/data    # what is stuck, and what to type
 Exit codes: 0 ok, 1 unexpected, 2 usage or configuration, 3 transient and safe
 to retry, 4 the gate refused, 5 data corrupt, 6 partial, 130 interrupted, 141
 nobody reads stdout any more, 143 terminated.
-docs/runbook.md says what to do about each.
+tiersnap runbook CODE says what to do about each.
 
 \b
 Completion: put the line of your shell into the file that it reads first.

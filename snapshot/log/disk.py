@@ -102,7 +102,7 @@ def _plain(text: str) -> str:
 _RETENTION = (
     "last, since it deletes records: while a broker runs, lower retention.ms of the largest topic for a while "
     "(kafka-configs --alter); it deletes within 5 minutes (log.retention.check.interval.ms). Delete no .log, .index or "
-    ".snapshot by hand: docs/runbook.md, A full disk"
+    ".snapshot by hand: tiersnap runbook 'A full disk'"
 )
 
 
