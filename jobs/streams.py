@@ -15,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from tiersnap.jobs.escaped_text import masked, shown
+from tiersnap.jobs.interrupts import is_no_interrupt
 from tiersnap.jobs.output import Output
 from tiersnap.snapshot.errors import ExitCode
 
@@ -74,6 +75,7 @@ def configure(level: str, log_format: LogFormat) -> None:
         root.removeHandler(handler)
     ours = _Handler(sys.stderr)
     ours.setFormatter(_Json() if log_format is LogFormat.JSON else _Text())
+    ours.addFilter(is_no_interrupt)
     root.addHandler(ours)
     root.setLevel(level.upper())
     for name in _TALKATIVE:
