@@ -252,7 +252,8 @@ TABLE_DAMAGED = _failure(
 STAGE_MET_DAMAGE = _failure(
     *(CorruptDataError, TABLE_DAMAGED.sentence, TABLE_DAMAGED.hint),
     r"FAILED_READ_FILE\.FILE_NOT_EXIST",
-    r"(?s:FAILED_READ_FILE.*?(not a parquet file|ChecksumException))",
+    "is not a parquet file. Expected magic number",
+    "ChecksumException: Checksum error",
     "DELTA_(STATE_RECOVER|LOG_FILE_NOT_FOUND|VERSIONS_NOT_CONTIGUOUS)",
 )
-"""The same in a job that reads a table while it works: its text must name the read."""
+"""The same in a job that reads a table while it works, in the words of its readers alone."""
