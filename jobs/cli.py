@@ -18,15 +18,15 @@ import click
 from tiersnap.jobs import settings as settings_file
 from tiersnap.jobs.command import HelpPage, output_option
 from tiersnap.jobs.commands import COMMANDS, GROUPS, MERGED, words_of_command
-from tiersnap.jobs.escaped_text import masked
 from tiersnap.jobs.interrupts import Terminated, interruption_of, raise_interrupts
 from tiersnap.jobs.option_types import clock
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.settings import commands_of, leaves, options_of, variable_of
-from tiersnap.jobs.streams import LogFormat, configure, guarded
+from tiersnap.jobs.streams import LogFormat, configure, guarded, mask_tracebacks
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import ExitCode, MissingExtraError, TiersnapError, UsageError
 from tiersnap.snapshot.installed import with_extra
+from tiersnap.snapshot.masking import masked
 
 _log = logging.getLogger(__name__)
 # Extras, and the modules that they bring.
@@ -133,6 +133,7 @@ def cli(ctx: click.Context, config_path: Path | None, quiet: bool, log_level: st
 def main(argv: list[str] | None = None) -> None:
     """Entry point: run a command and exit with its code."""
     raise_interrupts()
+    mask_tracebacks()
     # A command makes many objects that stay and few in cycles: a fifth of the time went to looking for those.
     gc.set_threshold(20_000, 20, 100)
     # numpy's linear algebra, which nothing here uses, would start a thread for each core and let it spin.

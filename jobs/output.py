@@ -19,10 +19,11 @@ from typing import Annotated, Any, TypeVar
 import click
 import msgspec
 
-from tiersnap.jobs.escaped_text import in_words, masked, shown
+from tiersnap.jobs.escaped_text import in_words, shown
 from tiersnap.jobs.table import lines_of_table
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.masking import masked
 from tiersnap.snapshot.members import members
 from tiersnap.snapshot.units import count_of, escaped, human_bytes
 

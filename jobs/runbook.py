@@ -150,8 +150,10 @@ def parse(text: str) -> Runbook:
         entries.append(entry)
         rows += own if entry.is_table else []
     led_to = {link: plain(each.entry) for each in reversed(symptoms) for link in each.links}
-    titled = (each if each.is_table else replace(each, answers=led_to.get(anchor_of(each.entry), "")) for each in entries)
-    return Runbook(tuple(titled), tuple(rows), tuple(symptoms))
+    for number, each in enumerate(entries):
+        if not each.is_table:
+            entries[number] = replace(each, answers=led_to.get(anchor_of(each.entry), ""))
+    return Runbook(tuple(entries), tuple(rows), tuple(symptoms))
 
 
 def _rows(text: str, section: str) -> Iterator[RunbookEntry]:

@@ -52,7 +52,8 @@ def _lines_of_block(block: list[str], width: int) -> Iterator[str]:
 def _lines_of_table(block: list[str], width: int) -> Iterator[str]:
     heading, _, *rows = ([*map(plain, _CELL.split(line.strip("| ")))] for line in block)
     for name, *cells in rows:
-        told = "; ".join(f"{column}: {cell}" if len(cells) > 1 else cell for column, cell in zip(heading[1:], cells))
+        columns = [f"{each}: " if len(cells) > 1 else "" for each in heading[1:]]
+        told = "; ".join(map("".join, zip(columns, cells, strict=True)))
         yield from _wrapped(f"{name} -> {told}", "  ", "      ", width)
 
 

@@ -13,6 +13,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from tiersnap.snapshot.masking import masked
+
 
 class ExitCode(IntEnum):
     """The exit code of a tiersnap process; `tiersnap runbook CODE` explains it."""
@@ -158,7 +160,7 @@ class RecordedError:
     @classmethod
     def of(cls, error: TiersnapError, message: str) -> RecordedError:
         """Return what is kept of an error, with a message that says where it came up."""
-        return cls(message, isinstance(error, TransientError), type(error).__name__, error.hint)
+        return cls(masked(message), isinstance(error, TransientError), type(error).__name__, error.hint)
 
     @property
     def raised(self) -> TiersnapError:

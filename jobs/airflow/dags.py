@@ -74,7 +74,7 @@ def _dag(
 
         @task
         def clusters() -> list[dict[str, object]]:
-            """Return what `run` needs of each cluster; a Variable that cannot be used fails at once, without a retry."""
+            """Return what `run` needs of each cluster; a Variable that cannot be used fails without a retry."""
             until = get_current_context()["data_interval_end"] if is_backfill else None
             try:
                 found = parse_clusters(json.loads(Variable.get(VARIABLE)))

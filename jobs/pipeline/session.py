@@ -196,7 +196,7 @@ def _java_writes_to_stderr() -> Iterator[None]:
 
 @contextmanager
 def _interrupts_later() -> Iterator[None]:
-    """Ctrl-C while Spark starts counts when it has started.
+    """Let Ctrl-C and SIGTERM, while Spark starts, count when it has started.
 
     Interrupted in between, PySpark leaves a JVM behind that waits for ever. Its own handler, which is replaced, cancels
     the jobs, whose failure then hides that it was Ctrl-C.
@@ -205,10 +205,12 @@ def _interrupts_later() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    handlers = [signal.signal(number, lambda number, _: came.append(number)) for number in numbers]
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, handler)
+        for number, handler in zip(numbers, handlers, strict=True):
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
     if came:
-        raise KeyboardInterrupt
+        signal.raise_signal(came[0])

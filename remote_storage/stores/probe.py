@@ -25,7 +25,9 @@ PROBES = "claims/probe-"
 _WRONG_ETAG = '"00000000000000000000000000000000"'
 # Answers of servers that do not know a header, by status and code; 400 alone is many other things.
 _UNKNOWN = (405, 501)
-_UNKNOWN_CODES = frozenset({"InvalidArgument", "InvalidRequest", "NotImplemented", "XNotImplemented", "BadRequest", "400"})
+_UNKNOWN_CODES = frozenset(
+    {"InvalidArgument", "InvalidRequest", "NotImplemented", "XNotImplemented", "BadRequest", "400"}
+)
 
 
 def check_conditions(store: ObjectStore) -> None:

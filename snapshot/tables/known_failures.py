@@ -43,6 +43,7 @@ _PYTHON = (
     "install tiersnap[spark,s3] there and name it: --spark-conf spark.pyspark.python=PATH, or PYSPARK_PYTHON=PATH "
     "before a session of yours starts"
 )
+_LACKS = "the workers' Python lacks {0}"
 _DELTA = (
     "start the session with Delta's jar, spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension and "
     "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog; tiersnap run --print-submit "
@@ -63,8 +64,8 @@ KNOWN_FAILURES = (
         r'Cannot run program "([^"]+)".*error=2,',
         is_quoted=False,
     ),
-    _failure(UsageError, "the workers' Python lacks {0}", _PYTHON, r"No module named '?(\w+)", is_quoted=False),
-    _failure(UsageError, "the workers' Python lacks {0}", _PYTHON, r"(\w+) >= [\w.]+ must be installed", is_quoted=False),
+    _failure(UsageError, _LACKS, _PYTHON, r"No module named '?(\w+)", is_quoted=False),
+    _failure(UsageError, _LACKS, _PYTHON, r"(\w+) >= [\w.]+ must be installed", is_quoted=False),
     # Settings of the session.
     _failure(UsageError, "Spark knows no such master", _MASTERS, "Could not parse Master URL", "Invalid master URL"),
     _failure(UsageError, "Spark knows no such server", "sc://HOST:15002", "CONNECT_URL"),

@@ -1,4 +1,4 @@
-"""What Spark, Delta Lake, Hadoop and delta-rs really said of failures, and the sentence and exit code that it becomes."""
+"""What Spark, Delta Lake, Hadoop and delta-rs really said of failures, and the sentence and exit code of each."""
 
 from __future__ import annotations
 
