@@ -3,7 +3,7 @@
     0, 4, 5, 6
               success: all that could be done is done; what is blocked, or may not be read, is in the outcome
     3         the task waits without using up a retry: the warehouse is in use, or a server is away for a while
-    2         the task fails at once: no retry mends a setting
+    2         the task fails at once: no retry corrects a setting. So does it without spark-submit on the worker
     1, …      the task fails and is tried again
 
 Every job is safe to repeat and to kill (docs/warehouse.md), so a retry is the same command again. Client mode only: in
@@ -58,6 +58,8 @@ class TiersnapSubmitOperator(SparkSubmitOperator):
         """Submit, and wait until the driver has ended; its exit code, where the job is over."""
         try:
             super().execute(context)
+        except FileNotFoundError as error:  # no retry installs it
+            raise AirflowFailException(f"{error}: spark-submit is not on this worker's PATH") from error
         except AirflowException as error:
             return self._exit_code(error, context)
         return int(ExitCode.OK)

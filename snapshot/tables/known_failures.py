@@ -33,9 +33,7 @@ class KnownFailure:
     is_quoted: bool  # whether the line that matched follows the sentence
 
 
-def _failure(
-    error: type[TiersnapError], sentence: str, hint: str, *words: str, is_quoted: bool = True
-) -> KnownFailure:
+def _failure(error: type[TiersnapError], sentence: str, hint: str, *words: str, is_quoted: bool = True) -> KnownFailure:
     return KnownFailure(re.compile("|".join(words), re.IGNORECASE), error, sentence, hint, is_quoted)
 
 

@@ -197,7 +197,9 @@ def test_a_signal_while_spark_starts_leaves_no_jvm_and_no_traceback(
 
 
 @BOTH_SIGNALS
-def test_a_signal_in_the_middle_of_a_run_prints_no_traceback(logs: Path, number: signal.Signals, code: ExitCode) -> None:
+def test_a_signal_in_the_middle_of_a_run_prints_no_traceback(
+    logs: Path, number: signal.Signals, code: ExitCode
+) -> None:
     run = started_run(logs)
     assert run.stderr is not None
     assert any(line.startswith("listed") for line in run.stderr)
