@@ -19,7 +19,7 @@ from typing import NoReturn
 import click
 
 from tiersnap.jobs import settings as settings_file
-from tiersnap.jobs.command import HelpPage, output_option
+from tiersnap.jobs.command import HelpPage, output_options
 from tiersnap.jobs.commands import COMMANDS, GROUPS, MERGED, words_of_command
 from tiersnap.jobs.escaped_text import masked
 from tiersnap.jobs.option_types import clock
@@ -104,8 +104,7 @@ class _LazyGroup(HelpPage, click.Group):
     type=click.Path(dir_okay=False, path_type=Path),
     help="YAML file of settings; see `tiersnap config`.",
 )
-@output_option
-@click.option("--quiet", "-q", is_flag=True, help="Say nothing on stderr but errors.")
+@output_options
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
@@ -123,11 +122,10 @@ class _LazyGroup(HelpPage, click.Group):
     help="Form of the log: lines for people, or an object a line.",
 )
 @click.pass_context
-def cli(ctx: click.Context, config_path: Path | None, quiet: bool, log_level: str, log_format: str) -> None:
+def cli(ctx: click.Context, config_path: Path | None, log_level: str, log_format: str) -> None:
     """Take the options that all commands share."""
     configure(log_level, LogFormat(log_format))
     clock(ctx)  # read when the command begins, also where it is given another --now
-    ctx.obj.quiet = quiet
     if config_path is not None:
         ctx.default_map = settings_file.read(config_path, commands_of(ctx, cli))
 

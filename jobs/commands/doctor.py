@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import click
 from msgspec import Meta
 
 from tiersnap.jobs.command import command
@@ -46,7 +45,7 @@ from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.jobs.verify_remote import VerifiedPartition, remote_checks_option, verified_lines, verified_partitions
 from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer, ProbeVerdict
 from tiersnap.snapshot.gate.printed_steps import Step
-from tiersnap.snapshot.host.diagnosis import WaitingPartition
+from tiersnap.snapshot.host.waiting import WaitingPartition
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.members import members
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
@@ -178,9 +177,10 @@ def doctor(
             sections["verified"] = verified_lines(verified, place)
         for name, lines in sections.items():
             for number, line in enumerate(lines):
-                click.echo("\n".join(folded(shown(line), width, f"{'' if number else name:<9}", " " * 9)))
+                for text in folded(shown(line), width, f"{'' if number else name:<9}", " " * 9):
+                    output.line(text)
         for line in advice.script(width):
-            click.echo(shown(line))
+            output.line(shown(line))
         tell_failures(output, errors)
     else:
         found = _result(host, answers, compared, copies, verified, location, copying, advice)

@@ -19,6 +19,7 @@ from tiersnap.snapshot.formats import meta_properties
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties
 from tiersnap.snapshot.gate.judge import judge_remote
 from tiersnap.snapshot.gate.verdict import RANK, Verdict
+from tiersnap.snapshot.host.waiting import WaitingPartition
 from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, corrupt_checkpoint, unreadable
@@ -30,23 +31,6 @@ from tiersnap.snapshot.repair.undone import lost_below_log_start, lost_index
 from tiersnap.snapshot.replay.examine import has_leader_epoch, lost_epochs
 
 _SHORTEST_MS, DAY_MS = 15 * 60_000, 86_400_000
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingPartition:
-    """A partition with blocked segments.
-
-    Attributes:
-        partition: TOPIC-PARTITION.
-        verdict: the worst of its verdicts.
-        segments: number of blocked ones.
-        bytes: of the first blocked segment and all closed ones after it.
-    """
-
-    partition: str
-    verdict: Verdict
-    segments: int
-    bytes: int
 
 
 @dataclass

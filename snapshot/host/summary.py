@@ -15,13 +15,13 @@ from tiersnap.snapshot.gate.verdict import MEANING, RANK, Verdict
 from tiersnap.snapshot.host.diagnosis import (
     DAY_MS,
     SegmentCounts,
-    WaitingPartition,
     at_least,
     missing_snapshots,
     read_meta_properties,
 )
 from tiersnap.snapshot.host.running_broker import Holder, lock_holder
 from tiersnap.snapshot.host.scanned import Inventory
+from tiersnap.snapshot.host.waiting import WaitingPartition
 from tiersnap.snapshot.log.coverage import NOTHING_REMOTE
 from tiersnap.snapshot.log.disk import MountedDisk, disk_of
 from tiersnap.snapshot.log.findings import Finding
