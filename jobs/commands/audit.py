@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, ClassVar
 import click
 from msgspec import UNSET, UnsetType
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.command import command
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.output import Output
 from tiersnap.jobs.commands.decode import DamageCount, LegacyCount, damage_counts, of_damage
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.spark_options import SparkRequest, spark_options
+from tiersnap.jobs.pipeline.spark_options import SparkRequest, spark_options
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.report.exactly_once import AuditRow
 from tiersnap.snapshot.rows import Rows

@@ -19,8 +19,8 @@ from typing import Annotated, Any, TypeVar
 import click
 import msgspec
 
-from tiersnap.jobs.escaped_text import in_words, masked, shown
-from tiersnap.jobs.table import lines_of_table
+from tiersnap.jobs.cli.escaped_text import in_words, masked, shown
+from tiersnap.jobs.cli.table import lines_of_table
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.members import members
@@ -186,7 +186,7 @@ class Output:
         for text in lines_of_table(cells, is_right, terminal_width()):
             print(text)  # noqa: T201
         if len(rows) < count:
-            from tiersnap.jobs.next_command import again
+            from tiersnap.jobs.cli.next_command import again
 
             self.talk(f"{len(rows)} of {count_of(count, 'row')}; next for all: {again()} | cat")
 
