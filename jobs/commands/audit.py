@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import UNSET, UnsetType
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.command import command
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.output import Output, Paragraph
 from tiersnap.jobs.commands.decode import DamageCount, LegacyCount, damage_counts, of_damage
-from tiersnap.jobs.output import Output, Paragraph
-from tiersnap.jobs.spark_options import SparkRequest, spark_options
+from tiersnap.jobs.pipeline.spark_options import SparkRequest, spark_options
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind
 from tiersnap.snapshot.members import members

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import click
 
-from tiersnap.jobs.command import command
-from tiersnap.jobs.option_types import RELEASE
-from tiersnap.jobs.output import Output, Paragraph
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.option_types import RELEASE
+from tiersnap.jobs.cli.output import Output, Paragraph
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.explain.situations import ExplainedRow
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import click
 from msgspec import UNSET, Meta, UnsetType
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.command import command
-from tiersnap.jobs.next_command import again
-from tiersnap.jobs.option_types import once
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.publish_options import ProofRequest, proof_options
-from tiersnap.jobs.sentences import (
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.next_command import again
+from tiersnap.jobs.cli.option_types import once
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.cli.progress import Progress
+from tiersnap.jobs.cli.publish_options import ProofRequest, proof_options
+from tiersnap.jobs.cli.sentences import (
     MissingRemoteSegment,
     PlaceSentence,
     tell_failures,
@@ -27,8 +27,8 @@ from tiersnap.jobs.sentences import (
     tell_place,
     tell_unknown_encryption,
 )
+from tiersnap.jobs.cli.situation_options import situation_options
 from tiersnap.jobs.situation.situation import Situation
-from tiersnap.jobs.situation_options import situation_options
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
 from tiersnap.snapshot.errors import UsageError

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import UNSET, Meta, UnsetType
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.command import command
-from tiersnap.jobs.next_command import again, situation_place
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.publish_options import ProofRequest, next_steps_of, proof_options
-from tiersnap.jobs.sentences import PlaceSentence, tell_place
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.next_command import again, situation_place
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.cli.publish_options import ProofRequest, next_steps_of, proof_options
+from tiersnap.jobs.cli.sentences import PlaceSentence, tell_place
+from tiersnap.jobs.cli.situation_options import situation_options
 from tiersnap.jobs.situation.situation import Situation
-from tiersnap.jobs.situation_options import situation_options
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
 from tiersnap.remote_storage.publish.publish_counts import PublishCounts
 from tiersnap.snapshot.errors import SourceNotFoundError

@@ -56,7 +56,7 @@ def test_two_commands_lead_from_the_stack_trace_to_a_free_disk(
     with Broker(disks, release.version, tier=tier, settings=QUICK) as broker:
         make_stick(broker, {"local.retention.bytes": "1"})
         wait_until(lambda: segment_bases(folder)[0] == bases[4], "only files of tiered segments are deleted")
-        monkeypatch.setattr("tiersnap.jobs.situation_options.PROC", seen_alone(broker, tmp_path / "proc"))
+        monkeypatch.setattr("tiersnap.jobs.cli.situation_options.PROC", seen_alone(broker, tmp_path / "proc"))
         records = read_all(broker, TOPIC)
         began, typed = time.monotonic(), []
 

@@ -24,7 +24,7 @@ from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
 from tests.broker.harness.topics import admin_client, alter_topic, create_topic
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
-from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.jobs.main import run as tiersnap
 from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation

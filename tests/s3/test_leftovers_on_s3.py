@@ -29,7 +29,7 @@ from tiersnap.remote_storage.upload.tier_partition import tier_partition
 pytestmark = pytest.mark.s3
 
 ROOT = Path(__file__).parents[2]
-COMMAND = "from tiersnap.jobs.cli import main; main()"
+COMMAND = "from tiersnap.jobs.main import main; main()"
 
 
 def write_log(folder: Path, *, payload: int = 10) -> Path:

@@ -13,7 +13,7 @@ import pytest
 from tests.reference.flaky_store import Fault, FlakyStore
 from tests.reference.poisoned_tier import TOPIC_ID, poisoned_tier
 from tests.reference.tiered import aiven
-from tiersnap.jobs.option_types import parse_time
+from tiersnap.jobs.cli.option_types import parse_time
 from tiersnap.remote_storage.check.check_task import TO_CHECK, CheckTask
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats.crc32c import crc32c

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from tests.reference.small_log import write_small_log
-from tiersnap.jobs.cli import cli
-from tiersnap.jobs.cli import run as tiersnap
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.main import cli
+from tiersnap.jobs.main import run as tiersnap
 from tiersnap.snapshot.errors import ExitCode
 
 pytestmark = pytest.mark.unit

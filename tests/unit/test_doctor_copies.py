@@ -17,7 +17,7 @@ from tests.protocol.situations import Place, found
 from tests.reference import log_builder as lb
 from tests.reference.model_cluster import CLUSTER_ID
 from tests.reference.next_steps import commands_of
-from tiersnap.jobs.cli import run
+from tiersnap.jobs.main import run
 from tiersnap.remote_storage.cluster.standing_offsets import STANDS_AFTER_MS
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.locks.process import Process

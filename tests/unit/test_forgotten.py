@@ -16,7 +16,7 @@ from tests.reference.poisoned_tier import NOW, PoisonedTier, poisoned_tier
 from tests.reference.prometheus_text import parse as parse_metrics
 from tests.reference.tiered import aiven
 from tests.unit.test_poisoned_tier import state
-from tiersnap.jobs.option_types import parse_time
+from tiersnap.jobs.cli.option_types import parse_time
 from tiersnap.jobs.pipeline.listing import FOLDERS, ListPartitions
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.summary import KnownForgetful

@@ -15,7 +15,7 @@ from deltalake import Schema, write_deltalake
 from pyspark.sql.types import StructType
 
 from tests.reference.command import assert_said, tiersnap
-from tiersnap.jobs.delta_tables import read_table
+from tiersnap.jobs.cli.delta_tables import read_table
 from tiersnap.jobs.pipeline.warehouse import check_format
 from tiersnap.remote_storage.inventory.cluster_record import put_cluster_id, read_cluster_id
 from tiersnap.remote_storage.inventory.snapshot_objects import SnapshotManifest

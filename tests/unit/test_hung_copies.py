@@ -19,7 +19,7 @@ from tests.protocol.logs import PARTITION as PARTITION_OF_PLACE
 from tests.protocol.situations import Place, found
 from tests.reference.prometheus_text import parse as parse_metrics
 from tests.reference.remote_segments import PARTITION, remote_segment
-from tiersnap.jobs.cli import run
+from tiersnap.jobs.main import run
 from tiersnap.remote_storage.cluster.hung_copies import (
     HungCopy,
     HungLimit,

@@ -26,7 +26,7 @@ from tests.unit.test_replace_wrong import (
     flipped,
     told,
 )
-from tiersnap.jobs.doctor_cluster import CopiedTwice, ToldCopies, steps_of_cluster
+from tiersnap.jobs.commands.doctor.cluster import CopiedTwice, ToldCopies, steps_of_cluster
 from tiersnap.remote_storage.check.local_log import LocalLogs
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.check.read_whole import ReadWhole

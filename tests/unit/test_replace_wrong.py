@@ -19,7 +19,7 @@ from tests.reference.poisoned_tier import PoisonedTier, poisoned_tier
 from tests.unit.test_make_again import DAY, NOW
 from tests.unit.test_mend import code_of
 from tests.unit.test_poisoned_tier import LAYOUTS, state
-from tiersnap.jobs import options
+from tiersnap.jobs.cli import options
 from tiersnap.remote_storage.check.local_log import LocalLogs, local_logs
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic

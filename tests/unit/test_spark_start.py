@@ -13,8 +13,8 @@ from tests.reference.small_log import write_small_log
 from tiersnap.jobs.pipeline.before_spark import run_input
 from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.pipeline.spark_options import SparkRequest
 from tiersnap.jobs.pipeline.spark_start import check_java, check_master
-from tiersnap.jobs.spark_options import SparkRequest
 from tiersnap.remote_storage.errors import ConditionsIgnoredError
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, MissingExtraError, TransientError, UsageError

@@ -11,7 +11,7 @@ import pytest
 
 from tests.reference.command import tiersnap
 from tests.reference.recovered import DATA
-from tiersnap.jobs.colour import Color, coloured
+from tiersnap.jobs.cli.colour import Color, coloured
 from tiersnap.snapshot.gate.verdict import LEVEL, Level, Verdict
 
 pytestmark = pytest.mark.unit

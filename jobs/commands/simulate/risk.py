@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import click
 from msgspec import UNSET, Meta, UnsetType
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.option_types import DURATION
-from tiersnap.jobs.output import Format, Output, of_row
-from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.sentences import of_unlocated, tell_not_compared
-from tiersnap.jobs.spark_options import SparkRequest
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.option_types import DURATION
+from tiersnap.jobs.cli.output import Format, Output, of_row
+from tiersnap.jobs.cli.progress import Progress
+from tiersnap.jobs.cli.sentences import of_unlocated, tell_not_compared
+from tiersnap.jobs.pipeline.spark_options import SparkRequest
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.simulate.kinds import ReplicaDisagreement
 from tiersnap.snapshot.exactly_once.simulate.risk_kinds import BoundaryRow, PartitionRow

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.command import command
-from tiersnap.jobs.commands.simulate_risk import (
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.next_command import command_place
+from tiersnap.jobs.cli.option_types import BROKER_RELEASE, CLIENT_RELEASE
+from tiersnap.jobs.cli.output import Format, Output
+from tiersnap.jobs.cli.progress import Progress
+from tiersnap.jobs.cli.sentences import of_unknown_beginnings, with_remote
+from tiersnap.jobs.commands.simulate.risk import (
     RiskRequest,
     SimulateSummary,
     risk_options,
     show_risk_of_host,
     show_risk_of_warehouse,
 )
-from tiersnap.jobs.next_command import command_place
-from tiersnap.jobs.option_types import BROKER_RELEASE, CLIENT_RELEASE
-from tiersnap.jobs.output import Format, Output
-from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
-from tiersnap.jobs.spark_options import SparkRequest, spark_options
+from tiersnap.jobs.pipeline.spark_options import SparkRequest, spark_options
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.simulate.kinds import (
     FleetWrite,

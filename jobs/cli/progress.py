@@ -13,8 +13,8 @@ from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from tiersnap.jobs.escaped_text import shown
-from tiersnap.jobs.output import Format, Output
+from tiersnap.jobs.cli.escaped_text import shown
+from tiersnap.jobs.cli.output import Format, Output
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:

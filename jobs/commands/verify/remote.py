@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.next_command import again
-from tiersnap.jobs.option_types import DURATION, LocalPath, Parsed, once
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.remote_view import RemoteView
-from tiersnap.jobs.spark_options import SparkRequest
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.next_command import again
+from tiersnap.jobs.cli.option_types import DURATION, LocalPath, Parsed, once
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.cli.progress import Progress
+from tiersnap.jobs.pipeline.spark_options import SparkRequest
+from tiersnap.jobs.situation.remote_view import RemoteView
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.gate.remote_check import (
     CheckDepth,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.gate.printed_steps import Place
     from tiersnap.snapshot.log.leader_epochs import Interval
     from tiersnap.snapshot.log.selection import Selection
-    from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
+    from tiersnap.snapshot.report.remote_checks import Key
 
     Known = Mapping[Key, Mapping[str, RemoteCheck]]
 
@@ -118,58 +118,6 @@ tier_options = opt.as_one(
         help="With --warehouse, verify again within this time; none never does.",
     ),
 )
-
-
-# Given to the command as `checks_file: Path | None`; see `read_checks`.
-remote_checks_option = once(
-    "--remote-checks",
-    "checks_file",
-    type=LocalPath(dir_okay=False),
-    help="JSON lines of tiersnap verify --remote: say how much of remote storage was verified, when and how.",
-)
-
-
-def read_checks(file: Path | None, *, is_shown: bool = True) -> dict[Key, RemoteChecked]:
-    """Return how much of each partition's remote segments was verified, by the lines of a file; nothing without one.
-
-    Args:
-        is_shown: there is a page that tells of it.
-
-    Raises:
-        SourceNotFoundError, UsageError: see `read_lines`; or it is not shown.
-    """
-    from tiersnap.snapshot.report.remote_checks import read_lines, remote_checked
-
-    if file is not None and not is_shown:
-        raise UsageError(
-            "--remote-checks is told on the page of --report, which is not given", hint="give --report FOLDER"
-        )
-    return {} if file is None else remote_checked(read_lines(file))
-
-
-@dataclass(frozen=True, slots=True)
-class VerifiedPartition:
-    """The part of a partition's remote segments that was verified."""
-
-    partition: str
-    topic_id: str | None
-    sentence: str
-
-
-def verified_partitions(file: Path | None) -> list[VerifiedPartition]:
-    """Return what `read_checks` does, by name."""
-    found = sorted(read_checks(file).items(), key=str)
-    return [VerifiedPartition(f"{topic}-{number}", of, each.sentence) for (topic, of, number), each in found]
-
-
-def verified_lines(found: Sequence[VerifiedPartition], place: Place) -> list[str]:
-    """Return them for people, or the command that verifies the remote segments."""
-    from tiersnap.snapshot.gate.steps import VERIFY_AS_LINES
-
-    return [f"{each.partition}: {each.sentence}" for each in found] or [
-        f"not yet: {place.text(VERIFY_AS_LINES)} > FILE",
-        "--remote-checks FILE shows its result here",
-    ]
 
 
 _UNREAD = (RemoteVerdict.NOT_CHECKABLE, RemoteVerdict.GONE)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs.next_command import kept_options
-from tiersnap.jobs.option_types import clock
+from tiersnap.jobs.cli.next_command import kept_options
+from tiersnap.jobs.cli.option_types import clock
 from tiersnap.jobs.telemetry.metrics import Sinks
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import ExitCode

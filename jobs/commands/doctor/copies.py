@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from tiersnap.jobs.remote_view import RemoteView
+from tiersnap.jobs.situation.remote_view import RemoteView
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.lost_epochs import LostEpochs
 from tiersnap.remote_storage.cluster.standing_offsets import StandingOffset

@@ -20,9 +20,9 @@ from typing import Annotated, Any, TextIO, TypeVar
 import click
 import msgspec
 
-from tiersnap.jobs.colour import Color, coloured
-from tiersnap.jobs.escaped_text import in_words, masked, shown
-from tiersnap.jobs.table import folded, lines_of_table
+from tiersnap.jobs.cli.colour import Color, coloured
+from tiersnap.jobs.cli.escaped_text import in_words, masked, shown
+from tiersnap.jobs.cli.table import folded, lines_of_table
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.members import members
@@ -205,7 +205,7 @@ class Output:
             first = (rows if rank is None else sorted(rows, key=rank))[:MOST_ON_TERMINAL]
         yield first
         if len(first) < len(rows):
-            from tiersnap.jobs.next_command import again
+            from tiersnap.jobs.cli.next_command import again
 
             self.talk(f"{len(first)} of {count_of(len(rows), 'row')}; next for all: {again()} | cat")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from tiersnap.jobs.option_types import (
+from tiersnap.jobs.cli.option_types import (
     DURATION,
     LOG_START,
     PARTITION,
@@ -27,9 +27,9 @@ from tiersnap.jobs.option_types import (
     expand,
     once,
 )
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.remote_view import RemoteView
-from tiersnap.jobs.text_files import read_properties
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.cli.text_files import read_properties
+from tiersnap.jobs.situation.remote_view import RemoteView
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.stores.paced_store import check_rate
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
@@ -156,10 +156,15 @@ leave_to_broker_option = click.option(
     help="Upload nothing of a partition of which a broker uploaded a segment within this time, by the clock of remote "
     "storage; none uploads beside brokers, too. With --bootstrap-server the cluster says whether one is at work.",
 )
-
-
 every_boundary_option = click.option(
     "--all", "every_boundary", is_flag=True, help="Write a snapshot for every boundary, not the missing only."
+)
+hung_after_option = click.option(
+    "--hung-after",
+    type=DURATION,
+    default="30m",
+    show_default=True,
+    help="A copy that its broker began so long ago hangs, and takes ten times as long as others of the partition.",
 )
 broker_option = click.option(
     "--broker-id", type=int, metavar="N", help="Broker that the records name; the partition's leader by default."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tiersnap.jobs import options as opt
+from tiersnap.jobs.cli import options as opt
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

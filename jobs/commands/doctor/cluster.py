@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
-import click
 from msgspec import Meta
 
-from tiersnap.jobs.doctor_location import JudgedLocation
-from tiersnap.jobs.option_types import DURATION
-from tiersnap.jobs.output import and_more
-from tiersnap.jobs.publish_options import ProofRequest
-from tiersnap.jobs.sentences import MissingRemoteSegment
+from tiersnap.jobs.cli.output import and_more
+from tiersnap.jobs.cli.publish_options import ProofRequest
+from tiersnap.jobs.cli.sentences import MissingRemoteSegment
+from tiersnap.jobs.commands.doctor.location import JudgedLocation
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.publish.location_proof import LocationState
 from tiersnap.snapshot.gate.exit_code import OtherProblem
@@ -31,13 +29,6 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.replay.remote_records import Records
 
 MOST_MISSING = 5
-hung_after_option = click.option(
-    "--hung-after",
-    type=DURATION,
-    default="30m",
-    show_default=True,
-    help="A copy that its broker began so long ago hangs, and takes ten times as long as others of the partition.",
-)
 
 
 @dataclass(frozen=True, slots=True)

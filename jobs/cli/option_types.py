@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from tiersnap.jobs.escaped_text import masked, shown
+from tiersnap.jobs.cli.escaped_text import masked, shown
 from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.units import format_duration, parse_duration, parse_size
 

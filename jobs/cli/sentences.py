@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from tiersnap.jobs.next_command import again, command_place
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.cli.next_command import again, command_place
+from tiersnap.jobs.cli.output import Output
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.gate.next_step import Hole

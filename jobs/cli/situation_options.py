@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.option_types import once
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.option_types import once
+from tiersnap.jobs.cli.output import Output
 from tiersnap.jobs.situation.situation import Given, Situation, gather
 from tiersnap.remote_storage.stores.store_settings import StoreSettings
 

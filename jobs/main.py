@@ -18,14 +18,14 @@ from typing import NoReturn
 
 import click
 
-from tiersnap.jobs import settings as settings_file
-from tiersnap.jobs.command import HelpPage, output_options
+from tiersnap.jobs.cli import settings as settings_file
+from tiersnap.jobs.cli.command import HelpPage, output_options
+from tiersnap.jobs.cli.escaped_text import masked
+from tiersnap.jobs.cli.option_types import clock
+from tiersnap.jobs.cli.output import Format, Output
+from tiersnap.jobs.cli.settings import commands_of, leaves, options_of, variable_of
+from tiersnap.jobs.cli.streams import LogFormat, configure, guarded
 from tiersnap.jobs.commands import COMMANDS, GROUPS, MERGED, words_of_command
-from tiersnap.jobs.escaped_text import masked
-from tiersnap.jobs.option_types import clock
-from tiersnap.jobs.output import Format, Output
-from tiersnap.jobs.settings import commands_of, leaves, options_of, variable_of
-from tiersnap.jobs.streams import LogFormat, configure, guarded
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import ExitCode, MissingExtraError, TiersnapError, UsageError
 from tiersnap.snapshot.installed import with_extra

@@ -20,7 +20,7 @@ from typing import Any
 
 import click
 
-from tiersnap.jobs.option_types import OnceOption
+from tiersnap.jobs.cli.option_types import OnceOption
 from tiersnap.snapshot.errors import UsageError
 
 # Not a setting: what changes something is said on the command line, each time.

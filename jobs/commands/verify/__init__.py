@@ -12,18 +12,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import click
 from msgspec import UNSET, Meta, UnsetType
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.command import command
-from tiersnap.jobs.next_command import situation_place
-from tiersnap.jobs.option_types import LocalPath
-from tiersnap.jobs.output import Format, Output
-from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.remote_view import RemoteView
-from tiersnap.jobs.sentences import of_not_compared, of_unknown_beginnings, of_unlocated, tell_failures, with_remote
-from tiersnap.jobs.situation.situation import COMMAND_LINE, Situation
-from tiersnap.jobs.situation_options import situation_options
-from tiersnap.jobs.spark_options import SparkRequest, spark_options
-from tiersnap.jobs.verify_remote import (
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.next_command import situation_place
+from tiersnap.jobs.cli.option_types import LocalPath
+from tiersnap.jobs.cli.output import Format, Output
+from tiersnap.jobs.cli.progress import Progress
+from tiersnap.jobs.cli.sentences import of_not_compared, of_unknown_beginnings, of_unlocated, tell_failures, with_remote
+from tiersnap.jobs.cli.situation_options import situation_options
+from tiersnap.jobs.commands.verify.remote import (
     COLUMNS,
     CheckTally,
     TierRequest,
@@ -33,6 +30,9 @@ from tiersnap.jobs.verify_remote import (
     tier_options,
     verify_on_spark,
 )
+from tiersnap.jobs.pipeline.spark_options import SparkRequest, spark_options
+from tiersnap.jobs.situation.remote_view import RemoteView
+from tiersnap.jobs.situation.situation import COMMAND_LINE, Situation
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.gate.exit_code import exit_code_of

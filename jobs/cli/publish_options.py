@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.option_types import once
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.sentences import tell_place
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.option_types import once
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.cli.sentences import tell_place
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:

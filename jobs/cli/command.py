@@ -21,9 +21,9 @@ from dataclasses import dataclass
 
 import click
 
-from tiersnap.jobs.colour import Color
-from tiersnap.jobs.escaped_text import refuse_credentials
-from tiersnap.jobs.output import Format, Output
+from tiersnap.jobs.cli.colour import Color
+from tiersnap.jobs.cli.escaped_text import refuse_credentials
+from tiersnap.jobs.cli.output import Format, Output
 
 # A name means the same in every command, so where it belongs is said here once.
 SECTIONS = {

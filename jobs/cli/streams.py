@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
-from tiersnap.jobs.escaped_text import masked, shown
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.cli.escaped_text import masked, shown
+from tiersnap.jobs.cli.output import Output
 from tiersnap.snapshot.errors import ExitCode
 
 # What they log of requests and commands below this level holds tokens and settings, or an instruction a line.

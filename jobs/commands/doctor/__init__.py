@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from tiersnap.jobs.command import command
-from tiersnap.jobs.commands.simulate import ForgottenProducers
-from tiersnap.jobs.doctor_cluster import (
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.escaped_text import shown
+from tiersnap.jobs.cli.next_command import situation_place
+from tiersnap.jobs.cli.option_types import clock, once
+from tiersnap.jobs.cli.options import LogStarts, broker_expiry_options, hung_after_option, log_start_option
+from tiersnap.jobs.cli.output import Format, Output, and_more, terminal_width
+from tiersnap.jobs.cli.progress import Progress
+from tiersnap.jobs.cli.remote_checks import VerifiedPartition, remote_checks_option, verified_lines, verified_partitions
+from tiersnap.jobs.cli.sentences import of_unlocated, tell_failures
+from tiersnap.jobs.cli.situation_options import situation_options
+from tiersnap.jobs.cli.table import folded
+from tiersnap.jobs.commands.doctor.cluster import (
     MOST_MISSING,
     Compared,
     CopiedTwice,
@@ -20,29 +29,19 @@ from tiersnap.jobs.doctor_cluster import (
     ToldCopies,
     as_records,
     compare_records,
-    hung_after_option,
     lines_of,
     problems_of_cluster,
     records_here,
     steps_of_cluster,
     told_copies,
 )
-from tiersnap.jobs.doctor_copies import CopyFindings, check_copies, steps_once
-from tiersnap.jobs.doctor_location import JudgedLocation, judge_location
-from tiersnap.jobs.doctor_log_dir import ExaminedLogDir
-from tiersnap.jobs.escaped_text import shown
-from tiersnap.jobs.next_command import situation_place
-from tiersnap.jobs.option_types import clock, once
-from tiersnap.jobs.options import LogStarts, broker_expiry_options, log_start_option
-from tiersnap.jobs.output import Format, Output, and_more, terminal_width
-from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.remote_view import RemoteView
-from tiersnap.jobs.sentences import of_unlocated, tell_failures
+from tiersnap.jobs.commands.doctor.copies import CopyFindings, check_copies, steps_once
+from tiersnap.jobs.commands.doctor.location import JudgedLocation, judge_location
+from tiersnap.jobs.commands.doctor.log_dir import ExaminedLogDir
+from tiersnap.jobs.commands.simulate import ForgottenProducers
+from tiersnap.jobs.situation.remote_view import RemoteView
 from tiersnap.jobs.situation.situation import COMMAND_LINE, NO_LOCATION, Known, Situation
-from tiersnap.jobs.situation_options import situation_options
-from tiersnap.jobs.table import folded
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
-from tiersnap.jobs.verify_remote import VerifiedPartition, remote_checks_option, verified_lines, verified_partitions
 from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer, ProbeVerdict
 from tiersnap.snapshot.gate.printed_steps import Step
 from tiersnap.snapshot.host.waiting import WaitingPartition

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from tiersnap.jobs.sentences import ByName
+from tiersnap.jobs.cli.sentences import ByName
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.host.summary import Examined, Host
