@@ -16,7 +16,7 @@ from tiersnap.snapshot.units import count_of
 if TYPE_CHECKING:
     from tiersnap.jobs.situation.situation import Situation
     from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-    from tiersnap.remote_storage.publish.prove_location import ProvePlace
+    from tiersnap.remote_storage.publish.location_evidence import ProvePlace
     from tiersnap.remote_storage.publish.publish import Published
     from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
     from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -43,7 +43,7 @@ class ProofRequest:
             UsageError, WrongClusterError, BrokerUnavailableError: see Situation.cluster_to_ask.
         """
         from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
-        from tiersnap.remote_storage.publish.prove_location import ProvePlace
+        from tiersnap.remote_storage.publish.location_evidence import ProvePlace
 
         cluster = situation.cluster_to_ask()
         options = self.prove, self.unproven, apply, talk

@@ -38,9 +38,9 @@ from tiersnap.snapshot.units import count_of, human_bytes
 if TYPE_CHECKING:
     from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
     from tiersnap.remote_storage.mend.make_again import RemoteLogs
-    from tiersnap.remote_storage.mend.mend_tier import Mended
-    from tiersnap.remote_storage.mend.mending import Mending
+    from tiersnap.remote_storage.mend.mend import Mended
     from tiersnap.remote_storage.mend.right_segments import MendRules
+    from tiersnap.remote_storage.mend.segments_to_mend import Mending
     from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 
 
@@ -141,7 +141,7 @@ def mend(
     from tiersnap.remote_storage.cluster.missing_objects import read_by_brokers
     from tiersnap.remote_storage.cluster.topic_checks import check_selected
     from tiersnap.remote_storage.layouts.remote_location import open_location
-    from tiersnap.remote_storage.mend.mend_tier import MendRequest, MendTier
+    from tiersnap.remote_storage.mend.mend import MendRequest, MendTier
     from tiersnap.remote_storage.mend.right_segments import MendRules
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -185,8 +185,8 @@ def _logs(
     target: RemoteLocation,
     starts: Mapping[TopicIdPartition, int],
 ) -> RemoteLogs:
-    from tiersnap.remote_storage.check.local_log import logs_of_replicas
     from tiersnap.remote_storage.mend.make_again import RemoteLogs
+    from tiersnap.remote_storage.verify.local_log import logs_of_replicas
     from tiersnap.snapshot.log.selection import Selection
 
     local = logs_of_replicas(target, log_dirs, Selection(topic), rules.broker_expiry)

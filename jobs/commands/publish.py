@@ -24,7 +24,7 @@ from tiersnap.snapshot.errors import SourceNotFoundError
 if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
     from tiersnap.remote_storage.publish.publish import Published
-    from tiersnap.remote_storage.publish.publish_plan import PublishPlan
+    from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan
     from tiersnap.snapshot.gate.printed_steps import Place
 
 
@@ -107,9 +107,9 @@ def publish(
     of the bucket has them, too. Without a proof, and if there is a contradiction, nothing is published and the exit
     code is 4.
     """
-    from tiersnap.remote_storage.check.local_log import logs_of_replicas
-    from tiersnap.remote_storage.inventory.finished import finished_segments
     from tiersnap.remote_storage.publish.publish import Publish
+    from tiersnap.remote_storage.remote_log.finished import finished_segments
+    from tiersnap.remote_storage.verify.local_log import logs_of_replicas
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.gate.steps import TIER_HERE
     from tiersnap.snapshot.log.selection import Selection, matches_topic
@@ -147,7 +147,7 @@ def publish(
 
 
 def _row(plan: PublishPlan, metadata_topic: MetadataTopic) -> PublishedPartition:
-    from tiersnap.remote_storage.publish.publish_plan import PublishAction
+    from tiersnap.remote_storage.publish.segments_to_publish import PublishAction
 
     publish, finish, known = (PublishAction.PUBLISH, PublishAction.FINISH, PublishAction.KNOWN)
     first = next(iter(plan.errors), None)

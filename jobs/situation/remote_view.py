@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from tiersnap.remote_storage.stores.store_settings import StoreSettings, location_words
 
 if TYPE_CHECKING:
-    from tiersnap.remote_storage.inventory.host_inventory import ObserveOnce
     from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+    from tiersnap.remote_storage.remote_log.host_inventory import ObserveOnce
     from tiersnap.remote_storage.stores.object_store import ObjectStore
     from tiersnap.snapshot.host.scanned import Inventory
     from tiersnap.snapshot.replay.expiry import BrokerExpiry
@@ -42,7 +42,7 @@ class RemoteView:
             from tiersnap.snapshot.host.recorded_inventory import RecordedInventory
 
             return RecordedInventory(records or {})
-        from tiersnap.remote_storage.inventory.host_inventory import HostInventory
+        from tiersnap.remote_storage.remote_log.host_inventory import HostInventory
 
         return HostInventory(self._look(records), expiry)
 
@@ -73,6 +73,6 @@ class RemoteView:
         return location
 
     def _look(self, records: Records | None = None) -> ObserveOnce:
-        from tiersnap.remote_storage.inventory.host_inventory import ObserveOnce
+        from tiersnap.remote_storage.remote_log.host_inventory import ObserveOnce
 
         return ObserveOnce(self.ask(), records=records)

@@ -16,13 +16,6 @@ from pathlib import Path
 
 import numpy as np
 
-from tiersnap.remote_storage.check.local_log import LocalLog
-from tiersnap.remote_storage.check.segment_log import combined
-from tiersnap.remote_storage.inventory.observe import Observe
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
-from tiersnap.remote_storage.inventory.segment_bytes import fetch_into
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
-from tiersnap.remote_storage.inventory.starts import state_at
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.stored_files import not_rebuilt, stored_copy, stored_entries, stored_index_files
@@ -32,8 +25,15 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     epochs_in_range,
 )
+from tiersnap.remote_storage.remote_log.observe import Observe
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
+from tiersnap.remote_storage.remote_log.segment_bytes import fetch_into
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
+from tiersnap.remote_storage.remote_log.starts import state_at
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, SourceFile
+from tiersnap.remote_storage.verify.local_log import LocalLog
+from tiersnap.remote_storage.verify.segment_log import combined
 from tiersnap.snapshot.errors import UnknownStateError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs

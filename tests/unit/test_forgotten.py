@@ -21,7 +21,7 @@ from tiersnap.jobs.pipeline.listing import FOLDERS, ListPartitions
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.summary import KnownForgetful
 from tiersnap.jobs.pipeline.totals import RunTotals
-from tiersnap.remote_storage.inventory.observe import Observe
+from tiersnap.remote_storage.remote_log.observe import Observe
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.exactly_once.simulate.forgotten import find_forgotten
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten

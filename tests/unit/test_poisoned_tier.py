@@ -14,10 +14,10 @@ from tests.reference.fleet_run import Runner
 from tests.reference.fold import Entry, State
 from tests.reference.next_steps import commands_of
 from tests.reference.poisoned_tier import EMPTY, NOW, PoisonedTier, poisoned_tier
-from tiersnap.remote_storage.inventory.partition_objects import list_topic
-from tiersnap.remote_storage.inventory.remote_segment import read_indexes
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
+from tiersnap.remote_storage.remote_log.partition_objects import list_topic
+from tiersnap.remote_storage.remote_log.remote_segment import read_indexes
 from tiersnap.remote_storage.restore.published import read_copies
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats import snapshot_file

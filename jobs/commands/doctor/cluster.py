@@ -217,7 +217,7 @@ def steps_of_cluster(place: Place, compared: Compared | None, copies: ToldCopies
 
 def _mending(place: Place, compared: Compared) -> Iterator[NextStep]:
     """Yield the step that puts lost remote segments back; none in a location that brokers do not read."""
-    from tiersnap.remote_storage.inventory.segment_objects import mandatory
+    from tiersnap.remote_storage.remote_log.segment_objects import mandatory
     from tiersnap.snapshot.gate.steps import MEND, mend_from
 
     if compared.location.state is LocationState.CONTRADICTED:

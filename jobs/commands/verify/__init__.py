@@ -245,8 +245,8 @@ class _RemoteSide:
             return verify_on_spark(output, self.view, self.selection, self.tier, self.asked, self.spark)
         logs, cluster = None, self.situation.cluster.value
         if self.log_dirs:
-            from tiersnap.remote_storage.check.local_log import local_logs
             from tiersnap.remote_storage.cluster.log_starts import located
+            from tiersnap.remote_storage.verify.local_log import local_logs
 
             logs = local_logs(
                 self.log_dirs,

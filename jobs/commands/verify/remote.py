@@ -30,12 +30,12 @@ from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
     from tiersnap.jobs.situation.situation import Situation
-    from tiersnap.remote_storage.check.check_plan import CheckPlan
-    from tiersnap.remote_storage.check.local_log import LocalLog, LocalLogs
-    from tiersnap.remote_storage.check.log_head import ToldStart
     from tiersnap.remote_storage.cluster.client import Cluster
     from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
     from tiersnap.remote_storage.stores.object_store import ObjectStore
+    from tiersnap.remote_storage.verify.check_plan import CheckPlan
+    from tiersnap.remote_storage.verify.local_log import LocalLog, LocalLogs
+    from tiersnap.remote_storage.verify.log_head import ToldStart
     from tiersnap.snapshot.formats.checkpoints import TopicPartition
     from tiersnap.snapshot.gate.printed_steps import Place
     from tiersnap.snapshot.log.leader_epochs import Interval
@@ -184,7 +184,7 @@ class TierVerification:
         return self.selection.takes(partition) and (self.local_logs is None or partition in self.local_logs)
 
     def _checks(self, output: Output, plan: CheckPlan, known: Known, tally: CheckTally) -> Iterator[RemoteCheck]:
-        from tiersnap.remote_storage.check.partition_check import PartitionCheck
+        from tiersnap.remote_storage.verify.partition_check import PartitionCheck
 
         progress = Progress(output, "verifying", len(plan.partitions))
         for partition in progress.watch_done(sorted(plan.partitions, key=str)):
@@ -204,8 +204,8 @@ class TierVerification:
 
         A deleted topic of which only claims are left has lost nothing: its log starts behind all of them.
         """
-        from tiersnap.remote_storage.check.log_head import ToldStart
         from tiersnap.remote_storage.cluster.log_starts import is_deleted, log_start_of
+        from tiersnap.remote_storage.verify.log_head import ToldStart
         from tiersnap.snapshot.log.leader_epochs import ENDLESS
 
         start = None if self.cluster is None else log_start_of(self.cluster, partition)
@@ -219,7 +219,7 @@ class TierVerification:
 def _planned(
     view: RemoteView, tier: TierRequest, asked: CheckRequest, is_wanted: Callable[[TopicPartition], bool]
 ) -> CheckPlan:
-    from tiersnap.remote_storage.check.check_plan import plan_check
+    from tiersnap.remote_storage.verify.check_plan import plan_check
 
     sample = tier.sample or SegmentSample()
     return plan_check(view.location(), asked, is_wanted, number=sample.number, percent=sample.percent)
@@ -236,7 +236,7 @@ def verify_on_spark(
     """Verify by a Spark job; return the segments that are not sound, and the counts of all."""
     from tiersnap.jobs.pipeline.checking import check_remote
     from tiersnap.jobs.pipeline.session import LONG_WORK
-    from tiersnap.remote_storage.check.check_task import CheckTask
+    from tiersnap.remote_storage.verify.check_task import CheckTask
     from tiersnap.snapshot.log.places import located
 
     plan = _planned(view, tier, asked, selection.takes)

@@ -20,9 +20,9 @@ from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import MakeAgain, RemoteLogs
 from tiersnap.remote_storage.mend.mend_plan import to_be_deleted, without_readers, wrong_and_read
-from tiersnap.remote_storage.mend.mending import Mending, plan_mending
 from tiersnap.remote_storage.mend.put_back import PutBack, check_known
 from tiersnap.remote_storage.mend.replace_wrong import DeleteUnread, ReplaceWrong, failed
+from tiersnap.remote_storage.mend.segments_to_mend import Mending, plan_mending
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
 from tiersnap.remote_storage.stores.probe import check_conditions

@@ -7,21 +7,21 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tiersnap.remote_storage.check.local_log import ToldLocally
-from tiersnap.remote_storage.check.segment_log import SegmentLog, combined, read_log
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.remote_log import differs_from_claim, vouched_snapshot
-from tiersnap.remote_storage.inventory.remote_segment import (
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.locks.claim import ClaimedSegment
+from tiersnap.remote_storage.locks.claim_protocol import read_claim
+from tiersnap.remote_storage.remote_log.remote_log import differs_from_claim, vouched_snapshot
+from tiersnap.remote_storage.remote_log.remote_segment import (
     RemoteSegment,
     decode_lineage,
     read_indexes,
     read_segment,
 )
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
-from tiersnap.remote_storage.layouts.layout import IndexType
-from tiersnap.remote_storage.locks.claim import ClaimedSegment
-from tiersnap.remote_storage.locks.claim_protocol import read_claim
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.verify.local_log import ToldLocally
+from tiersnap.remote_storage.verify.segment_log import SegmentLog, combined, read_log
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c

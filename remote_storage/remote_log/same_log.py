@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from tiersnap.remote_storage.errors import DivergedLogError
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
-from tiersnap.remote_storage.inventory.segment_bytes import fetch_range
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
+from tiersnap.remote_storage.remote_log.segment_bytes import fetch_range
 from tiersnap.snapshot.errors import CorruptIndexError
 from tiersnap.snapshot.formats.indexes import decode_offset_index, position_of
 from tiersnap.snapshot.log.file_system import FileSystem

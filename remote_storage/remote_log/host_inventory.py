@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tiersnap.remote_storage.inventory.observe import Observe
+from tiersnap.remote_storage.remote_log.observe import Observe
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.exactly_once.simulate.forgotten import find_forgotten
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten

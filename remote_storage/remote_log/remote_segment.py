@@ -10,9 +10,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
-from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
-from tiersnap.remote_storage.inventory.log_end import local_end
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.chunk_index import ChunkIndex
@@ -27,6 +24,9 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     epochs_in_range,
 )
+from tiersnap.remote_storage.remote_log.known_manifests import KnownManifests
+from tiersnap.remote_storage.remote_log.log_end import local_end
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES, get_small
 from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError, TiersnapError

@@ -13,15 +13,15 @@ from contextlib import suppress
 from dataclasses import replace
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.complete import complete_in_other_layout
-from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.claim import Claim
 from tiersnap.remote_storage.locks.claim_protocol import read_claim
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tiersnap.remote_storage.remote_log.complete import complete_in_other_layout
+from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory, list_remote_partition
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import CorruptDataError

@@ -9,14 +9,14 @@ from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 
-from tiersnap.remote_storage.check.log_head import ToldStart
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.observe import Observe
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tiersnap.remote_storage.remote_log.observe import Observe
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_indexes
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.verify.log_head import ToldStart
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.file_system import LOCAL, FileSystem

@@ -8,10 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tiersnap.remote_storage.errors import EncryptedSegmentError, ObjectNotFoundError
-from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
-from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, read_segment
-from tiersnap.remote_storage.inventory.segment_bytes import fetched_segment
-from tiersnap.remote_storage.inventory.segment_objects import group
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
@@ -23,6 +19,10 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     SegmentState,
     TopicIdPartition,
 )
+from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
+from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment, read_segment
+from tiersnap.remote_storage.remote_log.segment_bytes import fetched_segment
+from tiersnap.remote_storage.remote_log.segment_objects import group
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.checkpoints import LeaderEpoch

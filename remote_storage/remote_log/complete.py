@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tiersnap.remote_storage.errors import OtherLayoutError
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_segment
-from tiersnap.remote_storage.inventory.segment_objects import list_segments
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_segment
+from tiersnap.remote_storage.remote_log.segment_objects import list_segments
 
 
 def complete_segments(

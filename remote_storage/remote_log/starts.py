@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError, SnapshotChangedError
-from tiersnap.remote_storage.inventory.remote_log import RemoteLog, differs_from_claim, metadata_of, vouched_snapshot
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.claim import ClaimedSegment
 from tiersnap.remote_storage.locks.claim_protocol import read_claim
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.remote_log import RemoteLog, differs_from_claim, metadata_of, vouched_snapshot
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import CorruptDataError, UnknownStateError

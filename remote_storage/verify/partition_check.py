@@ -21,26 +21,26 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 
-from tiersnap.remote_storage.check.local_log import ToldLocally
-from tiersnap.remote_storage.check.log_head import LogHead, LogStartOf
-from tiersnap.remote_storage.check.whole_segment import Told, WholeSegmentCheck
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.remote_inventory import COPY_GRACE_MS
-from tiersnap.remote_storage.inventory.remote_segment import (
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.claim import ClaimedSegment
+from tiersnap.remote_storage.locks.claim_protocol import claim_naming, claimed_segments
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.remote_inventory import COPY_GRACE_MS
+from tiersnap.remote_storage.remote_log.remote_segment import (
     IncompleteSegment,
     RemoteSegment,
     newest,
     read_lineage,
     read_segment,
 )
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, list_segments
-from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
-from tiersnap.remote_storage.locks.claim import ClaimedSegment
-from tiersnap.remote_storage.locks.claim_protocol import claim_naming, claimed_segments
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, list_segments
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_waves
+from tiersnap.remote_storage.verify.local_log import ToldLocally
+from tiersnap.remote_storage.verify.log_head import LogHead, LogStartOf
+from tiersnap.remote_storage.verify.whole_segment import Told, WholeSegmentCheck
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.formats.crc32c import crc32c

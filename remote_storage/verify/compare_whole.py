@@ -12,14 +12,14 @@ import logging
 from collections.abc import Collection, Container, Iterator, Sequence
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.check.local_log import ToldLocally
-from tiersnap.remote_storage.check.partition_check import CompareLocally
-from tiersnap.remote_storage.check.whole_segment import Told, WholeSegmentCheck
-from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.claim import ClaimedSegment
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
+from tiersnap.remote_storage.verify.local_log import ToldLocally
+from tiersnap.remote_storage.verify.partition_check import CompareLocally
+from tiersnap.remote_storage.verify.whole_segment import Told, WholeSegmentCheck
 from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, ComparedWith, RemoteVerdict
 from tiersnap.snapshot.replay.expiry import BrokerExpiry

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tiersnap.remote_storage.check.partition_check import PartitionCheck
+from tiersnap.remote_storage.verify.partition_check import PartitionCheck
 from tiersnap.snapshot.gate.remote_check import CheckDepth
 
 

@@ -20,15 +20,15 @@ from tests.reference.interleaved import Killed
 from tests.reference.log_builder import TIMESTAMP, data_batch
 from tests.reference.model_cluster import ENDLESS, STORAGE_MANAGER
 from tests.reference.tiered import tier
-from tiersnap.remote_storage.check.read_first import find_doubts
-from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.remote_log.finished import finished_segments
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.verify.compare_whole import find_doubts
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.units import utc

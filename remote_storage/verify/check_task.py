@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tiersnap.remote_storage.check.log_head import nobody_tells
-from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.verify.log_head import nobody_tells
+from tiersnap.remote_storage.verify.partition_check import PartitionCheck
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.gate.remote_check import CHECKS, CheckRequest, ComparedWith, RemoteCheck, RemoteVerdict
 from tiersnap.snapshot.rows import Int32, Rows

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
 from tiersnap.remote_storage.errors import PlaintextRefusedError
-from tiersnap.remote_storage.inventory.encryption import EncryptionLook, Shown
-from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, read_segment
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, segments_by_id
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.stored_files import not_mended
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tiersnap.remote_storage.remote_log.encryption import EncryptionLook, Shown
+from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment, read_segment
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, segments_by_id
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError
 from tiersnap.snapshot.replay.remote_listing import Encryption

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from heapq import heappush, heappushpop
 
-from tiersnap.remote_storage.check.partition_check import sample_order
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.segment_bytes import FETCH_SIZE
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind, ParsedKey
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.segment_bytes import FETCH_SIZE
 from tiersnap.remote_storage.stores.object_store import ObjectInfo
+from tiersnap.remote_storage.verify.partition_check import sample_order
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.units import count_of, human_bytes
