@@ -53,7 +53,7 @@ class RemoteSegmentState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListedCopy:
-    """A copy attempt of a segment that reaches into the local log, or is being made."""
+    """A remote segment by a listing or by a record; its copy attempt may be under way."""
 
     segment_id: str
     base_offset: int
