@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import click
 
+from tiersnap.jobs.cli.colour import Color
 from tiersnap.jobs.cli.escaped_text import refuse_credentials
 from tiersnap.jobs.cli.output import Format, Output
 
@@ -35,6 +36,7 @@ SECTIONS = {
     "Spark": ("master", "spark-conf", "print-submit"),
     "Metrics and lineage": ("metrics-file", "pushgateway", "metrics-by-partition", "openlineage"),
     "What --risk assumes": ("boundaries", "replica", "tiering-enabled", "delivery-timeout", "read-rate"),
+    "Output": ("output", "quiet", "color"),
     "Rarely needed": (
         *("check-crc", "no-crc", "above-newest", "all", "topic-ids", "topic-id", "as-topic-id", "cluster-id"),
         *("producer-state", "without", "unpublished", "log-start", "leader", "transaction-version"),
@@ -133,8 +135,36 @@ def _output_option(kafka: str | None = None) -> Callable[[Callable[..., object]]
     )
 
 
-# Accepted before and after the command's name, because people write it in either place.
-output_option = _output_option()
+def _set_quiet(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    ctx.ensure_object(Output).quiet |= value
+
+
+def _set_color(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.ensure_object(Output).color = Color(value)
+
+
+_quiet_option = click.option(
+    "--quiet",
+    "-q",
+    is_flag=True,
+    callback=_set_quiet,
+    expose_value=False,
+    help="Print nothing on stderr but warnings and errors.",
+)
+_color_option = click.option(
+    "--color",
+    type=click.Choice([each.value for each in Color]),
+    callback=_set_color,
+    expose_value=False,
+    help="Colour of verdicts; auto is the default: on a terminal, unless NO_COLOR is set.",
+)
+
+
+# Accepted before and after the command's name, because people write them in either place.
+def output_options(function: Callable[..., object], kafka: str | None = None) -> Callable[..., object]:
+    """Add --output, --color and --quiet."""
+    return _output_option(kafka)(_color_option(_quiet_option(function)))
 
 
 def command(
@@ -158,10 +188,11 @@ def command(
 
     def decorate(function: Callable[..., object]) -> Command:
         made = click.command(name, cls=cls, help=help, **attrs)(
-            click.pass_obj(_output_option(kafka)(function) if has_output else function)
+            click.pass_obj(output_options(function, kafka) if has_output else function)
         )
         if has_output:
-            made.params.append(made.params.pop(0))  # --output stands last in the help
+            made.params += made.params[:3]  # they stand last in the help
+            del made.params[:3]
         made.prints = Prints(rows, summary, result, lines) if has_output else None
         return made
 

@@ -11,18 +11,21 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TextIO, TypeVar
 
 import click
 import msgspec
 
-from tiersnap.jobs.cli.escaped_text import in_words, masked, shown
-from tiersnap.jobs.cli.table import lines_of_table
+from tiersnap.jobs.cli.colour import Color, coloured
+from tiersnap.jobs.cli.escaped_text import in_words, shown
+from tiersnap.jobs.cli.table import folded, lines_of_table
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.masking import masked
 from tiersnap.snapshot.members import members
 from tiersnap.snapshot.units import count_of, escaped, human_bytes
 
@@ -43,6 +46,14 @@ class Format(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A row in words: a heading, and the sentence below it."""
+
+    heading: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
 class ErrorObject:
     """An error, and the next step."""
 
@@ -58,6 +69,7 @@ class Output:
 
     format: Format = Format.TABLE
     quiet: bool = False
+    color: Color = Color.AUTO
     # Takes a line that renews itself off the terminal, while there is one.
     clear: str = ""
 
@@ -69,7 +81,14 @@ class Output:
     def warn(self, *messages: str) -> None:
         """Say what went wrong, a line each, also when quiet."""
         for message in messages:
-            print(self.clear + shown(message), file=sys.stderr)  # noqa: T201
+            print(self.clear + self._coloured(shown(message), sys.stderr), file=sys.stderr)  # noqa: T201
+
+    def line(self, text: str) -> None:
+        """Print a line of a result for people."""
+        print(self._coloured(text, sys.stdout))  # noqa: T201
+
+    def _coloured(self, text: str, stream: TextIO) -> str:
+        return coloured(text) if self.color.is_used(stream) else text
 
     def rows(
         self,
@@ -79,6 +98,7 @@ class Output:
         columns: Columns | None = None,
         several: bool = False,
         kafka: Mapping[str, str] | None = None,
+        paragraph: Callable[[T], Paragraph] | None = None,
         summary: object = None,
         findings: Sequence[Finding] = (),
         errors: Sequence[TiersnapError] = (),
@@ -89,6 +109,7 @@ class Output:
             kind: the type of the rows.
             columns: of the table; None for those of `kind`.
             several: whether rows are of several log directories, so that the table has a column `log_dir`.
+            paragraph: says a row in words, in place of a line of the table.
             kafka: names of fields and the headings that Kafka's own tool has over them.
             summary: an object, or a function that returns it when all rows have gone by: members of the result in
                 JSON, a last line `{"summary": …}` in JSON lines, and lines below the table otherwise, but for members
@@ -113,7 +134,11 @@ class Output:
             found = list(findings)
             self.document({"rows": [members(row) for row in rows], "findings": found, **told}, errors=errors)
         elif self.format is Format.TABLE:
-            self._table(kind, list(rows), columns or kind.COLUMNS, several=several)  # type: ignore[attr-defined]
+            with self._first_on_terminal(kind, list(rows)) as first:
+                if paragraph is None:
+                    self._table(first, columns or kind.COLUMNS, several=several)  # type: ignore[attr-defined]
+                else:
+                    self._paragraphs(map(paragraph, first))
             self._tell_members(told, getattr(made, "NOT_TOLD", ()))
         elif self.format is Format.KAFKA:
             from tiersnap.snapshot.exactly_once.transactions.kafka_table import kafka_text
@@ -172,23 +197,35 @@ class Output:
     def _line(self, row: object) -> None:
         print(json.dumps(plain(row)))  # noqa: T201
 
-    def _table(self, kind: type[T], rows: list[T], columns: Columns, *, several: bool) -> None:
-        """Print all rows; on a terminal the first ones, by `rank` of their type if it has one, the lowest first."""
-        is_terminal, count = sys.stdout.isatty(), len(rows)
-        if is_terminal and count > MOST_ON_TERMINAL:
+    @contextmanager
+    def _first_on_terminal(self, kind: type[T], rows: list[T]) -> Iterator[list[T]]:
+        """Yield all rows; on a terminal the first ones, by `rank` of their type if it has one, the lowest first."""
+        first = rows
+        if sys.stdout.isatty() and len(rows) > MOST_ON_TERMINAL:
             rank: Callable[[T], int] | None = getattr(kind, "rank", None)
-            rows = (rows if rank is None else sorted(rows, key=rank))[:MOST_ON_TERMINAL]
+            first = (rows if rank is None else sorted(rows, key=rank))[:MOST_ON_TERMINAL]
+        yield first
+        if len(first) < len(rows):
+            from tiersnap.jobs.cli.next_command import again
+
+            self.talk(f"{len(first)} of {count_of(len(rows), 'row')}; next for all: {again()} | cat")
+
+    def _paragraphs(self, paragraphs: Iterable[Paragraph]) -> None:
+        """Print a heading for each row, and its sentence below."""
+        for each in paragraphs:
+            self.line(shown(each.heading))
+            for text in folded(shown(each.sentence), terminal_width(), "  ", "  "):
+                self.line(text)
+
+    def _table(self, rows: list[T], columns: Columns, *, several: bool) -> None:
+        """Print rows below their headings."""
         headings = columns if isinstance(columns, Mapping) else {each: each.replace("_", " ") for each in columns}
         headings = {"log_dir": "log dir", **headings} if several else headings
         values = [[_value_of(row, column) for column in headings] for row in rows]
         is_right = [bool(values) and isinstance(value, int) for value in (values[0] if values else headings)]
         cells = [list(headings.values()), *([cell(value) for value in line] for line in values)]
         for text in lines_of_table(cells, is_right, terminal_width()):
-            print(text)  # noqa: T201
-        if len(rows) < count:
-            from tiersnap.jobs.cli.next_command import again
-
-            self.talk(f"{len(rows)} of {count_of(count, 'row')}; next for all: {again()} | cat")
+            self.line(text)
 
 
 def _value_of(row: object, column: str) -> object:

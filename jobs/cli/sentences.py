@@ -202,4 +202,4 @@ def of_unknown_beginnings(beginnings: Beginnings) -> Iterator[str]:
     if beginnings.may_pass:
         yield f"next: {again()}"
     elif beginnings.unknown:
-        yield f"{ELSEWHERE}; if they are: docs/runbook.md, A log that begins in remote storage"
+        yield f"{ELSEWHERE}; if they are: tiersnap runbook 'A log that begins in remote storage'"

@@ -1,4 +1,4 @@
-"""Mend what brokers read in remote storage: put missing objects back, replace wrong segments, delete unread ones."""
+"""Mend the segments that brokers read: put missing objects back, replace wrong segments, delete unread ones."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class MendRequest:
     """The options of a run.
 
     Attributes:
-        source: where objects were uploaded by mistake; None without one.
-        depth: to which segments are verified; None looks for missing objects alone.
-        log_dirs: of leaders, for leader epochs if leaders cannot be asked.
-        delete_bad: delete segments that brokers read no more: wrong ones, and those that were copied twice; a partition
+        source: another location that objects were uploaded to by mistake; None without one.
+        depth: of the verification; None only looks for missing objects.
+        log_dirs: log directories of leaders, which give leader epochs if the leaders cannot be asked.
+        delete_bad: delete segments that brokers read no more because they are wrong or were copied twice; a partition
             that has such segments is verified to the depth full.
-        allow_plaintext: also among segments that the plugin encrypted.
+        allow_plaintext: write plain text also among segments that the plugin encrypted.
         apply: write.
     """
 
@@ -60,9 +60,9 @@ class Mended:
     Attributes:
         missing: segments that lacked objects.
         wrong: number of other segments that are wrong.
-        done: all that was mended, or would be.
-        failures: why the rest of a partition was left as it is.
-        proof: that brokers read there; None where there is nothing to mend.
+        done: segments that were mended, or would be.
+        failures: errors that ended the work on a partition.
+        proof: proof that brokers read this location; None if there is nothing to mend.
     """
 
     missing: Missing
@@ -77,10 +77,10 @@ class MendTier:
     """One run.
 
     Attributes:
-        known: what brokers read.
-        ask: what they read now.
-        prove: proves that they read there; called once, before the first write and only where there is something.
-        watch: hands partitions on, and tells of them.
+        known: the segments that brokers read.
+        ask: returns the segments that they read now.
+        prove: proves that brokers read this location; called once, before the first write, if there is one.
+        watch: yields the partitions that it is given, and shows the progress.
     """
 
     cluster: Cluster
@@ -95,13 +95,13 @@ class MendTier:
     watch: Callable[[Iterable[TopicIdPartition]], Iterable[TopicIdPartition]] = iter
 
     def run(self) -> Mended:
-        """Mend, or plan it, one partition after the other; one that cannot be checked or mended keeps no other from it.
+        """Mend or plan one partition after the other; the failure of one does not stop the others.
 
-        A server that does not answer is asked once: what is behind that partition is left to the next run.
+        But if a server does not answer, the run ends with that partition, and the next run does the rest.
 
         Raises:
             ConditionsIgnoredError: see check_conditions.
-            WrongPlaceError, UnprovenPlaceError: brokers may read another place.
+            WrongPlaceError, UnprovenPlaceError: brokers may read another location.
             TransientError: brokers do not answer, or the store lists nothing.
         """
         logs, known = self.logs, self.known.segments
@@ -117,27 +117,37 @@ class MendTier:
         return mended
 
     def _mend(self, partition: TopicIdPartition, lost: Sequence[MissingSegment], mended: Mended) -> None:
-        """Mend one partition; what a check that failed does not tell is neither replaced nor deleted."""
-        bad: Mapping[str, str] | None = None
-        try:
-            depth = self._depth(partition)
-            bad = {} if depth is None else self.logs.verify(partition, depth)
-        except TiersnapError as error:
-            mended.failures.append(error)
-        mended.wrong += len((bad or {}).keys() - {each.metadata.id.segment_id for each in lost})
-        if mended.proof is None and (lost or bad or self.request.delete_bad):
-            mended.proof = self.prove()
-            if self.request.apply:  # writes, so not before the proof
-                check_conditions(self.logs.store)
+        """Mend one partition; if it could not be verified, no segment is replaced or deleted."""
+        bad = self._verified(partition, mended)
         done = [Mending(each, MendAction.NONE, MendOutcome.FAILED) for each in lost]
+        mended.wrong += len((bad or {}).keys() - _ids(done))
+        if lost or bad or self.request.delete_bad:
+            self._prove(mended)
         try:
-            done = self._put_back(done) if done else []
+            if done:
+                done = self._put_back(done)
             if bad is not None:
                 done = self._replaced(partition, done, bad)
                 done += self._deleted(partition, done) if self.request.delete_bad else ()
         except TiersnapError as error:
             mended.failures.append(error)
         mended.done += done
+
+    def _verified(self, partition: TopicIdPartition, mended: Mended) -> dict[str, str] | None:
+        """Return why segments are wrong, by id; None if the partition could not be verified."""
+        try:
+            depth = self._depth(partition)
+            return {} if depth is None else self.logs.verify(partition, depth)
+        except TiersnapError as error:
+            mended.failures.append(error)
+            return None
+
+    def _prove(self, mended: Mended) -> None:
+        """Prove once that brokers read this location, then check the store's conditions, which writes."""
+        if mended.proof is None:
+            mended.proof = self.prove()
+            if self.request.apply:
+                check_conditions(self.logs.store)
 
     def _depth(self, partition: TopicIdPartition) -> CheckDepth | None:
         index, asked = self.reader.cache.index(partition), self.request
@@ -148,16 +158,20 @@ class MendTier:
 
     def _put_back(self, lost: Sequence[Mending]) -> list[Mending]:
         """Mend segments that lack objects: by a log on this host, then by --from, then by the tier's other objects."""
-        logs, asked, known = self.logs, self.request, partial(check_known, self.reader.read_to_end)
-        again = MakeAgain(logs, known, asked.allow_plaintext, asked.apply)
+        asked, known = self.request, partial(check_known, self.reader.read_to_end)
+        again = MakeAgain(self.logs, known, asked.allow_plaintext, asked.apply)
         if asked.source is None:
             return list(again.each(lost))
-        by_log = again.each(each for each in lost if logs.is_local(each.metadata))
-        done = [each for each in by_log if each.error is None or isinstance(each.error, TransientError)]
-        settled = {each.metadata.id for each in done}
-        left = [each for each in lost if each.metadata.id not in settled]
+        done = self._by_local_log(again, lost)
+        settled = _ids(done)
+        left = [each for each in lost if each.segment_id not in settled]
         done += again.each(self._from_elsewhere(asked.source, left))
         return sorted(done, key=lambda each: each.metadata.start_offset)
+
+    def _by_local_log(self, again: MakeAgain, lost: Iterable[Mending]) -> list[Mending]:
+        """Return the segments that the log on this host mended, or may mend in the next run."""
+        by_log = again.each(each for each in lost if self.logs.is_local(each.metadata))
+        return [each for each in by_log if each.error is None or isinstance(each.error, TransientError)]
 
     def _from_elsewhere(self, source: RemoteLocation, lost: Sequence[Mending]) -> list[Mending]:
         asked, missing = self.request, [each.missing for each in lost]
@@ -167,13 +181,12 @@ class MendTier:
     # Wrong segments.
 
     def _replaced(self, partition: TopicIdPartition, done: list[Mending], bad: Mapping[str, str]) -> list[Mending]:
-        """Replace segments that brokers read and that are wrong, or that lack objects which do not come back.
+        """Replace segments that brokers read if they are wrong, or lack objects that cannot be put back.
 
-        An object that only now does not come back is left to the next run, since its segment may be right.
+        A segment whose objects could not be put back because of a transient error is left to the next run.
         """
-        failed_ones = (each for each in done if each.outcome is MendOutcome.FAILED)
-        lost = {each.metadata.id.segment_id: each for each in failed_ones if not isinstance(each.error, TransientError)}
-        wrong = (bad.keys() - {each.metadata.id.segment_id for each in done}) | lost.keys()
+        lost = _lost(done)
+        wrong = (bad.keys() - _ids(done)) | lost.keys()
         index, start = self.reader.cache.index(partition), self.logs.starts.get(partition, 0)
         left = [
             replace(lost.get(each.id.segment_id) or self._named(each), problem=bad.get(each.id.segment_id, ""))
@@ -181,9 +194,11 @@ class MendTier:
         ]
         if not left:
             return done
-        ids = {each.metadata.id.segment_id for each in left}
-        replaced = self._replace(partition, left, ids | bad.keys())
-        return [each for each in done if each.metadata.id.segment_id not in ids] + replaced
+        ids = _ids(left)
+        return [
+            *(each for each in done if each.segment_id not in ids),
+            *self._replace(partition, left, ids | bad.keys()),
+        ]
 
     def _replace(self, partition: TopicIdPartition, left: Sequence[Mending], wrong: Collection[str]) -> list[Mending]:
         dirs = () if can_speak(self.cluster.properties) else self.request.log_dirs
@@ -199,9 +214,8 @@ class MendTier:
                 self.request.apply,
             )
             done = job.of_partition(partition, left, wrong)
-        # Why an object cannot be put back says more than why the segment cannot be replaced.
-        first = {each.metadata.id: each.error for each in left}
-        return [replace(each, error=each.error and (first[each.metadata.id] or each.error)) for each in done]
+        first = {each.segment_id: each.error for each in left}
+        return [_with_first_error(each, first[each.segment_id]) for each in done]
 
     def _named(self, record: RemoteLogSegmentMetadata) -> Mending:
         missing = MissingSegment(record, record.id.segment_id in self.reader.cache.ours, ())
@@ -213,7 +227,7 @@ class MendTier:
         return self.reader.cache.in_state(partition, SegmentState.DELETE_SEGMENT_STARTED)
 
     def _deleted(self, partition: TopicIdPartition, done: Sequence[Mending]) -> Iterator[Mending]:
-        """Delete what brokers read no more, after the segments that remain were read whole."""
+        """Delete segments that brokers read no more, after all remaining segments were read whole."""
         index = self.reader.read_to_end().index(partition)
         if not any(without_readers(index, self._deleting(partition))):
             return
@@ -234,3 +248,20 @@ class MendTier:
                     yield failed(planned, error)
             except TiersnapError as error:
                 yield failed(planned, error)
+
+
+def _ids(some: Iterable[Mending]) -> set[str]:
+    return {each.segment_id for each in some}
+
+
+def _lost(done: Iterable[Mending]) -> dict[str, Mending]:
+    """Return the segments that could not be mended, by id, without those that the next run may mend."""
+    failed_ones = (each for each in done if each.outcome is MendOutcome.FAILED)
+    return {each.segment_id: each for each in failed_ones if not isinstance(each.error, TransientError)}
+
+
+def _with_first_error(mending: Mending, first: TiersnapError | None) -> Mending:
+    """Return a failed replacement with the reason why the objects cannot be put back, which explains more."""
+    if mending.error is None or first is None:
+        return mending
+    return replace(mending, error=first)

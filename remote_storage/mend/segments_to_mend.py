@@ -1,8 +1,8 @@
-"""Segments that are mended, and how each ends; those that lie in another place, where they were uploaded by mistake."""
+"""Segments to mend and their outcomes, and the plan for segments that were uploaded to another location by mistake."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
@@ -21,14 +21,14 @@ from tiersnap.snapshot.replay.remote_listing import Encryption
 
 @dataclass(frozen=True, slots=True)
 class Mending:
-    """One missing or wrong segment, and how it ends.
+    """One missing or wrong segment, and its outcome.
 
     Attributes:
-        found: it, in the other place; None where it is not complete there.
-        error: why it failed, or was not found in --from.
-        encryption: whether the plugin encrypts where plain text is to go; None where nobody looked.
-        problem: why it is wrong; "" of one that lacks objects.
-        replaced_by: id of the segment that takes its place; "" before it is uploaded.
+        found: the segment in the other location; None if it is not complete there.
+        error: why mending failed, or why --from lacks the segment.
+        encryption: whether the plugin encrypts in the target; None if this was not checked.
+        problem: why it is wrong; "" if it lacks objects.
+        replaced_by: id of the segment that replaces it; "" before that is uploaded.
     """
 
     missing: MissingSegment
@@ -42,8 +42,13 @@ class Mending:
 
     @property
     def metadata(self) -> RemoteLogSegmentMetadata:
-        """As brokers know it."""
+        """Return its record."""
         return self.missing.metadata
+
+    @property
+    def segment_id(self) -> str:
+        """Return its id."""
+        return self.missing.metadata.id.segment_id
 
 
 def plan_mending(
@@ -51,28 +56,32 @@ def plan_mending(
 ) -> list[Mending]:
     """Look for missing segments in `source`; brokers read `target`.
 
-    One listing a partition, and a look into each copy.
+    Requests: one listing for each partition, and one read for each segment.
 
     Args:
-        allow_plaintext: also among segments that are encrypted in `target`.
+        allow_plaintext: write plain text also among segments that are encrypted in `target`.
     """
     action = MendAction.COPY if source.layout == target.layout else MendAction.REBUILD
     attempts: dict[str, SegmentObjects] = {}
-    look = None if allow_plaintext or target.is_local else EncryptionLook(target.store)
-    shown: dict[TopicIdPartition, Shown | None] = {}
-    for partition in dict.fromkeys(each.metadata.id.topic_id_partition for each in missing):
-        shown[partition] = None if look is None else look.of_partition(partition)
+    partitions = dict.fromkeys(each.metadata.id.topic_id_partition for each in missing)
+    for partition in partitions:
         attempts |= segments_by_id(source, partition)
+    shown = {} if allow_plaintext or target.is_local else _encryption(target.store, partitions)
     return [
         _planned(
             source.store,
             each,
             attempts.get(each.metadata.id.segment_id),
             action,
-            shown[each.metadata.id.topic_id_partition],
+            shown.get(each.metadata.id.topic_id_partition),
         )
         for each in missing
     ]
+
+
+def _encryption(store: ObjectStore, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, Shown]:
+    look = EncryptionLook(store)
+    return {partition: look.of_partition(partition) for partition in partitions}
 
 
 def _planned(
@@ -96,26 +105,26 @@ def _planned(
 
 
 def not_from(source: ObjectStore, missing: MissingSegment, why: str) -> Mending:
-    """Return a segment that does not come from `source`."""
+    """Return a segment that `source` cannot bring back."""
     error = CorruptDataError(
         f"{not_mended(missing.metadata)}{source.uri}: {why}",
-        hint="find its objects, in older versions of the bucket say, and name that place by --from",
+        hint="find its objects, for example in older versions of the bucket, and give that location as --from",
     )
     return Mending(missing, MendAction.NONE, MendOutcome.FAILED, error=error)
 
 
 def plaintext_refused(metadata: RemoteLogSegmentMetadata, manifest: str) -> PlaintextRefusedError:
-    """Return the error that plain text does not go among encrypted segments; `manifest` is the key of one."""
+    """Return the error for plain text among encrypted segments; `manifest` is the key of a manifest that shows it."""
     return PlaintextRefusedError(
         f"{metadata.id}: not mended: it is plain text, and the plugin encrypts there: {manifest} shows it",
-        hint="--allow-plaintext, if plain text may lie there",
+        hint="--allow-plaintext, if plain text may be stored there",
     )
 
 
 def why_not(metadata: RemoteLogSegmentMetadata, found: RemoteSegment | IncompleteSegment | None) -> str:
-    """Return why the objects found do not bring a segment back, "" if they may."""
+    """Return why the objects found cannot bring a segment back; "" if they can."""
     if found is None:
-        return "no object of it"
+        return "it has no objects"
     if isinstance(found, IncompleteSegment):
         return found.problem
     if found.is_encrypted:
@@ -123,4 +132,4 @@ def why_not(metadata: RemoteLogSegmentMetadata, found: RemoteSegment | Incomplet
     theirs = found.metadata
     told = (metadata.start_offset, metadata.end_offset, metadata.segment_size, metadata.segment_leader_epochs)
     there = (theirs.start_offset, theirs.end_offset, theirs.segment_size, theirs.segment_leader_epochs)
-    return "" if told == there else "it is not the segment of which the record tells"
+    return "" if told == there else "it is another segment than the record describes"

@@ -110,8 +110,7 @@ def test_what_was_published_at_a_wrong_place_is_named_and_comes_back(site):
     objects = 3 if site.layout == "aiven" else 5
     assert missing == [("payments", True, objects)] * CLOSED + [("refunds", True, objects)] * CLOSED
     assert said["records"]["sentence"].startswith("6 of ")
-    line, *_ = said["next"]
-    command = shlex.split(line.split("   ")[0])
+    command = shlex.split(said["next"][0]["command"])
     assert command[:2] == ["tiersnap", "mend"]
     mend = [str(elsewhere) if word == "URI" else word for word in command[1:]]
 

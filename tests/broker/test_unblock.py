@@ -39,6 +39,7 @@ from tests.broker.harness.unblocking import (
 )
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
+from tests.reference.next_steps import commands_of
 from tiersnap.jobs.main import run as tiersnap
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
@@ -87,7 +88,7 @@ def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_to
         code, told = doctor(broker, capsys)
         failing = [(each["partition"], each["base_offset"]) for each in told["copying"]["failing"]]
         assert (code, failing) == (4, [(f"{TOPIC}-0", bases[4])]), told
-        (line,) = (each for each in told["next"] if each.startswith("tiersnap unblock "))
+        (line,) = (each for each in commands_of(told["next"]) if each.startswith("tiersnap unblock "))
         assert sorted(shlex.split(line)) == sorted(["tiersnap", "unblock", *options(broker), "--apply"])
 
         code, rows = unblock(broker, capsys)

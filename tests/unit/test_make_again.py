@@ -152,9 +152,7 @@ def test_lost_segments_come_back_from_a_log(at, layout, name):
     tier = at(name, layout)
     tier.lose(0)
     tier.lose(1, ".log")
-    assert outcomes(tier.mend())[0].endswith(
-        "its log is nowhere: neither in the tier, nor in a LOGDIR with its offsets"
-    )
+    assert outcomes(tier.mend())[0].endswith("neither the tier, nor a LOGDIR with its offsets has its log")
     assert outcomes(tier.mend(log=tier.at.logs.with_name("whole"))) == ["MENDED"] * 2
     assert tier.contents() == tier.before
 
@@ -179,8 +177,8 @@ def test_what_nobody_can_tell_is_refused_by_name(at):
     said = outcomes(done)
     assert (
         "log: " in said[0]
-        and "its log is nowhere" in said[1]
-        and "the tier does not tell the producer state at" in said[2]
+        and "neither the tier, nor a LOGDIR" in said[1]
+        and "the tier does not have the producer state at" in said[2]
     )
     assert code_of(done) is ExitCode.GATE_REFUSED
     assert second not in {info.key for info in tier.store.list()}
@@ -200,7 +198,7 @@ def test_objects_that_do_not_fit_those_that_are_there_are_refused(at, tmp_path):
     before = {info.key: tier.store.get(info.key) for info in tier.store.list()}
     done = tier.mend(log=tier.at.logs.with_name("whole"))
     assert "the plugin compressed it" in outcomes(done)[0]
-    assert "its indexes object is there and is not what its log gives" in outcomes(done)[1]
+    assert "its indexes object exists and differs from the indexes of its log" in outcomes(done)[1]
     assert "offset index in the tier: " in outcomes(done)[2]
     assert {info.key: tier.store.get(info.key) for info in tier.store.list()} == before
 
@@ -214,7 +212,7 @@ def test_a_segment_that_is_nowhere_is_named_once(at, tmp_path):
     logs = RemoteLogs(tier.location, MendRules(Expiry(None, NOW), DAY), LocalLogs(), {})
     (done,) = MakeAgain(logs, lambda _: None, False, apply=False).each(planned)
     assert done.error is not None
-    for words in ("are not mended: ", "no object of it; ", "its log is nowhere"):
+    for words in ("are not mended: ", "it has no objects; ", "neither the tier, nor a LOGDIR"):
         assert done.error.message.count(words) == 1, done.error.message
 
 
@@ -366,8 +364,8 @@ def test_an_object_that_the_store_damages_is_taken_back(at, suffix):
 @pytest.mark.parametrize(
     ("lost", "old", "new", "why"),
     [
-        (".indexes", '"timestamp":{"position":', '"timestamp":{"position":1', "its manifest says"),
-        (".log", '"endOffset":', '"endOffset":9', "its manifest is not that of the segment"),
+        (".indexes", '"timestamp":{"position":', '"timestamp":{"position":1', "its manifest has"),
+        (".log", '"endOffset":', '"endOffset":9', "its manifest describes another segment"),
     ],
 )
 def test_an_object_that_the_manifest_does_not_describe_is_not_made(at, lost, old, new, why):
@@ -390,7 +388,7 @@ def test_a_segment_of_another_size_is_not_made_from_a_local_log(at):
     started = replace(record, segment_size=record.segment_size + 1, state=SegmentState.COPY_SEGMENT_STARTED)
     tier.brokers = Brokers([started])
     tier.lose(1, ".log")
-    assert "its log is nowhere" in outcomes(tier.mend(log=tier.at.logs.with_name("whole")))[0]
+    assert "neither the tier, nor a LOGDIR" in outcomes(tier.mend(log=tier.at.logs.with_name("whole")))[0]
 
 
 @pytest.mark.parametrize(("layout", "suffix"), [(AIVEN, ".rsm-manifest"), (LOCALLY, ".snapshot")])

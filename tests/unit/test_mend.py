@@ -202,11 +202,11 @@ def test_mend_refuses_what_is_damaged_or_another_segment(folder, wrong, right):
     planned = plan_mending(aiven(wrong), others, aiven(right))
     assert {(each.action, each.outcome) for each in planned} == {(MendAction.NONE, MendOutcome.FAILED)}
     said = [str(each.error) for each in planned]
-    assert "no .indexes" in said[0] and "its manifest says" in said[1] and "not the segment" in said[2]
+    assert "no .indexes" in said[0] and "its manifest says" in said[1] and "another segment than the record" in said[2]
     done = list(put_back(wrong, aiven(right), brokers.read).each(planned))
     assert (done, objects(right), code_of(done)) == (planned, {}, ExitCode.DATA_CORRUPT)
     absent = plan_mending(aiven(right), others[:1], aiven(right))
-    assert "no object of it" in str(absent[0].error)
+    assert "it has no objects" in str(absent[0].error)
 
 
 @pytest.mark.parametrize("lies_as", [AIVEN, LOCAL], ids=["aiven", "local"])
@@ -341,7 +341,7 @@ def test_mend_sees_that_the_store_has_other_content(folder, wrong, right):
     brokers = Brokers(tier(folder, wrong))
     done = mended(brokers, wrong, Damaging(right.root), AIVEN, AIVEN)
     assert {each.outcome for each in done} == {MendOutcome.FAILED}
-    assert "has other content than it was sent" in str(done[0].error)
+    assert "the store lost or changed the object" in str(done[0].error)
     assert objects(right) == {}
     assert code_of(done) is ExitCode.TRANSIENT
     assert {each.outcome for each in mended(brokers, wrong, right, AIVEN, AIVEN)} == {MendOutcome.MENDED}

@@ -175,7 +175,7 @@ def test_a_copy_whose_offsets_no_other_whole_copy_holds_stays_whatever_the_recor
     make_old(store)
     found = orphans(store, known(*told))
     assert [(each.kind, each.action) for each in found] == [(OrphanKind.COPY, Fate.LEAVE)]
-    assert "has lost objects" in found[0].reason
+    assert "lost objects" in found[0].reason
     assert [each.start_offset for each in finished(store, layout)] == [0, 5, 10]
     # Below the log start nobody needs it.
     assert removable(orphans(store, known(*told, log_start=10))) == keys_of(store, found[0].segment_id)
@@ -279,7 +279,7 @@ def test_what_a_killed_attempt_left_goes(store, layout, tmp_path):
 REFUSALS = {
     "another cluster": ({"cluster_id": "AnotherClusterAnother_"}, "comes from the cluster"),
     "metadata begins later": ({"metadata_start": 7}, "begins at offset 7"),
-    "nothing is known": ({"records": {}, "log_start": 99}, "tiersnap publish tells it of them"),
+    "nothing is known": ({"records": {}, "log_start": 99}, "publish them by tiersnap publish"),
     "nor is the topic": ({"records": {}, "log_start": None}, "remove them by hand"),
     "topic is hidden": ({"log_start": None}, "no right to describe it"),
     "no leader": ({"has_leader": False}, "no leader"),
@@ -424,7 +424,7 @@ def test_what_unblock_had_to_put_back_goes_once_the_topic_was_deleted_and_never_
     assert of_unblock(store, replace(told, log_start=0)) == [], "its topic lives"
     copied = {name: replace(each, state=SegmentState.COPY_SEGMENT_FINISHED) for name, each in told.records.items()}
     for doubtful, reason in (
-        (replace(told, records={}), "knows nothing"),
+        (replace(told, records={}), "has no records"),
         (replace(told, records=copied), "no right to describe it"),
         (replace(told, metadata_start=7), "begins at offset 7"),
         (replace(told, cluster_id="AnotherClusterAnother_"), "comes from the cluster"),

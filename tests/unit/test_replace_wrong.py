@@ -443,7 +443,7 @@ def test_a_segment_without_a_right_source_names_what_is_wrong_with_each(right, t
     done = right.mend(source=MemoryStore(), log=True, depth=None)
     ((action, why),) = told(done)
     assert action == "NONE"
-    assert "memory" in why and "no object of it; log: BAD_CRC" in why
+    assert "memory" in why and "it has no objects; log: BAD_CRC" in why
 
 
 def test_a_segment_that_was_copied_twice_loses_its_second_copy(right):

@@ -97,6 +97,16 @@ def test_run_refuses_a_missing_source_and_makes_no_warehouse(places: list[str | 
 
 
 @before_spark
+def test_run_refuses_sources_of_two_clusters_and_names_both(places: list[str | Path], tmp_path: Path) -> None:
+    write_small_log(other := tmp_path / "other", "payments")
+    for folder, cluster in ((places[1], "gkKEEwKvSDSIoUcbx_w4Tg"), (other, "Mh2HcX5gS3qxkcsZyYSVhA")):
+        Path(folder, "meta.properties").write_text(f"version=1\ncluster.id={cluster}\nnode.id=1\n")
+    ran = tiersnap("run", *places, "--source", other)
+    assert_said(ran, ExitCode.USAGE, "of two clusters", "gkKEEwKvSDSIoUcbx_w4Tg", "Mh2HcX5gS3qxkcsZyYSVhA")
+    assert not Path(places[-1]).exists()
+
+
+@before_spark
 @pytest.mark.parametrize("command", ["decode", "audit"])
 def test_spark_commands_refuse_a_missing_source(command: str, tmp_path: Path) -> None:
     assert_said(tiersnap(command, "--source", tmp_path / "nowhere"), ExitCode.USAGE, "nowhere: no such")

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import click
 from msgspec import Meta
 
 from tiersnap.jobs.cli.command import command
@@ -36,20 +35,22 @@ from tiersnap.jobs.commands.doctor.cluster import (
     steps_of_cluster,
     told_copies,
 )
-from tiersnap.jobs.commands.doctor.copies import CopyFindings, check_copies, lines_of_steps, steps_once
+from tiersnap.jobs.commands.doctor.copies import CopyFindings, check_copies, steps_once
 from tiersnap.jobs.commands.doctor.location import JudgedLocation, judge_location
 from tiersnap.jobs.commands.doctor.log_dir import ExaminedLogDir
 from tiersnap.jobs.commands.simulate import ForgottenProducers
 from tiersnap.jobs.situation.remote_view import RemoteView
 from tiersnap.jobs.situation.situation import COMMAND_LINE, NO_LOCATION, Known, Situation
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
-from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer
+from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer, ProbeVerdict
+from tiersnap.snapshot.gate.printed_steps import Step
+from tiersnap.snapshot.host.waiting import WaitingPartition
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.members import members
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.gate.printed_steps import Place, Step
+    from tiersnap.snapshot.gate.printed_steps import Place
     from tiersnap.snapshot.host.summary import Examined, Host
     from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
@@ -77,8 +78,9 @@ class DoctorResult:
     twice: list[CopiedTwice]
     copying: CopyFindings
     forgotten: Annotated[list[ForgottenProducers], Meta(description="with --remote")]
-    next: list[str]
-    check: list[str]
+    waiting: Annotated[list[WaitingPartition], Meta(description="partitions with blocked segments, the worst first")]
+    next: list[Step]
+    check: Annotated[list[Step], Meta(description="commands that end with 0 once the next steps are done")]
 
 
 @command(result=DoctorResult)
@@ -174,7 +176,10 @@ def doctor(
             sections["verified"] = verified_lines(verified, place)
         for name, lines in sections.items():
             for number, line in enumerate(lines):
-                click.echo("\n".join(folded(shown(line), width, f"{'' if number else name:<9}", " " * 9)))
+                for text in folded(shown(line), width, f"{'' if number else name:<9}", " " * 9):
+                    output.line(text)
+        for line in advice.script(width):
+            output.line(shown(line))
         tell_failures(output, errors)
     else:
         found = _result(host, answers, compared, copies, verified, location, copying, advice)
@@ -212,10 +217,19 @@ def _look(
 
 @dataclass(frozen=True, slots=True)
 class _Advice:
-    """The next steps, and the commands that show that they are done, as lines."""
+    """The next steps, and the commands that check the result."""
 
-    next: list[str]
-    check: list[str]
+    next: list[Step]
+    check: list[Step]
+
+    def script(self, width: int) -> Iterator[str]:
+        """Yield lines that can be pasted into a shell: comments, folded to `width`, and a line for each command."""
+        for heading, steps in (("Next:", self.next), ("To check the result:", self.check)):
+            yield from ("", f"# {heading}") if steps else ()
+            for each in steps:
+                for comment in each.comments:
+                    yield from folded(comment, width, "# ", "# ")
+                yield from filter(None, [each.command])
 
 
 def _advice(host: Host, place: Place, of_cluster: Iterable[Step]) -> _Advice:
@@ -223,7 +237,7 @@ def _advice(host: Host, place: Place, of_cluster: Iterable[Step]) -> _Advice:
 
     has_host = bool(host.log_dirs)
     steps = steps_once([*of_cluster, *(next_steps(host, place) if has_host else ())])
-    return _Advice(lines_of_steps(steps), lines_of_steps(checks(host, place)) if has_host else [])
+    return _Advice(steps, list(checks(host, place)) if has_host else [])
 
 
 def _result(
@@ -248,6 +262,7 @@ def _result(
         twice=list(copies.twice),
         copying=copying,
         forgotten=[ForgottenProducers(log_dir, name, **members(found)) for log_dir, name, found in host.forgotten],
+        waiting=host.waiting(),
         next=advice.next,
         check=advice.check,
     )
@@ -264,24 +279,22 @@ def _sections(
 ) -> dict[str, list[str]]:
     """Return lines by what they are about, in the order of the screen."""
     of_remote = {"location": list(location.lines())} if location is not None else {}
-    of_remote |= {"remote": [_answer_line(each) for each in answers]} if answers else {}
+    of_remote |= {"remote": list(_answer_lines(answers))} if answers else {}
     of_remote |= {} if compared is None else {"records": list(lines_of(compared))}
     told, blocking = [*copies.said, *copying.others()], list(copying.blocking())
     of_remote |= {"copies": told} if told else {}
     if not host.log_dirs:
         blocked = {"blocked": blocking} if blocking else {}
-        return blocked | of_remote | ({"next": advice.next} if advice.next else {})
+        return blocked | of_remote
     return {
+        "blocked": [*blocking, *_blocks(host, has_others=bool(blocking))],
         "broker": list(_broker(host)),
         "version": [host.version()],
         "disks": [line for each in host.log_dirs for line in _disk_lines(host, each)],
         "running": list(_running(host)),
-        "blocked": [*blocking, *_blocks(host, has_others=bool(blocking))],
         **({"tiered": list(host.in_remote_lines())} if host.in_remote else {}),
         **of_remote,
         **({"replicas": list(_forgotten(host))} if host.forgotten else {}),
-        "next": advice.next,
-        "check": advice.check,
     }
 
 
@@ -309,18 +322,22 @@ def _running(host: Host) -> Iterator[str]:
 
 
 def _blocks(host: Host, *, has_others: bool) -> Iterator[str]:
-    from tiersnap.snapshot.gate.verdict import Verdict
+    from tiersnap.snapshot.gate.verdict import RANK, Verdict
 
-    for verdict, number in host.blocked.most_common():
-        yield f"{count_of(number, 'segment')}: {verdict}"
+    for verdict in sorted(host.blocked, key=RANK.__getitem__):
+        yield f"{count_of(host.blocked[verdict], 'segment')}: {verdict}"
     if host.missing and Verdict.MISSING_SNAPSHOT not in host.blocked:
         yield f"{count_of(host.missing, 'snapshot is', 'snapshots are')} missing"
     if host.lost_indexes:
         yield f"{count_of(host.lost_indexes, 'partition has', 'partitions have')} lost an .index"
     yield from of_unlocated(host.unlocated, remote=not host.asked_remote)
-    waiting = sum(each.listed.blocked_bytes for each in host.log_dirs)
+    waiting = host.waiting()
     if waiting:
-        yield f"{human_bytes(waiting)} wait for that"
+        yield f"{human_bytes(sum(each.bytes for each in waiting))} wait for that"
+    for at in waiting[:MOST_MISSING]:
+        yield f"{at.partition}: {count_of(at.segments, 'segment')}, {human_bytes(at.bytes)}, {at.verdict}"
+    if len(waiting) > MOST_MISSING:
+        yield and_more(len(waiting) - MOST_MISSING, "partition")
     for each in host.log_dirs:
         if each.disk.is_read_only:
             yield f"{each.uri}: its file system is mounted read-only"
@@ -354,6 +371,12 @@ def _disk_lines(host: Host, each: Examined) -> Iterator[str]:
         yield f"full in {human_duration(full_in)} at the present rate, {rate} a day, if nothing is deleted"
 
 
-def _answer_line(answer: ProbeAnswer) -> str:
-    said = f"{answer.probe}: {answer.verdict}, {answer.message}"
-    return f"{said}; {answer.next_step}" if answer.next_step else said
+def _answer_lines(answers: Sequence[ProbeAnswer]) -> Iterator[str]:
+    """Yield a line for each answer that is not OK, and one for all that are."""
+    good = [each.probe for each in answers if each.verdict is ProbeVerdict.OK]
+    for each in answers:
+        if each.verdict is not ProbeVerdict.OK:
+            step = f"; {each.next_step}" if each.next_step else ""
+            yield f"{each.probe}: {each.verdict}, {each.message}{step}"
+    if good:
+        yield f"OK: {', '.join(good)}"

@@ -99,11 +99,6 @@ class CopyFindings:
             yield REMOVE_ORPHANS
 
 
-def lines_of_steps(steps: Iterable[Step]) -> list[str]:
-    """Return steps as lines, each command on one of its own."""
-    return [line for each in steps for line in each.lines]
-
-
 def steps_once(steps: Iterable[Step]) -> list[Step]:
     """Return the steps without repeated commands."""
     commands: set[str] = set()

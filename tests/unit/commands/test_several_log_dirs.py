@@ -274,7 +274,7 @@ def test_collect_of_two_disks_to_one_folder_is_refused_before_any(disks: list[Pa
 def test_collect_of_several_disks_is_refused_when_the_folder_is_one_disk_s(disks: list[Path], tmp_path: Path) -> None:
     to = tmp_path / "to"
     assert_said(tiersnap("collect", disks[0], "--to", to, "--apply"), 0)
-    assert_said(tiersnap("collect", *disks, "--to", to, "--apply"), 2, "holds what was collected of", "--to")
+    assert_said(tiersnap("collect", *disks, "--to", to, "--apply"), 2, "holds the collection of", "--to")
 
 
 class Terminal(io.StringIO):
