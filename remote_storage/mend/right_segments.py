@@ -18,6 +18,7 @@ import numpy as np
 
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.mend.mend_rules import MendRules
 from tiersnap.remote_storage.mend.stored_files import not_rebuilt, stored_copy, stored_entries, stored_index_files
 from tiersnap.remote_storage.mend.stored_logs import StoredLogs
 from tiersnap.remote_storage.metadata.segment_metadata import (
@@ -46,7 +47,6 @@ from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.producer_fold import ProducerFold, from_entries, to_entries
 from tiersnap.snapshot.replay.examine import Examination, examine_decodes
-from tiersnap.snapshot.replay.expiry import BrokerExpiry, Expiry
 from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 from tiersnap.snapshot.replay.partition_state import Boundary, SnapshotAt
 from tiersnap.snapshot.replay.remote_listing import RemoteState
@@ -59,24 +59,6 @@ _log = logging.getLogger(__name__)
 _NO_FILE = FileRef("", 0, 0)
 _DIFFER = "two whole logs of it differ, in the tier or in LOGDIR, and nothing shows which one is right"
 Opened = tuple[tuple[int, int], ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class MendRules:
-    """The rules of time: see Expiry; `producer_expiration` is the broker's, in ms."""
-
-    expiry: Expiry
-    producer_expiration: int | None
-
-    @property
-    def now(self) -> int:
-        """Return the run's time, ms."""
-        return self.expiry.now
-
-    @property
-    def broker_expiry(self) -> BrokerExpiry:
-        """Return the rule by which a broker drops producers now."""
-        return BrokerExpiry(self.now, self.producer_expiration)
 
 
 @dataclass
