@@ -1,7 +1,7 @@
 """Make right remote segments, as `tier` would upload them: from a log on this host, or from the tier's other objects.
 
 The producer snapshot is the fold of the local log. Or it is the tier's state at the start of the segment, by the rule
-of snapshot.replay.remote_state, combined with the fold of the segment. Wrong segments are never used.
+of remote_log.remote_state, combined with the fold of the segment. Wrong segments are never used.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from tiersnap.snapshot.producer_fold import ProducerFold, from_entries, to_entri
 from tiersnap.snapshot.replay.examine import Examination, examine_decodes
 from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 from tiersnap.snapshot.replay.partition_state import Boundary, SnapshotAt
-from tiersnap.snapshot.replay.remote_state import RemoteState
+from tiersnap.snapshot.replay.remote_listing import RemoteState
 from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 from tiersnap.snapshot.replay.segment_runs import LocalDecodes, Run, fold_segment
 from tiersnap.snapshot.replay.snapshot_comparison import compare

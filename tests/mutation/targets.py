@@ -160,7 +160,7 @@ TARGETS = (
             "test_repair_without_a_log_start.py",
         ),
     ),
-    Target("snapshot/replay/remote_state.py", ("test_remote_state.py",)),
+    Target("remote_storage/remote_log/remote_state.py", ("test_remote_state.py",)),
     Target(
         "remote_storage/remote_log/remote_log.py",
         ("test_poisoned_tier.py", "test_log_begins_in_remote_storage.py", "test_claimed_starts.py"),
