@@ -25,13 +25,10 @@ from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.inventory.starts import state_at
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.mend.record_lineage import lineage_of_record
 from tiersnap.remote_storage.mend.stored_files import not_rebuilt, stored_copy, stored_entries, stored_index_files
 from tiersnap.remote_storage.mend.stored_logs import StoredLogs
-from tiersnap.remote_storage.metadata.segment_metadata import (
-    RemoteLogSegmentMetadata,
-    TopicIdPartition,
-    epochs_in_range,
-)
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, SourceFile
 from tiersnap.snapshot.errors import UnknownStateError
@@ -147,7 +144,7 @@ class RightSegments:
             next_base_offset=record.end_offset + 1,
             max_timestamp=told.max_timestamp if told.max_timestamp >= 0 else record.max_timestamp,
             log=log,
-            leader_epochs=self._leader_epochs(record),
+            leader_epochs=lineage_of_record(record, self.lineage, self.log_start),
             offset_index=files.get(IndexType.OFFSET),
             time_index=files.get(IndexType.TIMESTAMP),
             transaction_index=files.get(IndexType.TRANSACTION),
@@ -363,19 +360,6 @@ class RightSegments:
             on_boundary=settle,
             begins=Beginnings(partial(beginning, look, rules.broker_expiry)).of(own),
         )
-
-    # The leader epochs.
-
-    def _leader_epochs(self, record: RemoteLogSegmentMetadata) -> LeaderEpochs:
-        """Return the lineage up to the end of a segment, as it was when its record was written."""
-        own, first = record.segment_leader_epochs, record.segment_leader_epochs[0]
-        before = [each for each in self.lineage if each[0] <= first[0] and each[1] <= first[1]]
-        if not before and record.start_offset > self.log_start:
-            raise not_rebuilt(record, "no other segment tells the leader epochs before it")
-        told = (*before, *(own[1:] if before and before[-1][0] == first[0] else own))
-        if epochs_in_range(told, record.start_offset, record.end_offset + 1) != own:
-            raise not_rebuilt(record, f"its leader epochs {own} are not those of the log {self.lineage}")
-        return told
 
 
 def _kept(path: Path, offset: int, data: bytes, provenance: Provenance) -> SnapshotSource:
