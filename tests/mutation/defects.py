@@ -104,6 +104,13 @@ NOTHING_UNREAD_IS_PUBLISHED = (
         "test_chunk_index.py::test_decompress_holds_a_few_pieces_when_a_small_chunk_claims_much",
     ),
     _defect(
+        "remote_storage/stores/s3_store.py",
+        "a listing makes no progress on a server that ignores start-after",
+        "if after and key <= after:",
+        "if False:",
+        "../s3/test_object_store_contract.py::test_list_makes_progress_when_a_server_ignores_start_after",
+    ),
+    _defect(
         "snapshot/context_pool.py",
         "a deadline does not reach threads",
         "lambda: context.run(fn, *args, **kwargs)",
@@ -178,6 +185,13 @@ THE_LOCATION = (
         "self.verdict(open_location(store, self.layout or AIVEN)).refuse_contradiction()",
         "pass",
         "test_situation_of_commands.py::test_location_that_contradicts_the_broker_is_refused",
+    ),
+    _defect(
+        "jobs/doctor_cluster.py",
+        "doctor prints a command with a location that brokers do not read",
+        "if compared.location.state is LocationState.CONTRADICTED:",
+        "if False:",
+        "commands/test_doctor_records.py::test_next_step_is_no_command_when_brokers_read_another_location",
     ),
 )
 AFTER_A_POWER_LOSS = (
