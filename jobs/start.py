@@ -7,6 +7,6 @@ def main() -> None:
     """Run the command; `jobs.interrupts` takes the signals over."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from tiersnap.jobs.cli import main as run_command
+    from tiersnap.jobs.main import main as run_command
 
     run_command()

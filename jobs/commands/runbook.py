@@ -7,10 +7,10 @@ from importlib import import_module
 
 import click
 
-from tiersnap.jobs.command import command
-from tiersnap.jobs.output import Format, Output, terminal_width
-from tiersnap.jobs.runbook import RunbookEntry
-from tiersnap.jobs.runbook import runbook as whole_runbook
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.output import Format, Output, terminal_width
+from tiersnap.jobs.cli.runbook import RunbookEntry
+from tiersnap.jobs.cli.runbook import runbook as whole_runbook
 from tiersnap.snapshot.errors import UsageError, error_named
 
 _WIDTH = 80
@@ -41,7 +41,7 @@ def runbook(output: Output, words: tuple[str, ...]) -> None:
     if output.format is not Format.TABLE:
         output.rows(RunbookEntry, found)
         return
-    from tiersnap.jobs.runbook_text import lines_of
+    from tiersnap.jobs.cli.runbook_text import lines_of
 
     width = min(terminal_width() or _WIDTH, 100)
     click.echo("\n\n".join("\n".join(lines_of(each, width)) for each in found))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tiersnap.jobs.interrupts import Terminated, interruption_of
+from tiersnap.jobs.cli.interrupts import Terminated, interruption_of
 from tiersnap.snapshot.errors import ExitCode, TransientError
 
 pytestmark = pytest.mark.unit
@@ -61,7 +61,7 @@ def test_process_that_still_imports_ends_by_the_signal_itself(tmp_path: Path) ->
 def test_interrupt_that_python_drops_in_a_finalizer_comes_again(number: signal.Signals, code: ExitCode) -> None:
     program = f"""
 import os, threading
-from tiersnap.jobs.interrupts import Terminated, raise_interrupts
+from tiersnap.jobs.cli.interrupts import Terminated, raise_interrupts
 
 class Finalized:
     def __del__(self):
@@ -84,7 +84,7 @@ except KeyboardInterrupt:
 def test_ctrl_c_stays_ignored_if_it_was_as_under_nohup() -> None:
     program = (
         "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        "import tiersnap.jobs.cli as cli; cli.run = lambda argv: print(signal.getsignal(signal.SIGINT).name)\n" + START
+        "import tiersnap.jobs.main as cli; cli.run = lambda argv: print(signal.getsignal(signal.SIGINT).name)\n" + START
     )
     process = child(program)
     out, err = process.communicate(timeout=120)
@@ -94,9 +94,9 @@ def test_ctrl_c_stays_ignored_if_it_was_as_under_nohup() -> None:
 # As py4j does it: it logs the interrupt, gives up its connection, and the next call fails of that.
 AS_PY4J = """
 import logging
-import tiersnap.jobs.cli as cli
-from tiersnap.jobs.interrupts import Terminated
-from tiersnap.jobs.streams import LogFormat, configure
+import tiersnap.jobs.main as cli
+from tiersnap.jobs.cli.interrupts import Terminated
+from tiersnap.jobs.cli.streams import LogFormat, configure
 from tiersnap.snapshot.errors import UsageError
 
 def main(*_, **__):
