@@ -126,15 +126,22 @@ def share(part: int, whole: int) -> str:
 
 
 def examples(report: Report, limit: int = 3) -> dict[Verdict, list[PagePartition]]:
-    """Return examples of partitions by cause: those with a timeline, in the page's order."""
+    """Return partitions with a timeline as examples of each cause, in the page's order."""
     found: dict[Verdict, list[PagePartition]] = {cause.verdict: [] for cause in report.causes}
-    for partition in chain.from_iterable(topic.partitions for topic in report.topics):
-        if not partition.timeline:
-            continue
+    for partition in filter(_has_timeline, partitions_of(report)):
         for blocker in partition.blocking:
             if len(found[blocker.verdict]) < limit:
                 found[blocker.verdict].append(partition)
     return found
+
+
+def partitions_of(report: Report) -> Iterator[PagePartition]:
+    """Yield the partitions of all topics, in the page's order."""
+    return chain.from_iterable(topic.partitions for topic in report.topics)
+
+
+def _has_timeline(partition: PagePartition) -> bool:
+    return bool(partition.timeline)
 
 
 def topic_anchor(topic: str) -> str:
@@ -190,26 +197,35 @@ def snapshot_counts(report: Report) -> dict[str, int]:
 
 
 def _at_end(found: SnapshotsAtEnds) -> str:
-    is_compared = found.compared is not None or not found.snapshot.is_trusted
-    if found.provenance is Provenance.BROKER_UNVERIFIED or (found.provenance is Provenance.BROKER and not is_compared):
+    if _is_unverified(found):
         return _AT_END[SnapshotVerdict.UNVERIFIED]
     if found.provenance not in (None, Provenance.BROKER):
         return "computed by tiersnap"
     if found.compared is SnapshotVerdict.SUSPECT and found.snapshot.is_trusted:
         return "differ only in entries that a broker drops or resets when it loads them"
-    return _AT_END[found.compared or found.snapshot]
+    compared = found.compared or found.snapshot
+    return _AT_END[compared]
+
+
+def _is_unverified(found: SnapshotsAtEnds) -> bool:
+    """Return whether these are brokers' snapshots that were not compared with the log."""
+    if found.provenance is Provenance.BROKER:
+        return found.compared is None and found.snapshot.is_trusted
+    return found.provenance is Provenance.BROKER_UNVERIFIED
 
 
 def remote_checked(report: Report) -> str:
     """Return a sentence about the verified part of the remote segments; "" if there are none."""
-    partitions = (each for topic in report.topics for each in topic.partitions)
-    # Replicas of a partition have the same remote segments.
-    found = {(each.topic, each.partition): each.remote_checked for each in partitions if each.remote_checked}
+    found: dict[tuple[str, int], RemoteChecked] = {}
+    for each in partitions_of(report):
+        if each.remote_checked:
+            found[each.topic, each.partition] = each.remote_checked  # replicas have the same remote segments
     if found:
         return _checked_in_words(list(found.values()))
     total = report.cluster
-    is_any = total.tiered_segments or total.uploaded_segments or total.in_remote_segments
-    return "Remote storage has not been verified. Verify it" if is_any else ""
+    if total.tiered_segments or total.uploaded_segments or total.in_remote_segments:
+        return "Remote storage has not been verified. Verify it"
+    return ""
 
 
 def _checked_in_words(found: Sequence[RemoteChecked]) -> str:
