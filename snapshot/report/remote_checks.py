@@ -82,16 +82,21 @@ def _summed(checks: list[RemoteCheck]) -> RemoteChecked:
     listing = max(checks, key=lambda each: (each.listed > 0, each.checked_at))
     listed = [each for each in checks if _exists(each, listing.listed_from)]
     segments = [each for each in listed if each.verdict != RemoteVerdict.NOT_CHECKABLE]
+    depths = Counter(str(each.depth) for each in segments)
     return RemoteChecked(
         segments=listing.listed,
         verified=min(len(segments), listing.listed),
         bytes=sum(each.bytes for each in segments),
         compared=sum(each.compared_with not in NO_LOG for each in segments),
         encrypted=len(listed) - len(segments),
-        unsound=sum(not each.verdict.is_sound for each in (*segments, *_holes(checks, last_at))),
-        depths=dict(Counter(str(each.depth) for each in segments)),
+        unsound=_count_unsound([*segments, *_holes(checks, last_at)]),
+        depths=dict(depths),
         last_at=last_at,
     )
+
+
+def _count_unsound(checks: Iterable[RemoteCheck]) -> int:
+    return sum(not each.verdict.is_sound for each in checks)
 
 
 def _holes(checks: Iterable[RemoteCheck], last_at: int) -> list[RemoteCheck]:

@@ -59,7 +59,7 @@ gives the consumer an error for each offset of the segment | tiersnap doctor
 
 
 def find_word(word: str) -> BrokerWord | None:
-    """Return the word of a broker's log; None if there is no such word."""
+    """Return the word of a broker's log; None for any other word."""
     return next((each for each in BROKER_WORDS if each.has_name(word)), None)
 
 
