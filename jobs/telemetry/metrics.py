@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 import click
 
-from tiersnap.jobs.escaped_text import shown
-from tiersnap.jobs.option_types import HTTP_URL, LocalPath
-from tiersnap.jobs.options import as_one
+from tiersnap.jobs.cli.escaped_text import shown
+from tiersnap.jobs.cli.option_types import HTTP_URL, LocalPath
+from tiersnap.jobs.cli.options import as_one
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.metrics.prometheus_text import LAST_SUCCESS, Sample, last_success, prometheus
 

@@ -11,9 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.remote_log import vouched_snapshot
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, decode_lineage, read_segment
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, segments_by_id
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import IndexType, PlannedObject
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import KIND_OF_INDEX
@@ -22,6 +19,9 @@ from tiersnap.remote_storage.layouts.rsm_manifest import RsmManifest
 from tiersnap.remote_storage.locks.claim_protocol import read_claim
 from tiersnap.remote_storage.mend.stored_files import claimed_as, manifest_of, not_rebuilt
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.remote_log.remote_log import vouched_snapshot
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, decode_lineage, read_segment
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, segments_by_id
 from tiersnap.remote_storage.stores.object_store import ObjectStore, PutResult
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.checked_upload import CheckedLog, check_stored

@@ -11,26 +11,27 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-from tiersnap.remote_storage.check.local_log import LocalLogs
-from tiersnap.remote_storage.check.partition_check import PartitionCheck
-from tiersnap.remote_storage.check.read_first import find_doubts
-from tiersnap.remote_storage.check.read_whole import ReadWhole
 from tiersnap.remote_storage.errors import DeletedByClusterError, ObjectNotFoundError
-from tiersnap.remote_storage.inventory.encryption import EncryptionLook
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, newest, read_lineage, read_segment
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, segments_by_id
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.lacking_objects import plan_lacking, put_lacking
-from tiersnap.remote_storage.mend.mending import Mending, plaintext_refused
-from tiersnap.remote_storage.mend.right_segments import MendRules, RightSegments
+from tiersnap.remote_storage.mend.mend_rules import MendRules
+from tiersnap.remote_storage.mend.right_segments import RightSegments
+from tiersnap.remote_storage.mend.segments_to_mend import Mending, plaintext_refused
 from tiersnap.remote_storage.mend.stored_files import not_mended, putting_back
 from tiersnap.remote_storage.mend.stored_logs import StoredLogs
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tiersnap.remote_storage.remote_log.encryption import EncryptionLook
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, newest, read_lineage, read_segment
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, segments_by_id
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.remote_storage.upload.uploader import delete_in_reverse
+from tiersnap.remote_storage.verify.compare_whole import find_doubts
+from tiersnap.remote_storage.verify.local_log import LocalLogs
+from tiersnap.remote_storage.verify.partition_check import PartitionCheck
+from tiersnap.remote_storage.verify.read_whole import ReadWhole
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest

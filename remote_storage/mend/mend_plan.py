@@ -1,16 +1,16 @@
 """Choose the segments that `mend` replaces and those that it may delete, by the records that brokers know.
 
-Pure functions: tests/broker/test_remote_index.py compares them, with publish_plan, with Kafka's own cache.
+Pure functions: tests/broker/test_remote_index.py compares them, with segments_to_publish, with Kafka's own cache.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from tiersnap.remote_storage.check.read_whole import ReadWhole
 from tiersnap.remote_storage.metadata.metadata_records import SegmentUpdate
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
+from tiersnap.remote_storage.verify.read_whole import ReadWhole
 
 _FINISHED = SegmentState.COPY_SEGMENT_FINISHED
 NO_BROKER = -1

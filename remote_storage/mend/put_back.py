@@ -18,18 +18,18 @@ from itertools import groupby
 from pathlib import Path
 
 from tiersnap.remote_storage.errors import DeletedByClusterError, NotRebuiltError
-from tiersnap.remote_storage.inventory.remote_segment import read_indexes, read_lineage
-from tiersnap.remote_storage.inventory.segment_bytes import fetch_into
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import RemoteLogs
-from tiersnap.remote_storage.mend.mending import Mending, not_from
 from tiersnap.remote_storage.mend.right_segments import RightSegments
+from tiersnap.remote_storage.mend.segments_to_mend import Mending, not_from
 from tiersnap.remote_storage.mend.staged_segment import ObjectSource, StagedSegment, staged
 from tiersnap.remote_storage.mend.stored_files import index_files, not_mended, putting_back
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
+from tiersnap.remote_storage.remote_log.remote_segment import read_indexes, read_lineage
+from tiersnap.remote_storage.remote_log.segment_bytes import fetch_into
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.snapshot_source import SourceFile, TrustedSnapshot

@@ -14,20 +14,16 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tiersnap.remote_storage.check.read_whole import ReadWhole
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.errors import NotDeletedError
-from tiersnap.remote_storage.inventory.cluster_record import put_cluster_id
-from tiersnap.remote_storage.inventory.complete import complete_segments
-from tiersnap.remote_storage.inventory.finished import finished_of
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import RemoteLogs, check_plaintext
 from tiersnap.remote_storage.mend.mend_plan import deletion, may_be_deleted, wrong_and_read
-from tiersnap.remote_storage.mend.mending import Mending
 from tiersnap.remote_storage.mend.right_segments import RightSegments
+from tiersnap.remote_storage.mend.segments_to_mend import Mending
 from tiersnap.remote_storage.mend.stored_files import not_rebuilt
 from tiersnap.remote_storage.metadata.metadata_records import MetadataRecord
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
@@ -38,14 +34,18 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     new_segment_id,
 )
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
-from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishPlan
+from tiersnap.remote_storage.publish.segments_to_publish import TO_BE_TOLD, PublishPlan
 from tiersnap.remote_storage.publish.write_records import publish_plans
+from tiersnap.remote_storage.remote_log.cluster_record import put_cluster_id
+from tiersnap.remote_storage.remote_log.complete import complete_segments
+from tiersnap.remote_storage.remote_log.finished import finished_of
 from tiersnap.remote_storage.retire.partition_leftovers import Swept
 from tiersnap.remote_storage.stores.requests import Deadline
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.copy_attempt import CopyAttempt, begin_attempt
 from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
 from tiersnap.remote_storage.upload.uploader import delete_copy
+from tiersnap.remote_storage.verify.read_whole import ReadWhole
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 
 _log = logging.getLogger(__name__)

@@ -15,15 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tiersnap.remote_storage.check.local_log import LocalLog
-from tiersnap.remote_storage.check.segment_log import combined
-from tiersnap.remote_storage.inventory.observe import Observe
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
-from tiersnap.remote_storage.inventory.segment_bytes import fetch_into
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
-from tiersnap.remote_storage.inventory.starts import state_at
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.mend.mend_rules import MendRules
 from tiersnap.remote_storage.mend.stored_files import (
     computed_snapshot,
     not_rebuilt,
@@ -37,8 +31,15 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     epochs_in_range,
 )
+from tiersnap.remote_storage.remote_log.observe import Observe
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
+from tiersnap.remote_storage.remote_log.segment_bytes import fetch_into
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
+from tiersnap.remote_storage.remote_log.starts import state_at
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, SourceFile
+from tiersnap.remote_storage.verify.local_log import LocalLog
+from tiersnap.remote_storage.verify.segment_log import combined
 from tiersnap.snapshot.errors import UnknownStateError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.checkpoints import LeaderEpoch, LeaderEpochs
@@ -50,7 +51,6 @@ from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.producer_fold import ProducerFold, from_entries, to_entries
 from tiersnap.snapshot.replay.examine import Examination, examine_decodes
-from tiersnap.snapshot.replay.expiry import BrokerExpiry, Expiry
 from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 from tiersnap.snapshot.replay.partition_state import Boundary, SnapshotAt
 from tiersnap.snapshot.replay.remote_state import RemoteState
@@ -61,24 +61,6 @@ from tiersnap.snapshot.replay.snapshot_comparison import compare
 _NO_FILE = FileRef("", 0, 0)
 _DIFFER = "two whole logs of it differ, in the tier or in LOGDIR, and nothing shows which one is right"
 Opened = tuple[tuple[int, int], ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class MendRules:
-    """The rules of time: see Expiry; `producer_expiration` is the broker's, in ms."""
-
-    expiry: Expiry
-    producer_expiration: int | None
-
-    @property
-    def now(self) -> int:
-        """Return the run's time, ms."""
-        return self.expiry.now
-
-    @property
-    def broker_expiry(self) -> BrokerExpiry:
-        """Return the rule by which a broker drops producers now."""
-        return BrokerExpiry(self.now, self.producer_expiration)
 
 
 @dataclass

@@ -9,19 +9,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tiersnap.remote_storage.check.local_log import LocalLog
-from tiersnap.remote_storage.check.segment_log import read_log
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, decode_lineage, read_indexes, read_segment
-from tiersnap.remote_storage.inventory.segment_bytes import fetched_segment
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.mend.covered_batches import are_among, batches_of
-from tiersnap.remote_storage.mend.mending import Mending, why_not
 from tiersnap.remote_storage.mend.right_segments import RightSegments
+from tiersnap.remote_storage.mend.segments_to_mend import Mending, why_not
 from tiersnap.remote_storage.mend.stored_files import not_rebuilt
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, decode_lineage, read_indexes, read_segment
+from tiersnap.remote_storage.remote_log.segment_bytes import fetched_segment
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.verify.local_log import LocalLog
+from tiersnap.remote_storage.verify.segment_log import read_log
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.gate.remote_check import RemoteVerdict

@@ -10,8 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from tiersnap.remote_storage.errors import NotRebuiltError, ObjectNotFoundError
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import IndexType
@@ -20,6 +18,8 @@ from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks import claim_protocol
 from tiersnap.remote_storage.locks.claim import ClaimedSegment
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_indexes
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
 from tiersnap.remote_storage.retire.store_leftovers import abort_uploads_of
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES, read_decoded

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
-from tiersnap.remote_storage.inventory.segment_bytes import fetched_segment
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
+from tiersnap.remote_storage.remote_log.segment_bytes import fetched_segment
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.log.file_system import LOCAL

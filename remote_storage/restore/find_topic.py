@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.cluster_record import read_cluster_id
-from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects, list_topic
+from tiersnap.remote_storage.remote_log.cluster_record import read_cluster_id
+from tiersnap.remote_storage.remote_log.partition_objects import PartitionObjects, list_topic
 from tiersnap.remote_storage.restore.request import RestoreRequest
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, UsageError

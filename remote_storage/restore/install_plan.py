@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tiersnap.remote_storage.inventory.snapshot_objects import (
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.snapshot_objects import (
     SnapshotRecord,
     list_manifests,
     list_snapshots,
     read_snapshot,
 )
-from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.restore.install_outcome import InstallOutcome, PlannedInstall, StoredBy
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError

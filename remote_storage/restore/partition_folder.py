@@ -23,8 +23,8 @@ from threading import Event
 from typing import Protocol
 
 from tiersnap.remote_storage.errors import FolderDiffersError
-from tiersnap.remote_storage.inventory.remote_segment import read_indexes
 from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.remote_log.remote_segment import read_indexes
 from tiersnap.remote_storage.restore.own_folder import MARKER, OwnFolder, plan_of, remove_own
 from tiersnap.remote_storage.restore.segment_chain import Chain, LogPiece
 from tiersnap.remote_storage.restore.segment_files import fetch_piece, same_content

@@ -13,13 +13,13 @@ from itertools import chain
 from typing import TypeVar
 
 from tiersnap.remote_storage.errors import DeletedByClusterError
-from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects
-from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
-from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, read_segment
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.locks.claim import ClaimedSegment
 from tiersnap.remote_storage.locks.claim_protocol import claimed_segments, read_claim
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
+from tiersnap.remote_storage.remote_log.partition_objects import PartitionObjects
+from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory
+from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment, read_segment
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import CorruptDataError

@@ -16,16 +16,16 @@ from tiersnap.remote_storage.errors import (
     RemoteGapError,
     UnpublishedError,
 )
-from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects
-from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
-from tiersnap.remote_storage.inventory.remote_segment import (
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.partition_objects import PartitionObjects
+from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory
+from tiersnap.remote_storage.remote_log.remote_segment import (
     RemoteSegment,
     newest,
     read_indexes,
     read_lineage,
 )
-from tiersnap.remote_storage.layouts.layout import IndexType
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.restore.find_topic import FoundPartition, named
 from tiersnap.remote_storage.restore.partition_folder import FolderPlan, find_unfinished, folder_differs
 from tiersnap.remote_storage.restore.published import (

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import MissingHeadError, MissingTailError, ObjectNotFoundError, RemoteGapError
-from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, epochs_in_range
+from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment
 from tiersnap.remote_storage.restore.request import LeftOutCopy
 from tiersnap.snapshot.formats.checkpoints import LeaderEpoch, LeaderEpochs
 from tiersnap.snapshot.units import count_of

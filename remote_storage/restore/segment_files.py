@@ -9,7 +9,7 @@ from threading import Event
 
 import numpy as np
 
-from tiersnap.remote_storage.inventory.segment_bytes import fetch_log
+from tiersnap.remote_storage.remote_log.segment_bytes import fetch_log
 from tiersnap.remote_storage.restore.own_folder import PART, OwnFolder
 from tiersnap.remote_storage.restore.segment_chain import LogPiece
 from tiersnap.remote_storage.stores.object_store import ObjectStore

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, list_segments
 from tiersnap.remote_storage.layouts.remote_location import in_each_layout
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, list_segments
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.units import count_of, human_bytes
 

@@ -17,16 +17,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from tiersnap.remote_storage.check.read_first import ReadSegment
-from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects
-from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
-from tiersnap.remote_storage.inventory.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.locks.claim import Claim
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tiersnap.remote_storage.remote_log.partition_objects import PartitionObjects
+from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
+from tiersnap.remote_storage.remote_log.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, Orphan, OrphanKind
 from tiersnap.remote_storage.stores.object_store import ObjectInfo
+from tiersnap.remote_storage.verify.compare_whole import ReadSegment
 from tiersnap.snapshot.units import utc
 
 

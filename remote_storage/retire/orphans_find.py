@@ -14,18 +14,17 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
-from tiersnap.remote_storage.check.read_first import ReadSegment, read_remaining
-from tiersnap.remote_storage.inventory.cluster_record import read_cluster_id
-from tiersnap.remote_storage.inventory.partition_objects import (
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.cluster_record import read_cluster_id
+from tiersnap.remote_storage.remote_log.partition_objects import (
     PartitionObjects,
     list_all,
     list_partition_objects,
     read_claims,
 )
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_segment
-from tiersnap.remote_storage.inventory.snapshot_objects import readable_manifests
-from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_segment
+from tiersnap.remote_storage.remote_log.snapshot_objects import readable_manifests
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition, KnownToCluster
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, Orphan, OrphanKind, with_action
 from tiersnap.remote_storage.retire.orphans import (
@@ -47,6 +46,7 @@ from tiersnap.remote_storage.retire.store_leftovers import (
     uploads_of_segments,
 )
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectInfo, ObjectStore
+from tiersnap.remote_storage.verify.compare_whole import ReadSegment, read_remaining
 from tiersnap.snapshot.errors import CorruptDataError, GateError, TiersnapError, failure
 from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
 

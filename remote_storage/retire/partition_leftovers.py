@@ -17,14 +17,14 @@ import logging
 import shlex
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.check.read_first import read_remaining
-from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, leftovers_of
-from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks import claim_protocol
 from tiersnap.remote_storage.locks.claim import Claim
 from tiersnap.remote_storage.locks.claim_protocol import STALE_AFTER_MS
+from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory, leftovers_of
+from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
+from tiersnap.remote_storage.verify.compare_whole import read_remaining
 from tiersnap.snapshot.errors import CorruptDataError, TransientError
 from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.partition_objects import StoredRecord
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.locks.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.locks.claim_protocol import claim_naming, claimed_segments
 from tiersnap.remote_storage.locks.saved_configs import SavedConfigs, decode_saved_configs
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.partition_objects import StoredRecord
 from tiersnap.remote_storage.retire.known_to_cluster import Ask, KnownPartition
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, Orphan, OrphanKind
 from tiersnap.remote_storage.retire.orphans import TOPIC_DELETED, Aged

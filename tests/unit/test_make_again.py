@@ -15,11 +15,7 @@ from tests.reference.plugin_compressed import compress_copy
 from tests.reference.poisoned_tier import PoisonedTier, poisoned_tier
 from tests.unit.test_mend import Brokers, code_of
 from tests.unit.test_poisoned_tier import LAYOUTS, state
-from tiersnap.remote_storage.check.local_log import LocalLog, LocalLogs
 from tiersnap.remote_storage.cluster.missing_objects import find_missing
-from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_segment
-from tiersnap.remote_storage.inventory.segment_objects import list_segments
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
@@ -27,9 +23,9 @@ from tiersnap.remote_storage.locks import claim_protocol
 from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment, ClaimedSnapshot
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import MakeAgain, RemoteLogs
-from tiersnap.remote_storage.mend.mending import Mending, plan_mending
 from tiersnap.remote_storage.mend.put_back import check_known
 from tiersnap.remote_storage.mend.right_segments import MendRules
+from tiersnap.remote_storage.mend.segments_to_mend import Mending, plan_mending
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
@@ -37,9 +33,13 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     new_segment_id,
 )
+from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_indexes, read_segment
+from tiersnap.remote_storage.remote_log.segment_objects import list_segments
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore, PutResult
+from tiersnap.remote_storage.verify.local_log import LocalLog, LocalLogs
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir

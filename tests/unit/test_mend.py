@@ -17,25 +17,25 @@ from tests.reference.planned import PARTITION, write_log
 from tests.reference.remote_segments import remote_segment
 from tests.reference.tiered import aiven, tier
 from tests.unit.test_encrypted_remote import encrypt
-from tiersnap.remote_storage.check.local_log import LocalLogs
 from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment, find_missing, worst_first
-from tiersnap.remote_storage.inventory.partition_objects import list_topic
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout, StoredState
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import RemoteLogs
-from tiersnap.remote_storage.mend.mending import Mending, plan_mending
 from tiersnap.remote_storage.mend.put_back import PutBack
 from tiersnap.remote_storage.mend.right_segments import MendRules
+from tiersnap.remote_storage.mend.segments_to_mend import Mending, plan_mending
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
+from tiersnap.remote_storage.remote_log.partition_objects import list_topic
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_indexes
 from tiersnap.remote_storage.restore.published import read_copies
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, PutResult
+from tiersnap.remote_storage.verify.local_log import LocalLogs
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TiersnapError, TransientError
 from tiersnap.snapshot.gate.exit_code import exit_code_of
 from tiersnap.snapshot.replay.expiry import Expiry

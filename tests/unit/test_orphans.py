@@ -23,8 +23,6 @@ from tests.reference.left_over import (
 )
 from tests.reference.planned import PARTITION, planned, write_log, write_replica_that_rolled_later
 from tests.reference.tiered import age, tier
-from tiersnap.remote_storage.inventory.cluster_record import put_cluster_id
-from tiersnap.remote_storage.inventory.partition_objects import list_all
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -33,6 +31,8 @@ from tiersnap.remote_storage.locks.claim import Attempt, Claim, ClaimedSegment
 from tiersnap.remote_storage.locks.claim_protocol import claim, finish
 from tiersnap.remote_storage.locks.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, new_segment_id
+from tiersnap.remote_storage.remote_log.cluster_record import put_cluster_id
+from tiersnap.remote_storage.remote_log.partition_objects import list_all
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
 from tiersnap.remote_storage.retire.orphans import Aged
 from tiersnap.remote_storage.retire.orphans_find import remove, unfinished

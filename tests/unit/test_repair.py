@@ -400,7 +400,7 @@ class TestFiles:
     def test_a_file_that_cannot_be_written_whole_is_not_there_at_all(self, log_dir, bare):
         """The process may write 20 bytes a file: less than a snapshot needs."""
         limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20)); "
-        main = f"from tiersnap.jobs.cli import main; main(['repair', {str(log_dir)!r}, '--apply'])"
+        main = f"from tiersnap.jobs.main import main; main(['repair', {str(log_dir)!r}, '--apply'])"
         done = run_obeying_modes("-c", limited + main)
         assert done.returncode == 2
         assert re.search(r"cannot write .*\.snapshot: File too large", done.stderr)

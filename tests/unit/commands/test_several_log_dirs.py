@@ -17,12 +17,12 @@ import pytest
 from tests.reference.broker_lock import broker
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import file_of, tree, write_small_log
+from tiersnap.jobs.cli.option_types import expand
+from tiersnap.jobs.cli.output import Format, Output
+from tiersnap.jobs.cli.progress import Progress
 from tiersnap.jobs.commands.run import run_options
-from tiersnap.jobs.option_types import expand
-from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.pipeline.before_spark import discover
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.jobs.progress import Progress
 from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.log.disk import on_disk, says_space
 from tiersnap.snapshot.log.places import each_once
