@@ -129,7 +129,7 @@ class RightSegments:
         return PlannedSegment(
             base_offset=record.start_offset,
             next_base_offset=record.end_offset + 1,
-            max_timestamp=told.max_timestamp if told.max_timestamp >= 0 else record.max_timestamp,
+            max_timestamp=_max_timestamp(record, told),
             log=log,
             leader_epochs=self._leader_epochs(record),
             offset_index=files.get(IndexType.OFFSET),
@@ -378,3 +378,8 @@ class RightSegments:
     def _epochs_up_to(self, first: LeaderEpoch) -> list[LeaderEpoch]:
         """Return the leader epochs of the partition that are not later than `first`, in epoch and offset."""
         return [each for each in self.lineage if each[0] <= first[0] and each[1] <= first[1]]
+
+
+def _max_timestamp(record: RemoteLogSegmentMetadata, end: SegmentEnd) -> int:
+    """Return the largest timestamp of the batches, or of the record if no batch has one (ms)."""
+    return end.max_timestamp if end.max_timestamp >= 0 else record.max_timestamp

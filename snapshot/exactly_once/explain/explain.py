@@ -118,17 +118,26 @@ def explain(word: str, *, broker: str | None = None, client: str | None = None) 
     """
     error = named_error(word)
     if error is not None:
-        answers = _answered_with(error.error, broker)
-        requests = {row.request for row in _answered_with(error.error, None)}
-        return Explanation(error, (*answers, *_of_clients(error.error, requests, client, broker)))
+        return _explain_error(error, broker, client)
     situation = next((each for each in SITUATIONS if each.name == word.lower()), None)
     if situation is not None:
         return _explain_situation(situation.name, situation.request, broker, client)
     found = find_word(word)
     if found is not None:
         return Explanation(None, rows_of(found, broker), found)
-    inside = next((each for each in _NAMES.findall(word) if each != word and named_error(each)), None)
-    return None if inside is None else explain(inside, broker=broker, client=client)
+    inside = _error_inside(word)
+    return None if inside is None else _explain_error(inside, broker, client)
+
+
+def _error_inside(line: str) -> NamedError | None:
+    """Return the first error that a line of a log names; None without one."""
+    return next(filter(None, map(named_error, _NAMES.findall(line))), None)
+
+
+def _explain_error(error: NamedError, broker: str | None, client: str | None) -> Explanation:
+    answers = _answered_with(error.error, broker)
+    requests = {row.request for row in _answered_with(error.error, None)}
+    return Explanation(error, (*answers, *_of_clients(error.error, requests, client, broker)))
 
 
 def _explain_situation(name: str, request: str, broker: str | None, client: str | None) -> Explanation:
