@@ -32,14 +32,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _THEIRS = ("pyspark", "py4j", "grpc")
-_WRONG = {
-    "JAVA_GATEWAY_EXITED": ("Java did not start; what it said stands above", "Spark 4 needs Java 17 or 21"),
-    "Could not parse Master URL": ("Spark knows no such master", "local[*], spark://HOST:7077, yarn or k8s://…"),
-    "Invalid master URL": ("Spark knows no such master", "local[*], spark://HOST:7077, yarn or k8s://…"),
-    "INVALID_DRIVER_MEMORY": ("Spark itself needs more memory than that", "--spark-conf spark.driver.memory=1g"),
-    "INVALID_EXECUTOR_MEMORY": ("Spark itself needs more memory than that", "--spark-conf spark.executor.memory=1g"),
-    "CONNECT_URL": ("Spark knows no such server", "sc://HOST:15002"),
-}
+
+
+def _said(error: Exception) -> str:
+    """Return the text of an error of Spark's, "" for any other; sockets of a JVM that has ended raise Python's own."""
+    if isinstance(error, ConnectionError):
+        return f"Py4JNetworkError: {error}"
+    if not type(error).__module__.startswith(_THEIRS):
+        return ""
+    return f"{type(error).__name__}: {error}"
 
 
 @contextmanager
@@ -47,19 +48,13 @@ def spoken(what: str) -> Iterator[None]:
     """Raise what Spark's classes say within as ours, where it is known; `what` is the subject of the message.
 
     Raises:
-        TransientError: a server or worker went away, or memory is short.
-        UsageError: a place or a setting that cannot be, or a Python of the workers that lacks what the job needs.
+        TiersnapError: the one that `snapshot.tables.known_failures` has for the words.
     """
     try:
         yield
     except Exception as error:
-        if not type(error).__module__.startswith(_THEIRS):
-            raise
-        told = str(error)
-        for word, (message, hint) in _WRONG.items():
-            if word in told:
-                raise UsageError(f"{what}: {message}", hint=hint) from None
-        known = of_words(what, told)
+        told = _said(error)
+        known = of_words(what, told) if told else None
         if known is None:
             raise
         # A notebook shows what an error came from: hundreds of lines of two languages.
@@ -223,7 +218,7 @@ def _java_writes_to_stderr() -> Iterator[None]:
 
 @contextmanager
 def _interrupts_later() -> Iterator[None]:
-    """Ctrl-C while Spark starts counts when it has started.
+    """Let Ctrl-C and SIGTERM, while Spark starts, count when it has started.
 
     Interrupted in between, PySpark leaves a JVM behind that waits for ever. Its own handler, which is replaced, cancels
     the jobs, whose failure then hides that it was Ctrl-C.
@@ -232,10 +227,12 @@ def _interrupts_later() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    handlers = [signal.signal(number, lambda number, _: came.append(number)) for number in numbers]
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, handler)
+        for number, handler in zip(numbers, handlers, strict=True):
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
     if came:
-        raise KeyboardInterrupt
+        signal.raise_signal(came[0])

@@ -14,9 +14,9 @@ import yaml
 
 from tests.reference.command_lines import parse
 from tests.reference.small_log import write_small_log
-from tiersnap.jobs.cli import cli
-from tiersnap.jobs.cli import run as tiersnap
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.main import cli
+from tiersnap.jobs.main import run as tiersnap
 from tiersnap.snapshot.errors import ExitCode
 
 pytestmark = pytest.mark.unit

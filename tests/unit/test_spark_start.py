@@ -18,8 +18,8 @@ from tiersnap.jobs.pipeline.java import check_java
 from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.jobs.pipeline.session import with_delta
 from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.pipeline.spark_options import SparkRequest
 from tiersnap.jobs.pipeline.spark_start import check_master, check_spark
-from tiersnap.jobs.spark_options import SparkRequest
 from tiersnap.remote_storage.errors import ConditionsIgnoredError
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, MissingExtraError, TransientError, UsageError
@@ -159,6 +159,16 @@ before_spark = pytest.mark.usefixtures("no_java")
 @before_spark
 def test_run_refuses_a_missing_source_and_makes_no_warehouse(places: list[str | Path]) -> None:
     assert_said(tiersnap(*refused(places, "--source", "/nowhere")), ExitCode.USAGE, "/nowhere: no such")
+    assert not Path(places[-1]).exists()
+
+
+@before_spark
+def test_run_refuses_sources_of_two_clusters_and_names_both(places: list[str | Path], tmp_path: Path) -> None:
+    write_small_log(other := tmp_path / "other", "payments")
+    for folder, cluster in ((places[1], "gkKEEwKvSDSIoUcbx_w4Tg"), (other, "Mh2HcX5gS3qxkcsZyYSVhA")):
+        Path(folder, "meta.properties").write_text(f"version=1\ncluster.id={cluster}\nnode.id=1\n")
+    ran = tiersnap("run", *places, "--source", other)
+    assert_said(ran, ExitCode.USAGE, "of two clusters", "gkKEEwKvSDSIoUcbx_w4Tg", "Mh2HcX5gS3qxkcsZyYSVhA")
     assert not Path(places[-1]).exists()
 
 
