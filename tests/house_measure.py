@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("snapshot", "remote_storage", "jobs")
 # The greatest values that `make lint` accepts; `python -m tests.house_measure` prints the figures of today.
 LIMITS: Mapping[str, float] = {
-    "tokens": 458_152,
-    "branches": 14_420,
+    "tokens": 458_164,
+    "branches": 14_421,
     "functions with more than 10 branches": 127,
     "dense functions (of 6 branches or more: three in four statements), %": 49,
     "comprehensions per 1,000 statements": 43.8,
