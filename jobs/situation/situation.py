@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from tiersnap.jobs.remote_view import RemoteView
+from tiersnap.jobs.situation.remote_view import RemoteView
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.stores.store_settings import StoreSettings
 from tiersnap.snapshot.errors import MissingExtraError, TiersnapError, UsageError

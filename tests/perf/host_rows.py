@@ -22,7 +22,7 @@ _SCAN_SECONDS = 0.7
 
 def tiersnap(*words: str) -> Spent:
     """What one `tiersnap WORDS` takes as a process."""
-    command = [sys.executable, "-c", "import sys; from tiersnap.jobs.cli import main; sys.exit(main())", *words]
+    command = [sys.executable, "-c", "import sys; from tiersnap.jobs.main import main; sys.exit(main())", *words]
     # A segment that waits is an answer, too.
     return spent(command, ends_with=(ExitCode.OK, ExitCode.GATE_REFUSED))
 

@@ -22,7 +22,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     SegmentState,
 )
-from tiersnap.remote_storage.publish.publish_plan import (
+from tiersnap.remote_storage.publish.segments_to_publish import (
     PublishAction,
     PublishPlan,
     SegmentToPublish,

@@ -22,8 +22,8 @@ from tests.reference.fleet_run import Ran, Runner
 from tests.reference.record_batch import read_segment
 from tests.unit.test_producer_fold import as_state
 from tests.unit.test_snapshot_comparison import rows
+from tiersnap.jobs.cli.output import Format, Output
 from tiersnap.jobs.commands.run import show
-from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.pipeline.listing import ToldOfPartition
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings

@@ -14,10 +14,10 @@ from tests.reference.fleet_run import Ran, Runner
 from tests.reference.record_batch import read_segment
 from tests.reference.recovered import DATA
 from tiersnap.jobs.pipeline.listing import NOTHING_TOLD, ToldOfPartition
-from tiersnap.remote_storage.inventory.partition_objects import list_topic
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.remote_log.partition_objects import list_topic
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_indexes
 from tiersnap.remote_storage.restore.published import read_copies
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.transaction_index import ongoing_transactions
