@@ -344,3 +344,4 @@ def test_wrong_and_read_leaves_out_what_ends_below_the_log_start():
 def test_wrong_and_read_leaves_out_a_segment_whose_offsets_brokers_do_not_find():
     index = index_of(named(ONE, "long"), named(SHORT, "short"))
     assert names(wrong_and_read(index, {id_of("long"), id_of("short")}, 0)) == ["short"]
+    assert names(wrong_and_read(index, {id_of("long")}, 0)) == []
