@@ -333,6 +333,13 @@ def test_to_be_deleted_leaves_deletions_of_brokers_and_sound_segments_alone():
     assert names(found) == ["ours", "wrong"]
 
 
+def test_to_be_deleted_gives_right_segments_that_are_redundant_or_whose_deletion_began():
+    sound = proof("first", "second", "begun")
+    assert names(to_be_deleted(index_of(named(ONE, "first"), named(ONE, "second")), [], sound)) == ["first"]
+    begun = replace(named(SHORT, "begun"), state=SegmentState.DELETE_SEGMENT_STARTED, broker_id=NO_BROKER)
+    assert names(to_be_deleted(index_of(named(ONE, "first")), [begun], sound)) == ["begun"]
+
+
 def test_wrong_and_read_leaves_out_what_ends_below_the_log_start():
     low, high = named(ONE, "low"), named(remote_segment(10, 19, ((0, 10),)), "high")
     index = index_of(low, high)
