@@ -322,6 +322,15 @@ def test_may_be_deleted_refuses_offsets_that_no_other_segment_holds():
     assert may_be_deleted(index, begun, 10, proof()) == "", "nothing of it is read any more"
 
 
+@pytest.mark.parametrize(("last", "why"), [(9, "differ; nothing shows which one is right"), (19, "")])
+def test_may_be_deleted_compares_the_logs_of_segments_with_the_same_offsets_alone(last, why):
+    old, new = named(ONE, "old"), named(remote_segment(0, last, ((0, 0),)), "new")
+    check = ModelCheck.of([id_of("old"), id_of("new")])
+    check.digests.update({id_of("old"): "1", id_of("new"): "2"})
+    found = may_be_deleted(index_of(old, new), old, 0, ReadWhole(check))
+    assert (found.endswith(why), bool(found)) == (True, bool(why))
+
+
 def test_to_be_deleted_leaves_deletions_of_brokers_and_sound_segments_alone():
     wrong, other, sound = named(ONE, "wrong"), named(SHORT, "other"), named(remote_segment(0, 12, ((0, 0),)), "sound")
     index = index_of(other, wrong, sound)
