@@ -64,7 +64,7 @@ REVERTED = (
         "return False and claim_protocol",
     ),
     Danger(
-        _STORE_LEFTOVERS, "an upload stays", "_abort(store, files), _abort(store, named)", "_abort(store, files), 0"
+        _STORE_LEFTOVERS, "an upload stays", "_abort(store, files), _abort(store, claimed)", "_abort(store, files), 0"
     ),
     Danger(_STORE_LEFTOVERS, "a temporary file stays", "_abort(store, files), _abort", "0, _abort"),
     Danger(_STORE_LEFTOVERS, "a probe stays", "failures = store.delete(probes) if probes else ()", "failures = ()"),

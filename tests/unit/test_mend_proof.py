@@ -322,6 +322,15 @@ def test_may_be_deleted_refuses_offsets_that_no_other_segment_holds():
     assert may_be_deleted(index, begun, 10, proof()) == "", "nothing of it is read any more"
 
 
+@pytest.mark.parametrize(("last", "why"), [(9, "differ; nothing shows which one is right"), (19, "")])
+def test_may_be_deleted_compares_the_logs_of_segments_with_the_same_offsets_alone(last, why):
+    old, new = named(ONE, "old"), named(remote_segment(0, last, ((0, 0),)), "new")
+    check = ModelCheck.of([id_of("old"), id_of("new")])
+    check.digests.update({id_of("old"): "1", id_of("new"): "2"})
+    found = may_be_deleted(index_of(old, new), old, 0, ReadWhole(check))
+    assert (found.endswith(why), bool(found)) == (True, bool(why))
+
+
 def test_to_be_deleted_leaves_deletions_of_brokers_and_sound_segments_alone():
     wrong, other, sound = named(ONE, "wrong"), named(SHORT, "other"), named(remote_segment(0, 12, ((0, 0),)), "sound")
     index = index_of(other, wrong, sound)
@@ -331,6 +340,13 @@ def test_to_be_deleted_leaves_deletions_of_brokers_and_sound_segments_alone():
     ]
     found = to_be_deleted(index, deleting, proof("sound", "other"))
     assert names(found) == ["ours", "wrong"]
+
+
+def test_to_be_deleted_gives_right_segments_that_are_redundant_or_whose_deletion_began():
+    sound = proof("first", "second", "begun")
+    assert names(to_be_deleted(index_of(named(ONE, "first"), named(ONE, "second")), [], sound)) == ["first"]
+    begun = replace(named(SHORT, "begun"), state=SegmentState.DELETE_SEGMENT_STARTED, broker_id=NO_BROKER)
+    assert names(to_be_deleted(index_of(named(ONE, "first")), [begun], sound)) == ["begun"]
 
 
 def test_wrong_and_read_leaves_out_what_ends_below_the_log_start():
@@ -344,3 +360,4 @@ def test_wrong_and_read_leaves_out_what_ends_below_the_log_start():
 def test_wrong_and_read_leaves_out_a_segment_whose_offsets_brokers_do_not_find():
     index = index_of(named(ONE, "long"), named(SHORT, "short"))
     assert names(wrong_and_read(index, {id_of("long"), id_of("short")}, 0)) == ["short"]
+    assert names(wrong_and_read(index, {id_of("long")}, 0)) == []

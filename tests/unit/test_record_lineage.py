@@ -40,8 +40,8 @@ def test_lineage_of_record_is_what_it_was_when_the_record_was_written(
 @pytest.mark.parametrize(
     ("own", "lineage", "log_start", "why"),
     [
-        (((2, 10),), (), 9, "no other segment tells the leader epochs before it"),
-        (((2, 10),), ((3, 0),), 0, "no other segment tells"),
+        (((2, 10),), (), 9, "no other segment has the leader epochs before it"),
+        (((2, 10),), ((3, 0),), 0, "no other segment has"),
         (((2, 12),), ((0, 0),), 0, r"its leader epochs \(\(2, 12\),\) are not those of the log \(\(0, 0\),\)"),
         (((2, 10), (3, 20)), ((2, 0),), 0, "are not those of the log"),
     ],
