@@ -195,7 +195,7 @@ def with_remote() -> str:
 
 def of_unknown_beginnings(beginnings: Beginnings) -> Iterator[str]:
     """Return why remote storage does not tell how a log begins, for each, and what comes next."""
-    from tiersnap.snapshot.replay.remote_state import ELSEWHERE
+    from tiersnap.snapshot.replay.remote_listing import ELSEWHERE
 
     yield from of_unlocated(beginnings.unlocated, remote=beginnings.find is None)
     yield from (f"{name}: {why}" for name, why in beginnings.unknown.items())

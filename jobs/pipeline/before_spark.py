@@ -16,6 +16,7 @@ import pyarrow as pa
 from tiersnap.jobs.pipeline.listing import NOTHING_TOLD, RecordsInput, ToldOfPartition
 from tiersnap.jobs.pipeline.partition_sources import open_source
 from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.pipeline.spark_start import check_spark
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_tasks import ask_copy_tasks, check_cluster
 from tiersnap.remote_storage.cluster.records_task import ReadRecords, wanted_of_cluster, wanted_of_replicas
@@ -44,8 +45,10 @@ Session = Callable[[], "SparkSession"]
 
 
 def started(spark: SparkSession | Session) -> SparkSession:
-    """Return the session; start it first if a function is given."""
-    return spark() if callable(spark) else spark
+    """Return the session; start it first if a function is given. UsageError if its Spark is too old."""
+    session = spark() if callable(spark) else spark
+    check_spark(session.version)
+    return session
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,11 @@
 """Make right remote segments, as `tier` would upload them: from a log on this host, or from the tier's other objects.
 
 The producer snapshot is the fold of the local log. Or it is the tier's state at the start of the segment, by the rule
-of snapshot.replay.remote_state, combined with the fold of the segment. Wrong segments are never used.
+of remote_log.remote_state, combined with the fold of the segment. Wrong segments are never used.
 """
 
 from __future__ import annotations
 
-import logging
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,12 +17,19 @@ import numpy as np
 
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
-from tiersnap.remote_storage.mend.stored_files import not_rebuilt, stored_copy, stored_entries, stored_index_files
+from tiersnap.remote_storage.mend.mend_rules import MendRules
+from tiersnap.remote_storage.mend.record_lineage import lineage_of_record
+from tiersnap.remote_storage.mend.stored_files import (
+    computed_snapshot,
+    not_rebuilt,
+    stored_copy,
+    stored_entries,
+    stored_index_files,
+)
 from tiersnap.remote_storage.mend.stored_logs import StoredLogs
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
-    epochs_in_range,
 )
 from tiersnap.remote_storage.remote_log.observe import Observe
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
@@ -36,8 +42,7 @@ from tiersnap.remote_storage.verify.local_log import LocalLog
 from tiersnap.remote_storage.verify.segment_log import combined
 from tiersnap.snapshot.errors import UnknownStateError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.formats.checkpoints import LeaderEpoch, LeaderEpochs
-from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.formats.transaction_index import ongoing_transactions
 from tiersnap.snapshot.gate.judge_partition import open_at
 from tiersnap.snapshot.gate.trusted import Provenance
@@ -46,37 +51,16 @@ from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.producer_fold import ProducerFold, from_entries, to_entries
 from tiersnap.snapshot.replay.examine import Examination, examine_decodes
-from tiersnap.snapshot.replay.expiry import BrokerExpiry, Expiry
 from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 from tiersnap.snapshot.replay.partition_state import Boundary, SnapshotAt
-from tiersnap.snapshot.replay.remote_state import RemoteState
+from tiersnap.snapshot.replay.remote_listing import RemoteState
 from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 from tiersnap.snapshot.replay.segment_runs import LocalDecodes, Run, fold_segment
 from tiersnap.snapshot.replay.snapshot_comparison import compare
 
-_log = logging.getLogger(__name__)
-
 _NO_FILE = FileRef("", 0, 0)
 _DIFFER = "two whole logs of it differ, in the tier or in LOGDIR, and nothing shows which one is right"
 Opened = tuple[tuple[int, int], ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class MendRules:
-    """The rules of time: see Expiry; `producer_expiration` is the broker's, in ms."""
-
-    expiry: Expiry
-    producer_expiration: int | None
-
-    @property
-    def now(self) -> int:
-        """Return the run's time, ms."""
-        return self.expiry.now
-
-    @property
-    def broker_expiry(self) -> BrokerExpiry:
-        """Return the rule by which a broker drops producers now."""
-        return BrokerExpiry(self.now, self.producer_expiration)
 
 
 @dataclass
@@ -131,7 +115,7 @@ class RightSegments:
             log = SourceFile(self._local.filesystem, segment.log.path, segment.log.size)
             files = self._local_files(local)
             if not prefers_local:
-                files |= self._stored_files(record, folder)
+                files |= stored_index_files(folder, self.location.store, self.listed.get(record.id.segment_id))
         else:
             source = self._source(record, own, replaces=prefers_local)
             segment, witness = self._fetched(record, source, folder), None if source is own else own
@@ -145,9 +129,9 @@ class RightSegments:
         return PlannedSegment(
             base_offset=record.start_offset,
             next_base_offset=record.end_offset + 1,
-            max_timestamp=told.max_timestamp if told.max_timestamp >= 0 else record.max_timestamp,
+            max_timestamp=_max_timestamp(record, told),
             log=log,
-            leader_epochs=self._leader_epochs(record),
+            leader_epochs=lineage_of_record(record, self.lineage, self.log_start),
             offset_index=files.get(IndexType.OFFSET),
             time_index=files.get(IndexType.TIMESTAMP),
             transaction_index=files.get(IndexType.TRANSACTION),
@@ -172,11 +156,6 @@ class RightSegments:
         filesystem = self._local.filesystem
         return {index: SourceFile(filesystem, ref.path, ref.size) for index, ref in refs.items() if ref is not None}
 
-    def _stored_files(self, record: RemoteLogSegmentMetadata, folder: Path) -> dict[IndexType, SourceFile]:
-        """Fetch the segment's own indexes from the tier."""
-        there = self.listed.get(record.id.segment_id)
-        return {} if there is None else stored_index_files(folder, self.location.store, there)
-
     def own(self, record: RemoteLogSegmentMetadata) -> RemoteSegment | None:
         """Return the segment's own log in the tier; None without one."""
         there = self.listed.get(record.id.segment_id)
@@ -190,20 +169,12 @@ class RightSegments:
                 log stays; and if it has no objects left, `publish` can publish the copy in its place.
         """
         if own is not None:
-            return self._own_or_twin(record, own) if replaces else own
+            return self.stored.itself_or_twin(record, own) if replaces else own
         may_use_twin = replaces or record.id.segment_id in self.listed
-        twin = self._undamaged_twin(record) if may_use_twin else None
+        twin = self.stored.undamaged_twin(record) if may_use_twin else None
         if twin is None:
             raise not_rebuilt(record, "neither the tier, nor a LOGDIR with its offsets has its log")
         return twin
-
-    def _own_or_twin(self, record: RemoteLogSegmentMetadata, own: RemoteSegment) -> RemoteSegment:
-        if not self.stored.twins(record) or self.stored.digest(own) is not None:
-            return own
-        return self._undamaged_twin(record) or own
-
-    def _undamaged_twin(self, record: RemoteLogSegmentMetadata) -> RemoteSegment | None:
-        return next((each for each in self.stored.twins(record) if self.stored.digest(each) is not None), None)
 
     def _fetched(self, record: RemoteLogSegmentMetadata, source: RemoteSegment, folder: Path) -> Segment:
         segment = fetch_into(folder, self.location.store, source)
@@ -311,7 +282,7 @@ class RightSegments:
         after = self._continued(record, before, runs)
         live = self.rules.expiry.live(after.entries, told.max_timestamp)
         provenance = Provenance.COMPUTED if before.is_complete else Provenance.COMPUTED_FROM_SNAPSHOT
-        snapshot = _kept(folder / "snapshot", end, snapshot_file.encode(live), provenance)
+        snapshot = computed_snapshot(folder / "snapshot", end, snapshot_file.encode(live), provenance)
         opened = ongoing_transactions(before.entries)[["producer_id", "first_offset"]].tolist()
         return tuple((producer, first) for producer, first in opened), snapshot
 
@@ -379,7 +350,7 @@ class RightSegments:
             if boundary.offset in self.ends and is_known:
                 data = snapshot_file.encode(rules.expiry.live(boundary.entries, boundary.max_timestamp))
                 path = self.folder / f"{boundary.offset:020d}.snapshot"
-                self._snapshots[boundary.offset] = _kept(path, boundary.offset, data, boundary.provenance)
+                self._snapshots[boundary.offset] = computed_snapshot(path, boundary.offset, data, boundary.provenance)
             return replace(boundary.snapshot, open_transactions=boundary.open_transactions)
 
         return examine_decodes(
@@ -390,27 +361,7 @@ class RightSegments:
             begins=Beginnings(partial(beginning, look, rules.broker_expiry)).of(own),
         )
 
-    # The leader epochs.
 
-    def _leader_epochs(self, record: RemoteLogSegmentMetadata) -> LeaderEpochs:
-        """Return the lineage up to the end of a segment, as it was when its record was written."""
-        own = record.segment_leader_epochs
-        before = self._epochs_up_to(own[0])
-        if not before and record.start_offset > self.log_start:
-            raise not_rebuilt(record, "no other segment has the leader epochs before it")
-        is_joined = bool(before) and before[-1][0] == own[0][0]
-        told = (*before, *(own[1:] if is_joined else own))
-        if epochs_in_range(told, record.start_offset, record.end_offset + 1) != own:
-            raise not_rebuilt(record, f"its leader epochs {own} are not those of the log {self.lineage}")
-        return told
-
-    def _epochs_up_to(self, first: LeaderEpoch) -> list[LeaderEpoch]:
-        """Return the leader epochs of the partition that are not later than `first`, in epoch and offset."""
-        return [each for each in self.lineage if each[0] <= first[0] and each[1] <= first[1]]
-
-
-def _kept(path: Path, offset: int, data: bytes, provenance: Provenance) -> SnapshotSource:
-    path.write_bytes(data)
-    _log.debug("computed the snapshot at %d: %s", offset, provenance)
-    file = SourceFile(LOCAL, str(path), len(data))
-    return SnapshotSource(offset=offset, provenance=provenance, crc32c=crc32c(data), file=file)
+def _max_timestamp(record: RemoteLogSegmentMetadata, end: SegmentEnd) -> int:
+    """Return the largest timestamp of the batches, or of the record if no batch has one (ms)."""
+    return end.max_timestamp if end.max_timestamp >= 0 else record.max_timestamp
