@@ -55,6 +55,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     TopicIdPartition,
+    partition_of,
 )
 from tiersnap.snapshot.gate.printed_steps import NEXT_STEP
 from tiersnap.snapshot.gate.verdict import Verdict
@@ -231,33 +232,59 @@ def topic_snapshots(topic: str) -> str:
 
 def parse(key: str) -> ParsedKey:
     """Take a key apart. Raises InvalidKeyError: it is of no kind listed above."""
-    if match := _SNAPSHOT.fullmatch(key):
-        topic, topic_id, number, offset, run_id, cluster = match.groups()
-        partition = TopicIdPartition(topic, None if topic_id == NO_TOPIC_ID else topic_id, int(number))
-        if offset is not None:
-            return ParsedKey(KeyKind.SNAPSHOT, partition, offset=_offset(offset, key))
-        if cluster is not None:
-            return ParsedKey(KeyKind.CLUSTER, partition)
-        if _RUN_ID.fullmatch(run_id):
-            return ParsedKey(KeyKind.SNAPSHOT_MANIFEST, partition, run_id=run_id)
-    elif (match := _CLAIM.fullmatch(key)) and int(match[5]) < 1 << 31:
-        partition = TopicIdPartition(match[1], match[2], int(match[3]))
-        return ParsedKey(KeyKind.CLAIM, partition, _offset(match[4], key), leader_epoch=int(match[5]))
-    elif match := _MANIFESTS.fullmatch(key):
-        return ParsedKey(KeyKind.MANIFESTS, TopicIdPartition(match[1], match[2], int(match[3])))
-    elif match := _UNBLOCK.fullmatch(key):
-        return ParsedKey(KeyKind.UNBLOCK, TopicIdPartition(match[1], match[2], 0))
-    elif (match := _LOCAL.fullmatch(key)) and match[6] in _LOCAL_KINDS:
-        partition = TopicIdPartition(match[1], match[3], int(match[2]))
-        return ParsedKey(_LOCAL_KINDS[match[6]], partition, _offset(match[4], key), match[5])
-    elif (match := _AIVEN.fullmatch(key)) and match[6] in _AIVEN_KINDS:
-        partition = TopicIdPartition(match[1], match[2], int(match[3]))
-        return ParsedKey(_AIVEN_KINDS[match[6]], partition, _offset(match[4], key), match[5])
+    folder, _, _ = key.partition("/")
+    found = _PARSERS.get(folder, _parse_aiven)(key)
+    if found is not None:
+        return found
     raise InvalidKeyError(
         f"{key[:_SHOWN]!r} is not a key of tiersnap, the Aiven plugin or LocalTieredStorage",
         hint="check the prefix of --remote: it is the plugin's key.prefix",
         key=key,
     )
+
+
+def _parse_snapshot(key: str) -> ParsedKey | None:
+    if not (match := _SNAPSHOT.fullmatch(key)):
+        return None
+    topic, topic_id, number, offset, run_id, cluster = match.groups()
+    partition = partition_of(topic, None if topic_id == NO_TOPIC_ID else topic_id, int(number))
+    if offset is not None:
+        return ParsedKey(KeyKind.SNAPSHOT, partition, offset=_offset(offset, key))
+    if cluster is not None:
+        return ParsedKey(KeyKind.CLUSTER, partition)
+    is_run = _RUN_ID.fullmatch(run_id) is not None
+    return ParsedKey(KeyKind.SNAPSHOT_MANIFEST, partition, run_id=run_id) if is_run else None
+
+
+def _parse_claim(key: str) -> ParsedKey | None:
+    if (match := _CLAIM.fullmatch(key)) and int(match[5]) < 1 << 31:
+        partition = partition_of(match[1], match[2], int(match[3]))
+        return ParsedKey(KeyKind.CLAIM, partition, _offset(match[4], key), leader_epoch=int(match[5]))
+    if match := _MANIFESTS.fullmatch(key):
+        return ParsedKey(KeyKind.MANIFESTS, partition_of(match[1], match[2], int(match[3])))
+    if match := _UNBLOCK.fullmatch(key):
+        return ParsedKey(KeyKind.UNBLOCK, partition_of(match[1], match[2], 0))
+    return None
+
+
+def _parse_local(key: str) -> ParsedKey | None:
+    match = _LOCAL.fullmatch(key)
+    if match is None or match[6] not in _LOCAL_KINDS:
+        return None
+    partition = partition_of(match[1], match[3], int(match[2]))
+    return ParsedKey(_LOCAL_KINDS[match[6]], partition, _offset(match[4], key), match[5])
+
+
+def _parse_aiven(key: str) -> ParsedKey | None:
+    match = _AIVEN.fullmatch(key)
+    if match is None or match[6] not in _AIVEN_KINDS:
+        return None
+    partition = partition_of(match[1], match[2], int(match[3]))
+    return ParsedKey(_AIVEN_KINDS[match[6]], partition, _offset(match[4], key), match[5])
+
+
+# By the first folder. No topic name has a slash, so no other key of a segment begins with one of these.
+_PARSERS = {SNAPSHOTS: _parse_snapshot, CLAIMS: _parse_claim, LOCAL_TIERED_STORAGE: _parse_local}
 
 
 def recognise(key: str) -> ParsedKey | None:

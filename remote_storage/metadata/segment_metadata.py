@@ -28,6 +28,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from itertools import pairwise
 
 from tiersnap.remote_storage.errors import InvalidKeyError
@@ -107,6 +108,12 @@ class TopicIdPartition:
         return f"{self.topic}-{self.partition}"
 
 
+@lru_cache(maxsize=1024)
+def partition_of(topic: str, topic_id: str | None, partition: int) -> TopicIdPartition:
+    """Return the partition; raises as TopicIdPartition. A listing names the same one thousands of times."""
+    return TopicIdPartition(topic, topic_id, partition)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class RemoteLogSegmentId:
     """One attempt at copying one segment; both ids are 22 characters base64url.
@@ -121,14 +128,14 @@ class RemoteLogSegmentId:
     segment_id: str
 
     def __post_init__(self) -> None:
-        TopicIdPartition(self.topic, self.topic_id, self.partition)
+        partition_of(self.topic, self.topic_id, self.partition)
         if not is_uuid(self.segment_id):
             raise InvalidKeyError(f"segment id {self.segment_id[:_SHOWN]!r} is not 22 characters base64url of 16 bytes")
 
     @property
     def topic_id_partition(self) -> TopicIdPartition:
         """The partition it belongs to."""
-        return TopicIdPartition(self.topic, self.topic_id, self.partition)
+        return partition_of(self.topic, self.topic_id, self.partition)
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}:{self.segment_id}"

@@ -21,7 +21,7 @@ from tiersnap.remote_storage.upload.copy_attempt import CopyAttempt, Ended, begi
 from tiersnap.remote_storage.upload.tier_job import TierJob
 from tiersnap.snapshot.context_pool import ContextPool
 
-SEGMENTS_AT_ONCE = 4
+SEGMENTS_AT_ONCE = 6
 """Begun and not finished; each has one request under way, besides the parts of a large log."""
 _LOOKS_AHEAD = 2
 """To look takes two requests, and so does it to make a segment visible and finish its claim."""

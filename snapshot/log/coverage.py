@@ -7,7 +7,7 @@ whether that is covered or not. Follows org.apache.kafka.server.log.remote.stora
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
@@ -98,17 +98,18 @@ def coverage_of(copies: Iterable[CopyFacts], lineage: LeaderEpochs, log_end_offs
     known = tuple(copies)
     complete = [copy for copy in known if copy.is_complete]
     lost = [copy for copy in known if copy.is_published and not copy.is_complete]
+    of_complete = [(copy, copy.held(lineage)) for copy in complete]
 
-    def held(among: Iterable[CopyFacts]) -> tuple[Interval, ...]:
-        return tuple(joined(each for copy in among for each in copy.held(lineage)))
+    def held(is_wanted: Callable[[CopyFacts], bool]) -> tuple[Interval, ...]:
+        return tuple(joined(each for copy, intervals in of_complete if is_wanted(copy) for each in intervals))
 
     return RemoteCoverage(
-        held(complete),
+        held(lambda _: True),
         _highest([*complete, *lost], lineage, log_end_offset),
-        published=held(copy for copy in complete if copy.is_published),
-        ours=held(copy for copy in complete if copy.is_ours),
-        unread=held(copy for copy in complete if copy.is_published is None),
-        lost=held(lost),
+        published=held(lambda copy: bool(copy.is_published)),
+        ours=held(lambda copy: copy.is_ours),
+        unread=held(lambda copy: copy.is_published is None),
+        lost=tuple(joined(each for copy in lost for each in copy.held(lineage))),
     )
 
 

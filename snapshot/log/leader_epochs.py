@@ -17,8 +17,10 @@ entry with the start offset of the next one.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 
@@ -48,14 +50,21 @@ def agreed_intervals(epochs: LeaderEpochs, end: int, lineage: LeaderEpochs) -> l
         return []
     agreed: list[Interval] = []
     begins = lineage[0][1]
-    known = {epoch: (start, stop) for epoch, start, stop in epoch_ranges(lineage, ENDLESS)}
     for epoch, start, stop in epoch_ranges(epochs, end):
         # Below its first entry the lineage was cut when the log start moved on; older epochs may well have been there.
         if epoch <= lineage[0][0]:
             agreed.append((start, min(stop, begins)))
-        if epoch in known:
-            agreed.append((max(start, known[epoch][0]), min(stop, known[epoch][1])))
+        if (known := _range_of(epoch, lineage)) is not None:
+            agreed.append((max(start, known[0]), min(stop, known[1])))
     return joined(agreed)
+
+
+def _range_of(epoch: int, lineage: LeaderEpochs) -> Interval | None:
+    """Return the offsets of an epoch of the lineage, whose last one is endless; None if it has no such epoch."""
+    at = bisect_right(lineage, epoch, key=itemgetter(0))
+    if not at or lineage[at - 1][0] != epoch:
+        return None
+    return lineage[at - 1][1], lineage[at][1] if at < len(lineage) else ENDLESS
 
 
 def held_intervals(start: int, end: int, epochs: LeaderEpochs, lineage: LeaderEpochs) -> list[Interval]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -90,6 +91,23 @@ def test_after_an_unclean_election_the_lost_leaders_offsets_do_not_count() -> No
 
 def test_a_log_that_was_made_anew_under_the_same_epoch_is_cut_at_its_end() -> None:
     assert coverage_of([CopyFacts(0, 200, ((0, 0),))], ((0, 0),), 50).highest == 50
+
+
+@given(st.data())
+def test_coverage_of_tells_apart_the_offsets_that_are_published_ours_unread_and_lost(data: st.DataObject) -> None:
+    marks = st.builds(replace, copies(), is_ours=st.booleans(), is_published=st.sampled_from([True, False, None]))
+    found, lineage = data.draw(st.lists(marks, max_size=5)), data.draw(epochs(0, 71))
+    coverage = coverage_of(found, lineage, 71)
+    whole = [copy for copy in found if copy.is_complete]
+    wanted = {
+        "published": [copy for copy in whole if copy.is_published],
+        "ours": [copy for copy in whole if copy.is_ours],
+        "unread": [copy for copy in whole if copy.is_published is None],
+        "lost": [copy for copy in found if copy.is_published and not copy.is_complete],
+    }
+    for name, among in wanted.items():
+        told = {offset for start, end in getattr(coverage, name) for offset in range(start, end)}
+        assert told == {offset for offset in range(75) if any(counts(copy, lineage, offset) for copy in among)}, name
 
 
 def test_without_leader_epochs_nothing_is_known() -> None:
