@@ -81,7 +81,7 @@ class Judging:
         news = F.count_if(verdicts.is_news()).alias("news")
         judged = groups_of(self.beside_stored(among), self.run.settings.now, sums=(news,))
         rows = judged.unionByName(counts.of_findings(findings), allowMissingColumns=True).toArrow()
-        groups = rows.filter(pc.is_valid(rows["verdict"])).drop_columns(["finding_kind", "is_gone", "news"])
+        groups = rows.filter(pc.is_valid(rows["verdict"])).drop_columns(["finding_kind", "news"])
         if not outcome.verdicts:
             counts.count_findings(outcome, rows.filter(pc.is_valid(rows["finding_kind"])).to_pylist(), findings)
         outcome.verdicts = {Verdict(each): sums for each, sums in summary.segments_by(groups, "verdict").items()}
@@ -107,10 +107,12 @@ def remember_verdicts(judging: Judging, found: VerdictCounts) -> None:
 def tier(judging: Judging, groups: pa.Table) -> bool:
     """Upload the READY segments that lie in a source; return whether there was any."""
     run, settings, outcome = judging.run, judging.run.settings, judging.run.outcome
-    if not settings.apply or not outcome.ready_here:
+    if not outcome.ready_here:
         return False
     is_ready = pc.equal(groups["verdict"], str(Verdict.READY))
-    names = _partitions_of(groups.filter(is_ready))
+    names = publishing.without_refused(run, _partitions_of(groups.filter(is_ready)), judging.listed)
+    if not settings.apply or not names.num_rows:
+        return False
     here = judging.listed
     if run.collected:
         here = here.where(~F.col("log_dir").isin(list(run.collected)))

@@ -171,9 +171,18 @@ class Cluster:
         there = self._metadata("list of topics").topics if wanted else {}
         if METADATA_TOPIC not in there:
             return frozenset()  # what this broker lists may not be all
-        asked = {name: self._metadata(f"topic {name}", name).topics[name].error for name in wanted - there.keys()}
-        unknown = KafkaError.UNKNOWN_TOPIC_OR_PART
-        return frozenset(name for name, error in asked.items() if error is not None and error.code() == unknown)
+        return self._answered(wanted - there.keys(), KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+    def hidden(self, names: Iterable[str]) -> frozenset[str]:
+        """Return those of `names` that this user may not describe, whether there is such a topic or not."""
+        from confluent_kafka import KafkaError
+
+        return self._answered(names, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+
+    def _answered(self, names: Iterable[str], code: int) -> frozenset[str]:
+        """Return the topics that a broker answers with an error code if it is asked for them by name."""
+        asked = {name: self._metadata(f"topic {name}", name).topics[name].error for name in names}
+        return frozenset(name for name, error in asked.items() if error is not None and error.code() == code)
 
     def operations(self, topic: str) -> frozenset[str]:
         """Names of what this user may do to a topic, as in "WRITE"; none if brokers do not tell."""
@@ -365,6 +374,15 @@ class Cluster:
 def needs_permission(permission: str) -> str:
     """Return the hint about a permission that is missing, as in "READ of orders"."""
     return f"the user that --command-config names, or ANONYMOUS, needs {permission}: kafka-acls --add"
+
+
+def not_described(name: str, topic: str) -> ClusterRefusedError:
+    """Return the error of a cluster or a partition, by its name, that needs a topic which this user may not describe."""
+    return ClusterRefusedError(
+        f"{name}: this user may not describe {topic}",
+        hint=needs_permission(f"DESCRIBE of {topic}"),
+        code="TOPIC_AUTHORIZATION_FAILED",
+    )
 
 
 def _epoch_of(info: ListOffsetsResultInfo) -> int:

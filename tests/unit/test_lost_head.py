@@ -116,7 +116,7 @@ def test_verify_says_nothing_of_a_topic_that_its_cluster_has_deleted(world: Worl
 
 def test_verify_does_not_take_a_topic_that_it_may_not_describe_for_a_deleted_one(world: World) -> None:
     lose(world, *BASES)
-    world.cluster.hidden.add(PARTITION.topic)
+    world.cluster.unseen.add(PARTITION.topic)
     ran = result_of(world, *commands.CLUSTER)
     assert (ran.exit_code, lost_rows(ran)) == (6, [(0, None, "UNVERIFIED")])
 
