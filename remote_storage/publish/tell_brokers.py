@@ -108,9 +108,8 @@ class TellBrokers:
         """
         plans = {plan.partition: plan for plan in done.plans}
         unasked = sorted(each for each in set(uploads) if plans.get(each, PublishPlan(each)).is_idle)
-        refusals = {
-            topic: self._refusal_of(topic, list(group)) for topic, group in groupby(unasked, key=lambda each: each.topic)
-        }
+        by_topic = groupby(unasked, key=lambda each: each.topic)
+        refusals = {topic: self._refusal_of(topic, list(group)) for topic, group in by_topic}
         for each in unasked:
             if (refusal := refusals[each.topic]) is not None:
                 plans[each] = replace(plans.get(each, PublishPlan(each)), refusal=refusal)

@@ -73,7 +73,9 @@ _SAID: dict[Level, dict[Verdict, str]] = {
         ),
         Verdict.UNKNOWN_LOG_START: "Nothing tells where the log begins, so no producer state can be computed.",
         Verdict.UNKNOWN_TRANSACTIONS: "Nothing proves that no transaction was open where the scan window begins.",
-        Verdict.UNREADABLE_SEGMENT: "The segment file may not be read by the user who looked, or was deleted since it was listed.",
+        Verdict.UNREADABLE_SEGMENT: (
+            "The segment file may not be read by the user who looked, or was deleted since it was listed."
+        ),
         Verdict.UNVERIFIED_SNAPSHOT: "The producer snapshot is there and was not compared with the log.",
         Verdict.MISSING_INDEX: "Leader epochs are lost that no batch here tells.",
         Verdict.TOPIC_ID_UNKNOWN: (

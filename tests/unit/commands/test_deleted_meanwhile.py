@@ -1,4 +1,4 @@
-"""A partition folder or a segment that is deleted after it was listed: one sentence and one exit code in all commands."""
+"""A partition folder or segment that is deleted after it was listed: one sentence and exit code in all commands."""
 
 from __future__ import annotations
 
