@@ -7,28 +7,26 @@ import importlib
 import io
 import logging
 import os
-import signal
 import sys
 import time
 from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 import click
 
 from tiersnap.jobs.cli import settings as settings_file
 from tiersnap.jobs.cli.command import HelpPage, output_options
-from tiersnap.jobs.cli.escaped_text import masked
+from tiersnap.jobs.cli.interrupts import Terminated, interruption_of, raise_interrupts
 from tiersnap.jobs.cli.option_types import clock
 from tiersnap.jobs.cli.output import Format, Output
 from tiersnap.jobs.cli.settings import commands_of, leaves, options_of, variable_of
-from tiersnap.jobs.cli.streams import LogFormat, configure, guarded
+from tiersnap.jobs.cli.streams import LogFormat, configure, guarded, mask_tracebacks
 from tiersnap.jobs.commands import COMMANDS, GROUPS, MERGED, words_of_command
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import ExitCode, MissingExtraError, TiersnapError, UsageError
 from tiersnap.snapshot.installed import with_extra
+from tiersnap.snapshot.masking import masked
 
 _log = logging.getLogger(__name__)
 # Extras, and the modules that they bring.
@@ -47,7 +45,7 @@ tiersnap doctor /var/lib/kafka/data    # what is stuck, and what to type
 Exit codes: 0 ok, 1 unexpected, 2 usage or configuration, 3 transient and safe
 to retry, 4 the gate refused, 5 data corrupt, 6 partial, 130 interrupted, 141
 nobody reads stdout any more, 143 terminated.
-docs/runbook.md says what to do about each.
+tiersnap runbook CODE says what to do about each.
 
 \b
 Completion: put the line of your shell into the file that it reads first.
@@ -130,22 +128,15 @@ def cli(ctx: click.Context, config_path: Path | None, log_level: str, log_format
         ctx.default_map = settings_file.read(config_path, commands_of(ctx, cli))
 
 
-class Terminated(KeyboardInterrupt):
-    """Raised by SIGTERM, so that whatever cleans up after an interrupt does so then, too."""
-
-
 def main(argv: list[str] | None = None) -> None:
     """Entry point: run a command and exit with its code."""
-    signal.signal(signal.SIGTERM, _terminate)
+    raise_interrupts()
+    mask_tracebacks()
     # A command makes many objects that stay and few in cycles: a fifth of the time went to looking for those.
     gc.set_threshold(20_000, 20, 100)
     # numpy's linear algebra, which nothing here uses, would start a thread for each core and let it spin.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(run(sys.argv[1:] if argv is None else argv))
-
-
-def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    raise Terminated
 
 
 def run(argv: list[str]) -> int:
@@ -161,12 +152,12 @@ def _run(argv: list[str]) -> int:
     try:
         result = cli.main(argv, prog_name="tiersnap", standalone_mode=False, obj=output)
     except TiersnapError as error:
+        if interruption_of(error) is not None:
+            return _interrupted(error)
         output.error(words_of_command(argv), error)
         return int(error.exit_code)
     except (click.exceptions.Abort, KeyboardInterrupt) as error:
-        # click makes an Abort of what interrupts a command.
-        is_terminated = isinstance(error, Terminated) or isinstance(error.__cause__, Terminated)
-        return int(ExitCode.TERMINATED if is_terminated else ExitCode.INTERRUPTED)
+        return _interrupted(error)
     except click.ClickException as error:
         error = _with_near_option(error)
         said = io.StringIO()
@@ -183,7 +174,17 @@ def _run(argv: list[str]) -> int:
             raise
         output.error(words_of_command(argv), missing)
         return int(missing.exit_code)
+    except Exception as error:
+        if interruption_of(error) is None:
+            raise
+        return _interrupted(error)
     return int(result) if isinstance(result, int) else int(ExitCode.OK)
+
+
+def _interrupted(error: BaseException) -> int:
+    """Return the exit code of what a signal ended; click makes an Abort of an interrupt."""
+    is_terminated = isinstance(interruption_of(error), Terminated)
+    return int(ExitCode.TERMINATED if is_terminated else ExitCode.INTERRUPTED)
 
 
 def _with_near_option(error: click.ClickException) -> click.ClickException:

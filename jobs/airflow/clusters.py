@@ -25,7 +25,7 @@ from datetime import datetime
 from tiersnap.snapshot.errors import UsageError
 
 VARIABLE = "tiersnap_clusters"
-_HINT = f"docs/airflow.md shows the Variable {VARIABLE}"
+_HINT = '[{"name": "eu-1", "sources": ["/mnt/kafka-1"], "remote": "s3://bucket/tiers"}] is the least that it takes'
 
 
 @dataclass(frozen=True)

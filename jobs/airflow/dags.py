@@ -31,7 +31,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from tiersnap.jobs.airflow.clusters import VARIABLE, parse_clusters
 from tiersnap.jobs.airflow.outcome import ClusterOutcome, in_words
 from tiersnap.jobs.airflow.run_operator import DELTA, MaintainOperator, RunOperator
-from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.errors import ExitCode, UsageError
 
 ALIAS = "tiersnap"
 _START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -74,8 +74,13 @@ def _dag(
 
         @task
         def clusters() -> list[dict[str, object]]:
-            """Return the arguments of `cluster`, one element for each cluster."""
+            """Return the arguments of `cluster`, one for each cluster; a wrong Variable fails without a retry."""
             until = get_current_context()["data_interval_end"] if is_backfill else None
+            try:
+                found = parse_clusters(json.loads(Variable.get(VARIABLE)))
+            except (UsageError, ValueError) as error:
+                hint = error.hint if isinstance(error, UsageError) else f"{VARIABLE} is a JSON list"
+                raise AirflowFailException(f"{error}; {hint}") from error
             return [
                 {
                     "name": each.name,
@@ -84,7 +89,7 @@ def _dag(
                     "report_folder": each.report,
                     "conf": dict(each.conf),
                 }
-                for each in parse_clusters(json.loads(Variable.get(VARIABLE)))
+                for each in found
             ]
 
         @task_group

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from tiersnap.jobs.cli.escaped_text import masked
 from tiersnap.jobs.cli.settings import NOT_SETTINGS, long_options
+from tiersnap.snapshot.masking import masked
 
 if TYPE_CHECKING:
     from tiersnap.jobs.situation.situation import Situation

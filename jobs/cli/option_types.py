@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 
 import click
 
-from tiersnap.jobs.cli.escaped_text import masked, shown
+from tiersnap.jobs.cli.escaped_text import shown
 from tiersnap.snapshot.errors import SourceNotFoundError
+from tiersnap.snapshot.masking import masked
 from tiersnap.snapshot.units import format_duration, parse_duration, parse_size
 
 if TYPE_CHECKING:

@@ -21,10 +21,11 @@ import click
 import msgspec
 
 from tiersnap.jobs.cli.colour import Color, coloured
-from tiersnap.jobs.cli.escaped_text import in_words, masked, shown
+from tiersnap.jobs.cli.escaped_text import in_words, shown
 from tiersnap.jobs.cli.table import folded, lines_of_table
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.masking import masked
 from tiersnap.snapshot.members import members
 from tiersnap.snapshot.units import count_of, escaped, human_bytes
 

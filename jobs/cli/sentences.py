@@ -195,11 +195,11 @@ def with_remote() -> str:
 
 def of_unknown_beginnings(beginnings: Beginnings) -> Iterator[str]:
     """Return why remote storage does not tell how a log begins, for each, and what comes next."""
-    from tiersnap.snapshot.replay.remote_state import ELSEWHERE
+    from tiersnap.snapshot.replay.remote_listing import ELSEWHERE
 
     yield from of_unlocated(beginnings.unlocated, remote=beginnings.find is None)
     yield from (f"{name}: {why}" for name, why in beginnings.unknown.items())
     if beginnings.may_pass:
         yield f"next: {again()}"
     elif beginnings.unknown:
-        yield f"{ELSEWHERE}; if they are: docs/runbook.md, A log that begins in remote storage"
+        yield f"{ELSEWHERE}; if they are: tiersnap runbook 'A log that begins in remote storage'"

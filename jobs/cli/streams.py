@@ -9,14 +9,18 @@ import json
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from types import TracebackType
 
-from tiersnap.jobs.cli.escaped_text import masked, shown
+from tiersnap.jobs.cli.escaped_text import shown
+from tiersnap.jobs.cli.interrupts import is_no_interrupt
 from tiersnap.jobs.cli.output import Output
 from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.masking import masked
 
 # What they log of requests and commands below this level holds tokens and settings, or an instruction a line.
 _TALKATIVE = ("botocore", "boto3", "s3transfer", "urllib3", "py4j", "numba")
@@ -74,10 +78,20 @@ def configure(level: str, log_format: LogFormat) -> None:
         root.removeHandler(handler)
     ours = _Handler(sys.stderr)
     ours.setFormatter(_Json() if log_format is LogFormat.JSON else _Text())
+    ours.addFilter(is_no_interrupt)
     root.addHandler(ours)
     root.setLevel(level.upper())
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(max(logging.INFO, root.level))
+
+
+def _masked_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    sys.stderr.write(masked("".join(traceback.format_exception(kind, error, trace))))
+
+
+def mask_tracebacks() -> None:
+    """Let Python show an error that nobody caught without secrets."""
+    sys.excepthook = _masked_traceback
 
 
 def guarded(command: Callable[[], int]) -> int:

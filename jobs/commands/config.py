@@ -10,10 +10,10 @@ import click
 from click.core import ParameterSource
 
 from tiersnap.jobs.cli.command import command
-from tiersnap.jobs.cli.escaped_text import masked
 from tiersnap.jobs.cli.next_command import text_of
 from tiersnap.jobs.cli.output import Output
 from tiersnap.jobs.cli.settings import commands_of, options_of, variable_of
+from tiersnap.snapshot.masking import masked
 
 _SOURCES = {ParameterSource.DEFAULT_MAP: "file", ParameterSource.ENVIRONMENT: "environment"}
 

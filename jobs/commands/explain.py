@@ -37,7 +37,7 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
 
     ERROR is a name such as UNKNOWN_PRODUCER_ID, an exception such as OutOfOrderSequenceException, or a code such as 45.
     SITUATION is a name such as retry or commit-after-timeout; without an argument the command lists all names. It says
-    what brokers answer, release by release, from tables (docs/models.md), and asks no cluster.
+    what brokers answer, release by release, from tables, and asks no cluster.
     """
     from tiersnap.snapshot.exactly_once.explain.explain import explain as explain_word
     from tiersnap.snapshot.exactly_once.explain.explain import names

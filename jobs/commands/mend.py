@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
     from tiersnap.remote_storage.mend.make_again import RemoteLogs
     from tiersnap.remote_storage.mend.mend import Mended
-    from tiersnap.remote_storage.mend.right_segments import MendRules
+    from tiersnap.remote_storage.mend.mend_rules import MendRules
     from tiersnap.remote_storage.mend.segments_to_mend import Mending
     from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 
@@ -142,7 +142,7 @@ def mend(
     from tiersnap.remote_storage.cluster.topic_checks import check_selected
     from tiersnap.remote_storage.layouts.remote_location import open_location
     from tiersnap.remote_storage.mend.mend import MendRequest, MendTier
-    from tiersnap.remote_storage.mend.right_segments import MendRules
+    from tiersnap.remote_storage.mend.mend_rules import MendRules
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.remote_storage.upload.tier_job import Tierer
     from tiersnap.snapshot.log.selection import matches_topic

@@ -11,7 +11,6 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tiersnap.jobs.cli import options as opt
 from tiersnap.jobs.cli.command import Command, command
-from tiersnap.jobs.cli.escaped_text import masked
 from tiersnap.jobs.cli.next_command import kept_options
 from tiersnap.jobs.cli.option_types import HTTP_URL, TIME, LocalPath, once
 from tiersnap.jobs.cli.output import Output
@@ -32,6 +31,7 @@ from tiersnap.jobs.telemetry.lineage import LineageRun, lineage
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.snapshot.gate.exit_code import exit_code_of
 from tiersnap.snapshot.gate.verdict import Verdict, may_be_tiered
+from tiersnap.snapshot.masking import masked
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.report.run_info import RunCounts
 from tiersnap.snapshot.units import count_of

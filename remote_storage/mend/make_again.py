@@ -16,7 +16,8 @@ from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.lacking_objects import plan_lacking, put_lacking
-from tiersnap.remote_storage.mend.right_segments import MendRules, RightSegments
+from tiersnap.remote_storage.mend.mend_rules import MendRules
+from tiersnap.remote_storage.mend.right_segments import RightSegments
 from tiersnap.remote_storage.mend.segments_to_mend import Mending, plaintext_refused
 from tiersnap.remote_storage.mend.stored_files import not_mended, putting_back
 from tiersnap.remote_storage.mend.stored_logs import StoredLogs

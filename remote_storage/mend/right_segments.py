@@ -1,7 +1,7 @@
 """Make right remote segments, as `tier` would upload them: from a log on this host, or from the tier's other objects.
 
 The producer snapshot is the fold of the local log. Or it is the tier's state at the start of the segment, by the rule
-of snapshot.replay.remote_state, combined with the fold of the segment. Wrong segments are never used.
+of remote_log.remote_state, combined with the fold of the segment. Wrong segments are never used.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ import numpy as np
 
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.mend.mend_rules import MendRules
+from tiersnap.remote_storage.mend.record_lineage import lineage_of_record
 from tiersnap.remote_storage.mend.stored_files import not_rebuilt, stored_copy, stored_entries, stored_index_files
 from tiersnap.remote_storage.mend.stored_logs import StoredLogs
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
-    epochs_in_range,
 )
 from tiersnap.remote_storage.remote_log.observe import Observe
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
@@ -36,7 +37,7 @@ from tiersnap.remote_storage.verify.local_log import LocalLog
 from tiersnap.remote_storage.verify.segment_log import combined
 from tiersnap.snapshot.errors import UnknownStateError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.formats.checkpoints import LeaderEpoch, LeaderEpochs
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.formats.transaction_index import ongoing_transactions
 from tiersnap.snapshot.gate.judge_partition import open_at
@@ -46,10 +47,9 @@ from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.producer_fold import ProducerFold, from_entries, to_entries
 from tiersnap.snapshot.replay.examine import Examination, examine_decodes
-from tiersnap.snapshot.replay.expiry import BrokerExpiry, Expiry
 from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 from tiersnap.snapshot.replay.partition_state import Boundary, SnapshotAt
-from tiersnap.snapshot.replay.remote_state import RemoteState
+from tiersnap.snapshot.replay.remote_listing import RemoteState
 from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 from tiersnap.snapshot.replay.segment_runs import LocalDecodes, Run, fold_segment
 from tiersnap.snapshot.replay.snapshot_comparison import compare
@@ -59,24 +59,6 @@ _log = logging.getLogger(__name__)
 _NO_FILE = FileRef("", 0, 0)
 _DIFFER = "two whole logs of it differ, in the tier or in LOGDIR, and nothing shows which one is right"
 Opened = tuple[tuple[int, int], ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class MendRules:
-    """The rules of time: see Expiry; `producer_expiration` is the broker's, in ms."""
-
-    expiry: Expiry
-    producer_expiration: int | None
-
-    @property
-    def now(self) -> int:
-        """Return the run's time, ms."""
-        return self.expiry.now
-
-    @property
-    def broker_expiry(self) -> BrokerExpiry:
-        """Return the rule by which a broker drops producers now."""
-        return BrokerExpiry(self.now, self.producer_expiration)
 
 
 @dataclass
@@ -147,7 +129,7 @@ class RightSegments:
             next_base_offset=record.end_offset + 1,
             max_timestamp=told.max_timestamp if told.max_timestamp >= 0 else record.max_timestamp,
             log=log,
-            leader_epochs=self._leader_epochs(record),
+            leader_epochs=lineage_of_record(record, self.lineage, self.log_start),
             offset_index=files.get(IndexType.OFFSET),
             time_index=files.get(IndexType.TIMESTAMP),
             transaction_index=files.get(IndexType.TRANSACTION),
@@ -389,24 +371,6 @@ class RightSegments:
             on_boundary=settle,
             begins=Beginnings(partial(beginning, look, rules.broker_expiry)).of(own),
         )
-
-    # The leader epochs.
-
-    def _leader_epochs(self, record: RemoteLogSegmentMetadata) -> LeaderEpochs:
-        """Return the lineage up to the end of a segment, as it was when its record was written."""
-        own = record.segment_leader_epochs
-        before = self._epochs_up_to(own[0])
-        if not before and record.start_offset > self.log_start:
-            raise not_rebuilt(record, "no other segment has the leader epochs before it")
-        is_joined = bool(before) and before[-1][0] == own[0][0]
-        told = (*before, *(own[1:] if is_joined else own))
-        if epochs_in_range(told, record.start_offset, record.end_offset + 1) != own:
-            raise not_rebuilt(record, f"its leader epochs {own} are not those of the log {self.lineage}")
-        return told
-
-    def _epochs_up_to(self, first: LeaderEpoch) -> list[LeaderEpoch]:
-        """Return the leader epochs of the partition that are not later than `first`, in epoch and offset."""
-        return [each for each in self.lineage if each[0] <= first[0] and each[1] <= first[1]]
 
 
 def _kept(path: Path, offset: int, data: bytes, provenance: Provenance) -> SnapshotSource:

@@ -342,8 +342,7 @@ class Publish:
             f"{topic}: copying was switched on while it was published: its copiers do not see all of it, and copy the "
             "rest again",
             hint=f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=true with endless retention, then "
-            "false: they look again, and go on behind it. What was copied twice stays so: docs/runbook.md, "
-            "exit code 6",
+            "false: they look again, and go on behind it. What was copied twice stays so: tiersnap runbook 6",
         )
 
 

@@ -32,9 +32,14 @@ from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.leader_epochs import Interval
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy, RemoteListing, RemoteSegmentState
+from tiersnap.snapshot.replay.remote_listing import (
+    ClaimedStart,
+    ListedCopy,
+    RemoteListing,
+    RemoteSegmentState,
+    RemoteState,
+)
 from tiersnap.snapshot.replay.remote_records import PartitionRecords, Records, records_of
-from tiersnap.snapshot.replay.remote_state import RemoteState
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The finished remote segments of one log, as snapshot.replay.remote_state reads them: claims, snapshots, folds."""
+"""The finished remote segments of one log, as remote_state reads them: claims, snapshots, folds."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 )
 from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment, read_segment
+from tiersnap.remote_storage.remote_log.remote_state import RemoteSnapshot, Vouching
 from tiersnap.remote_storage.remote_log.segment_bytes import fetched_segment
 from tiersnap.remote_storage.remote_log.segment_objects import group
 from tiersnap.snapshot.errors import CorruptDataError
@@ -31,13 +32,15 @@ from tiersnap.snapshot.gate.trusted import Provenance, may_start_replay
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.producer_fold import ProducerFold
-from tiersnap.snapshot.replay.remote_state import RemoteSnapshot, Vouching
 from tiersnap.snapshot.replay.segment_runs import fold_segment
 
 
 @dataclass(frozen=True)
 class RemoteLog:
-    """A RemoteReader of one log."""
+    """The remote segments that the rule for remote snapshots reads.
+
+    Every method raises TransientError and RemoteStorageError as the store does.
+    """
 
     location: RemoteLocation
     partition: Partition
@@ -68,6 +71,7 @@ class RemoteLog:
         return [RemoteSnapshot(copy.start_offset, copy.end_offset, copy.segment_id) for copy in ending]
 
     def vouching(self, of: RemoteSnapshot) -> Vouching:
+        """Return what its claim says."""
         try:
             claim = self._claim(self.copies[of.segment_id])
         except CorruptDataError:
@@ -89,6 +93,11 @@ class RemoteLog:
         return self._claims[copy.segment_id]
 
     def entries(self, of: RemoteSnapshot) -> np.ndarray:
+        """Return ENTRY_DTYPE, ascending producer id.
+
+        Raises:
+            CorruptDataError: the snapshot is gone or damaged, or another one than its claim says.
+        """
         metadata = self.copies[of.segment_id].metadata
         name = f"{self.location.log_uri(metadata)}: producer snapshot"
         try:
@@ -101,6 +110,11 @@ class RemoteLog:
         return snapshot_file.decode(data, name=name)
 
     def deltas(self, start: int, end: int) -> np.ndarray:
+        """Return DELTA_DTYPE, ascending producer id, of the batches in [start, exclusive end).
+
+        Raises:
+            CorruptDataError: no remote segment of the log holds some of them, or one is damaged.
+        """
         if (start, end) not in self._folded:
             pieces = list(self._pieces(start, end))
             fold = ProducerFold()

@@ -1,4 +1,4 @@
-"""Find a log's producer state in remote storage: by a claim, or by the rule of snapshot.replay.remote_state."""
+"""Find a log's producer state in remote storage: by a claim, or by the rule of remote_state."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tiersnap.remote_storage.locks.claim import ClaimedSegment
 from tiersnap.remote_storage.locks.claim_protocol import read_claim
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.remote_log import RemoteLog, differs_from_claim, metadata_of, vouched_snapshot
+from tiersnap.remote_storage.remote_log.remote_state import RemoteSnapshot, find_state
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import CorruptDataError, UnknownStateError
@@ -24,8 +25,7 @@ from tiersnap.snapshot.gate.steps import VERIFY_LOCATION
 from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy
-from tiersnap.snapshot.replay.remote_state import RemoteSnapshot, RemoteState, find_state
+from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy, RemoteState
 
 _log = logging.getLogger(__name__)
 

@@ -27,6 +27,7 @@ from tiersnap.remote_storage.upload.segments_in_flight import Ahead
 from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, SourceFile
 from tiersnap.remote_storage.upload.stored_snapshots import KeptSnapshots
 from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
+from tiersnap.remote_storage.upload.window_upload import known_starts
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.formats.snapshot_file import file_name
@@ -77,6 +78,7 @@ def tier_partition(
         _check_in_flight(job, inventory)
         sweep_partition(job.store, inventory).check()
         inventory = job.counted(inventory)
+        planned = tuple(known_starts(job, planned, inventory))
     except TiersnapError as error:
         _log.debug("not begun with %s: %s", partition, error.message)
         yield job.event(planned[0], error=error)

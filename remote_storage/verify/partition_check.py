@@ -11,7 +11,7 @@
 
 A segment of which an earlier check still holds is not looked into; where its state is needed its snapshot is read.
 Retention may delete segments during the check: one that vanishes together with all older ones is not reported.
-The rules for snapshots are those of snapshot.replay.remote_state.
+The rules for snapshots are those of remote_log.remote_state.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from tiersnap.remote_storage.remote_log.remote_segment import (
     read_indexes,
     read_segment,
 )
+from tiersnap.remote_storage.remote_log.remote_state import count_lost
 from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.verify.local_log import ToldLocally
@@ -32,7 +33,6 @@ from tiersnap.snapshot.gate.trusted import COMPARED
 from tiersnap.snapshot.producer_fold import ProducerFold, to_entries
 from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.remote_state import count_lost
 from tiersnap.snapshot.replay.snapshot_comparison import compare
 from tiersnap.snapshot.units import count_of
 

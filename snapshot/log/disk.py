@@ -101,7 +101,7 @@ def _plain(text: str) -> str:
 
 _OTHER_FILES = (
     "move files away that are no log, such as heap dumps; delete no .log, .index or .snapshot by hand: "
-    "docs/runbook.md, A full disk"
+    "tiersnap runbook 'A full disk'"
 )
 
 

@@ -95,6 +95,11 @@ class IndexCheck:
         self._claimed = None if claims is None else _Aborted(claims)
         self._knows_open, self._has_abort = open_transactions is not None, False
 
+    @property
+    def open_transactions(self) -> np.ndarray:
+        """Return those open behind the batches that passed (ONGOING_TXN_DTYPE), as far as the start was known."""
+        return self._aborted.ongoing
+
     def update(self, piece: memoryview) -> None:
         """Add the next bytes of the segment; `piece` is not kept.
 
@@ -226,17 +231,21 @@ class _Entries:
 
 
 class _Aborted:
-    """Rebuilds the transaction index of a segment from the transactions open at its start."""
+    """Rebuilds the transaction index of a segment from the transactions open at its start.
+
+    Attributes:
+        ongoing: those open behind the batches so far (ONGOING_TXN_DTYPE).
+    """
 
     def __init__(self, ongoing: np.ndarray) -> None:
-        self._ongoing = ongoing
+        self.ongoing = ongoing
         self._parts = [np.empty(0, transaction_index.ABORTED_TXN_DTYPE)]
 
     def add(self, rows: np.ndarray) -> None:
         rows = rows[rows["producer_id"] >= 0]
         if rows.size == 0:
             return
-        aborted, self._ongoing = transaction_index.rebuild(rows, self._ongoing)
+        aborted, self.ongoing = transaction_index.rebuild(rows, self.ongoing)
         self._parts.append(aborted)
 
     def entries(self) -> np.ndarray:

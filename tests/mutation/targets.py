@@ -160,7 +160,7 @@ TARGETS = (
             "test_repair_without_a_log_start.py",
         ),
     ),
-    Target("snapshot/replay/remote_state.py", ("test_remote_state.py",)),
+    Target("remote_storage/remote_log/remote_state.py", ("test_remote_state.py",)),
     Target(
         "remote_storage/remote_log/remote_log.py",
         ("test_poisoned_tier.py", "test_log_begins_in_remote_storage.py", "test_claimed_starts.py"),
@@ -221,6 +221,7 @@ TARGETS = (
     Target("remote_storage/upload/segments_in_flight.py", ("test_tier_ahead.py",)),
     Target("remote_storage/retire/orphans_find.py", ("test_orphans.py",)),
     Target("remote_storage/publish/segments_to_publish.py", ("test_lost_copies.py", "test_metadata_records_plan.py")),
+    Target("remote_storage/mend/record_lineage.py", ("test_record_lineage.py",)),
     Target("remote_storage/mend/mend_plan.py", ("test_mend_proof.py", "test_replace_wrong.py")),
     Target("snapshot/errors.py", ("test_errors.py", "test_refused.py")),
 )

@@ -25,7 +25,8 @@ from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
 from tiersnap.snapshot.replay.expiry import ReplayOptions
-from tiersnap.snapshot.replay.remote_records import PartitionRecords, RecordedSegment, Records
+from tiersnap.snapshot.replay.remote_listing import ListedCopy
+from tiersnap.snapshot.replay.remote_records import PartitionRecords, Records
 from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED
 
 pytestmark = pytest.mark.unit
@@ -163,8 +164,12 @@ def test_tier_asks_the_records_whether_a_lost_segment_may_be_uploaded_again(
     """`mend` brings back what a record names."""
     layout = open_layout("aiven")
     named = tuple(
-        RecordedSegment(
-            each.segment_id or "", COPY_FINISHED, each.base_offset, each.next_base_offset, each.leader_epochs
+        ListedCopy(
+            each.segment_id or "",
+            each.base_offset,
+            each.next_base_offset,
+            COPY_FINISHED,
+            leader_epochs=each.leader_epochs,
         )
         for each in run(store, source, "run-1", layout).events
     )

@@ -339,3 +339,8 @@ def test_wrong_and_read_leaves_out_what_ends_below_the_log_start():
     for log_start, expected in ((0, ["low", "high"]), (9, ["low", "high"]), (10, ["high"]), (20, [])):
         found = wrong_and_read(index, {id_of("low"), id_of("high")}, log_start)
         assert names(found) == expected, log_start
+
+
+def test_wrong_and_read_leaves_out_a_segment_whose_offsets_brokers_do_not_find():
+    index = index_of(named(ONE, "long"), named(SHORT, "short"))
+    assert names(wrong_and_read(index, {id_of("long"), id_of("short")}, 0)) == ["short"]

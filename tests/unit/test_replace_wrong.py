@@ -30,7 +30,7 @@ from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.mend.actions import MendOutcome
 from tiersnap.remote_storage.mend.make_again import RemoteLogs
 from tiersnap.remote_storage.mend.mend import MendRequest, MendTier
-from tiersnap.remote_storage.mend.right_segments import MendRules
+from tiersnap.remote_storage.mend.mend_rules import MendRules
 from tiersnap.remote_storage.mend.segments_to_mend import Mending
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import write_small_log
-from tiersnap.jobs.cli.escaped_text import in_words, masked, shown
+from tiersnap.jobs.cli.escaped_text import in_words, shown
 from tiersnap.jobs.cli.output import Output
 from tiersnap.jobs.commands import COMMANDS, SUBCOMMANDS, words_of_command
 from tiersnap.jobs.main import missing_extra
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.masking import masked
 from tiersnap.snapshot.units import escaped
 
 pytestmark = pytest.mark.unit

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,10 +28,12 @@ from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.producer_fold import DELTA_DTYPE, NONE, ProducerFold, from_entries, to_entries
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
+from tiersnap.snapshot.replay.remote_listing import ELSEWHERE, RemoteState
 from tiersnap.snapshot.replay.snapshot_comparison import compare
 from tiersnap.snapshot.units import count_of
 
-ELSEWHERE = "--remote, its prefix and --layout must be those of the brokers"
+if TYPE_CHECKING:
+    from tiersnap.remote_storage.remote_log.remote_log import RemoteLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,37 +56,6 @@ class Vouching:
     provenance: Provenance | None = None  # what the snapshot was made of, if the claim vouches for it; None otherwise
 
 
-class RemoteReader(Protocol):
-    """Reads what remote storage holds of one log; raises TransientError and RemoteStorageError as its store does."""
-
-    def vouching(self, of: RemoteSnapshot) -> Vouching:
-        """Return what its claim says."""
-
-    def entries(self, of: RemoteSnapshot) -> np.ndarray:
-        """Return ENTRY_DTYPE, ascending producer id.
-
-        Raises:
-            CorruptDataError: the snapshot is gone or damaged, or another one than its claim says.
-        """
-
-    def deltas(self, start: int, end: int) -> np.ndarray:
-        """Return DELTA_DTYPE, ascending producer id, of the batches in [start, exclusive end).
-
-        Raises:
-            CorruptDataError: no remote segment of the log holds some of them, or one is damaged.
-        """
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteState:
-    """The state of a log at an offset, as remote storage tells it."""
-
-    offset: int  # exclusive
-    entries: np.ndarray  # ENTRY_DTYPE, ascending producer id
-    is_complete: bool  # it tells all that the log ever told up to there, not only what a broker had kept
-    refused: tuple[str, ...] = ()  # why later snapshots were not believed, a sentence each
-
-
 class _RefusedError(Exception):
     """A snapshot that starts nothing, nor does any between it and `known_at`."""
 
@@ -97,7 +68,7 @@ class _RefusedError(Exception):
 class _Search:
     offset: int
     snapshots: Sequence[RemoteSnapshot]
-    reader: RemoteReader
+    reader: RemoteLog
     expiry: BrokerExpiry
 
     def __post_init__(self) -> None:
@@ -191,7 +162,7 @@ class _Search:
 def find_state(
     offset: int,
     snapshots: Sequence[RemoteSnapshot],
-    reader: RemoteReader,
+    reader: RemoteLog,
     *,
     log_start_offset: int | None,
     expiry: BrokerExpiry,
