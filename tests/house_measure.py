@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("snapshot", "remote_storage", "jobs")
 # The greatest values that `make lint` accepts; `python -m tests.house_measure` prints the figures of today.
 LIMITS: Mapping[str, float] = {
-    "tokens": 456_617,
-    "branches": 14_395,
+    "tokens": 457_300,
+    "branches": 14_415,
     "functions with more than 10 branches": 130,
     "dense functions (of 6 branches or more: three in four statements), %": 51,
     "comprehensions per 1,000 statements": 44.0,
