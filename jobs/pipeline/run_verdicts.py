@@ -107,11 +107,11 @@ def remember_verdicts(judging: Judging, found: VerdictCounts) -> None:
 def tier(judging: Judging, groups: pa.Table) -> bool:
     """Upload the READY segments that lie in a source; return whether there was any."""
     run, settings, outcome = judging.run, judging.run.settings, judging.run.outcome
-    if not outcome.ready_here:
+    if not settings.apply or not outcome.ready_here:
         return False
     is_ready = pc.equal(groups["verdict"], str(Verdict.READY))
     names = publishing.without_refused(run, _partitions_of(groups.filter(is_ready)), judging.listed)
-    if not settings.apply or not names.num_rows:
+    if not names.num_rows:
         return False
     here = judging.listed
     if run.collected:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from tiersnap.remote_storage.cluster.passing_errors import NO_CONNECTION, PASSING
+from tiersnap.remote_storage.cluster.permissions import needs_permission
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
 from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -161,10 +162,7 @@ class Cluster:
         return found
 
     def absent(self, names: Iterable[str]) -> frozenset[str]:
-        """Return those of `names` that the cluster certainly does not have.
-
-        Not those that this user may not describe: brokers say so without telling whether there is such a topic.
-        """
+        """Return those of `names` that the cluster certainly does not have; none that is hidden."""
         from confluent_kafka import KafkaError
 
         wanted = set(names)
@@ -369,20 +367,6 @@ class Cluster:
             hint=needs_permission(needs) if needs and error.name() in _DENIED else "the broker's log says more",
             code=error.name(),
         )
-
-
-def needs_permission(permission: str) -> str:
-    """Return the hint about a permission that is missing, as in "READ of orders"."""
-    return f"the user that --command-config names, or ANONYMOUS, needs {permission}: kafka-acls --add"
-
-
-def not_described(name: str, topic: str) -> ClusterRefusedError:
-    """Return the error of what has this `name` and needs a topic that this user may not describe."""
-    return ClusterRefusedError(
-        f"{name}: this user may not describe {topic}",
-        hint=needs_permission(f"DESCRIBE of {topic}"),
-        code="TOPIC_AUTHORIZATION_FAILED",
-    )
 
 
 def _epoch_of(info: ListOffsetsResultInfo) -> int:

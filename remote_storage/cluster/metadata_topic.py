@@ -16,8 +16,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tiersnap.remote_storage.cluster.client import SECONDS, Cluster, needs_permission, not_described
+from tiersnap.remote_storage.cluster.client import SECONDS, Cluster
 from tiersnap.remote_storage.cluster.passing_errors import NO_GROUP
+from tiersnap.remote_storage.cluster.permissions import needs_permission, not_described
 from tiersnap.remote_storage.cluster.topic_checks import value_of
 from tiersnap.remote_storage.errors import (
     BrokerUnavailableError,
