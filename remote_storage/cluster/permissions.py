@@ -11,7 +11,7 @@ def needs_permission(permission: str) -> str:
 
 
 def not_described(name: str, topic: str) -> ClusterRefusedError:
-    """Return the error of what has this `name` and needs a topic that this user may not describe."""
+    """Return the error of a partition or cluster, by `name`, that needs a topic which this user may not describe."""
     return ClusterRefusedError(
         f"{name}: this user may not describe {topic}",
         hint=needs_permission(f"DESCRIBE of {topic}"),

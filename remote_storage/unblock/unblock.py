@@ -92,7 +92,7 @@ class Unblock:
     def run(self) -> Unblocked:
         """Plan, and where `host` applies do it.
 
-        An error after something was uploaded or published is a doubt: what was done before it counts.
+        An error after an upload or a publication is a doubt: rows and counts of the work before it stay.
 
         Raises:
             UsageError: a stuck partition is in more than one of the directories.
@@ -225,7 +225,7 @@ class Unblock:
         reader: MetadataReader,
         lineage: Lineage,
     ) -> None:
-        """Plan what is published of the stuck partitions and, where `host` applies, publish it; see ReleaseTopics."""
+        """Plan the publication of the stuck partitions and carry it out if `host` applies; see ReleaseTopics."""
         lacking = self._lacking().values()
         finished = [each for one in lacking for each in finished_of(host.location, one.stuck.partition)]
         release = ReleaseTopics(
