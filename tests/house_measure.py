@@ -18,11 +18,11 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("snapshot", "remote_storage", "jobs")
 # The greatest values that `make lint` accepts; `python -m tests.house_measure` prints the figures of today.
 LIMITS: Mapping[str, float] = {
-    "tokens": 458_164,
-    "branches": 14_421,
+    "tokens": 459_224,
+    "branches": 14_465,
     "functions with more than 10 branches": 127,
     "dense functions (of 6 branches or more: three in four statements), %": 49,
-    "comprehensions per 1,000 statements": 43.8,
+    "comprehensions per 1,000 statements": 43.9,
     "conditional expressions per 1,000 statements": 30.4,
     "classes": 920,
     "pairs of classes that share five field names": 46,

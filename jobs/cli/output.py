@@ -163,6 +163,8 @@ class Output:
             self.warn(and_more(len(findings) - MOST_TOLD, "finding"))
         if any(finding.finding_kind is FindingKind.PERMISSION_DENIED for finding in findings):
             self.warn(f"next for {FindingKind.PERMISSION_DENIED}: run it as the user that runs the broker")
+        if any(finding.is_gone for finding in findings):
+            self.warn(f"next for {FindingKind.DELETED_FILE}: run the same command again")
 
     def document(self, result: object, *, errors: Sequence[TiersnapError] = (), command: str | None = None) -> None:
         """Emit one JSON object with the contract's envelope, on one line where lines are asked for.

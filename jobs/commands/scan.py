@@ -295,7 +295,7 @@ def _of_problems(totals: ScanTotals, place: Place) -> Iterator[str]:
             steps.setdefault(damaged.clears(cleared), verdict)
     in_snapshots = {FindingKind.CORRUPT_SNAPSHOT} if any(totals.wanted[each] for each in _WRONG) else frozenset()
     for each in totals.findings:
-        if not each.is_gone and each.finding_kind not in in_snapshots:
+        if not each.is_gone and each.finding_kind not in in_snapshots:  # what is gone has its line with the findings
             steps.setdefault(place.beside(each.path).clears(each.finding_kind), each.finding_kind)
     yield from (f"next for {problem}: {step}" for step, problem in steps.items())
 

@@ -122,7 +122,7 @@ def unblock(
         host, talk, watch = request.host_in(location), output.talk, progress.watch_done
         job = Unblock(prover, host, log_dirs, request.topic, broker_id, talk, hung, watch)
         done = job.run()
-    errors, mended = (*done.tiered.errors, *done.refusals), done.tiered.counts.snapshots_mended
+    errors, mended = (*done.tiered.errors, *done.refusals, *done.doubts), done.tiered.counts.snapshots_mended
     next_place = host_place(tuple(log_dirs), situation)
     rows = [
         FreedPartition.of(each, next_place.clears(each.waits_for) if each.waits_for else each.hint)

@@ -28,7 +28,7 @@ from tiersnap.snapshot.errors import (
     names_of,
 )
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
-from tiersnap.snapshot.log.findings import GONE, Finding, FindingKind
+from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.masking import masked_uri
 from tiersnap.snapshot.replay.remote_listing import place_error
@@ -150,9 +150,8 @@ def count_replayed(outcome: RunOutcome, partitions: DataFrame, run: int) -> None
 
 
 def of_findings(findings: DataFrame) -> DataFrame:
-    """FINDING rows of `partitions` -> `finding_kind`, `is_gone` and how many `segments` they are about."""
-    is_gone = (F.col("finding_kind") == str(FindingKind.UNREADABLE_FILE)) & (F.col("message") == GONE)
-    return findings.groupBy("finding_kind", is_gone.alias("is_gone")).agg(F.count("*").alias("segments"))
+    """FINDING rows of `partitions` -> `finding_kind` and how many `segments` they are about."""
+    return findings.groupBy("finding_kind").agg(F.count("*").alias("segments"))
 
 
 def count_findings(outcome: RunOutcome, counts: Sequence[Mapping[str, Any]], findings: DataFrame) -> None:
@@ -161,7 +160,7 @@ def count_findings(outcome: RunOutcome, counts: Sequence[Mapping[str, Any]], fin
     They come to the exit code that they have in every command. `counts` are rows of `of_findings`, of these `findings`.
     """
     outcome.finding_count += sum(row["segments"] for row in counts)
-    outcome.kinds |= {FindingKind(row["finding_kind"]) for row in counts if not row["is_gone"]}
+    outcome.kinds |= {FindingKind(row["finding_kind"]) for row in counts}
     if counts:
         few = findings.orderBy(*PARTITION_KEY, "part").limit(MOST_TOLD)
         outcome.findings += [
@@ -191,8 +190,13 @@ def count_published(outcome: RunOutcome, done: Published, *, apply: bool) -> Non
     outcome.published = done
     if apply:
         outcome.counts = replace(outcome.counts, segments_published=len(done.told))
-    outcome.errors += done.errors[: max(0, MOST_TOLD - len(outcome.errors))]
-    outcome.error_codes.update(each.exit_code for each in done.errors)
+    add_errors(outcome, done.errors)
+
+
+def add_errors(outcome: RunOutcome, errors: Sequence[TiersnapError]) -> None:
+    """Count errors, and hold those that are told."""
+    outcome.errors += errors[: max(0, MOST_TOLD - len(outcome.errors))]
+    outcome.error_codes.update(each.exit_code for each in errors)
 
 
 def row_of_runs(outcome: RunOutcome, settings: RunSettings, run: int, **kept: object) -> dict[str, object]:

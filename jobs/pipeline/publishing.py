@@ -10,6 +10,7 @@ import pyarrow.compute
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from tiersnap.jobs.pipeline import counts
 from tiersnap.jobs.pipeline.remote_states import current
 from tiersnap.jobs.pipeline.run_context import RunContext
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId, TopicIdPartition
@@ -45,6 +46,25 @@ def publish(run: RunContext, groups: pa.Table, listed: DataFrame) -> Published:
     if done.records:
         run.append("remote_log_segments", _told_rows(table, done.told, run.number))
     return done
+
+
+def without_refused(run: RunContext, names: pa.Table, listed: DataFrame) -> pa.Table:
+    """Return the partitions whose segments the cluster can take, all without one; a refusal is an error of the run.
+
+    Args:
+        names: PARTITION_KEY of partitions with segments to upload.
+        listed: LISTED rows of the partitions that count.
+    """
+    teller, outcome = run.given.teller, run.outcome
+    if teller is None or not names.num_rows:
+        return names
+    rows = _waiting(listed, run.spark.createDataFrame(names))
+    refusal_of = teller.refusals({each.topic for each in rows})
+    found = [(each, refusal_of(TopicIdPartition(each.topic, each.topic_id, each.partition))) for each in rows]
+    refusals = [refusal for _, refusal in found if refusal is not None]
+    counts.add_errors(outcome, refusals)
+    taken = [{name: each[name] for name in PARTITION_KEY} for each, refusal in found if refusal is None]
+    return pa.Table.from_pylist(taken, names.schema)
 
 
 def _waiting(listed: DataFrame, groups: DataFrame) -> list[Row]:

@@ -72,7 +72,7 @@ def _count_found(run: RunContext) -> None:
     outcome.findings = list(found.findings[: counts.MOST_TOLD])
     outcome.unknown_topics = unknown_topics(settings.topic_ids, run.given.topics, settings.topics)
     outcome.finding_count = len(found.findings)
-    outcome.kinds |= {each.finding_kind for each in found.findings if not each.is_gone}
+    outcome.kinds |= {each.finding_kind for each in found.findings}
 
 
 def changes_of(run: RunContext, listed: DataFrame) -> DataFrame:

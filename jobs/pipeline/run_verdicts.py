@@ -81,7 +81,7 @@ class Judging:
         news = F.count_if(verdicts.is_news()).alias("news")
         judged = groups_of(self.beside_stored(among), self.run.settings.now, sums=(news,))
         rows = judged.unionByName(counts.of_findings(findings), allowMissingColumns=True).toArrow()
-        groups = rows.filter(pc.is_valid(rows["verdict"])).drop_columns(["finding_kind", "is_gone", "news"])
+        groups = rows.filter(pc.is_valid(rows["verdict"])).drop_columns(["finding_kind", "news"])
         if not outcome.verdicts:
             counts.count_findings(outcome, rows.filter(pc.is_valid(rows["finding_kind"])).to_pylist(), findings)
         outcome.verdicts = {Verdict(each): sums for each, sums in summary.segments_by(groups, "verdict").items()}
@@ -110,7 +110,9 @@ def tier(judging: Judging, groups: pa.Table) -> bool:
     if not settings.apply or not outcome.ready_here:
         return False
     is_ready = pc.equal(groups["verdict"], str(Verdict.READY))
-    names = _partitions_of(groups.filter(is_ready))
+    names = publishing.without_refused(run, _partitions_of(groups.filter(is_ready)), judging.listed)
+    if not names.num_rows:
+        return False
     here = judging.listed
     if run.collected:
         here = here.where(~F.col("log_dir").isin(list(run.collected)))

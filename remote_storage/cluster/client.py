@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from tiersnap.remote_storage.cluster.passing_errors import NO_CONNECTION, PASSING
+from tiersnap.remote_storage.cluster.permissions import needs_permission
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
 from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -161,19 +162,25 @@ class Cluster:
         return found
 
     def absent(self, names: Iterable[str]) -> frozenset[str]:
-        """Return those of `names` that the cluster certainly does not have.
-
-        Not those that this user may not describe: brokers say so without telling whether there is such a topic.
-        """
+        """Return those of `names` that the cluster certainly does not have; none that is hidden."""
         from confluent_kafka import KafkaError
 
         wanted = set(names)
         there = self._metadata("list of topics").topics if wanted else {}
         if METADATA_TOPIC not in there:
             return frozenset()  # what this broker lists may not be all
-        asked = {name: self._metadata(f"topic {name}", name).topics[name].error for name in wanted - there.keys()}
-        unknown = KafkaError.UNKNOWN_TOPIC_OR_PART
-        return frozenset(name for name, error in asked.items() if error is not None and error.code() == unknown)
+        return self._answered(wanted - there.keys(), KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+    def hidden(self, names: Iterable[str]) -> frozenset[str]:
+        """Return those of `names` that this user may not describe, whether there is such a topic or not."""
+        from confluent_kafka import KafkaError
+
+        return self._answered(names, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+
+    def _answered(self, names: Iterable[str], code: int) -> frozenset[str]:
+        """Return the topics that a broker answers with an error code if it is asked for them by name."""
+        asked = {name: self._metadata(f"topic {name}", name).topics[name].error for name in names}
+        return frozenset(name for name, error in asked.items() if error is not None and error.code() == code)
 
     def operations(self, topic: str) -> frozenset[str]:
         """Names of what this user may do to a topic, as in "WRITE"; none if brokers do not tell."""
@@ -360,11 +367,6 @@ class Cluster:
             hint=needs_permission(needs) if needs and error.name() in _DENIED else "the broker's log says more",
             code=error.name(),
         )
-
-
-def needs_permission(permission: str) -> str:
-    """Return the hint about a permission that is missing, as in "READ of orders"."""
-    return f"the user that --command-config names, or ANONYMOUS, needs {permission}: kafka-acls --add"
 
 
 def _epoch_of(info: ListOffsetsResultInfo) -> int:

@@ -1,4 +1,4 @@
-"""Ask a cluster for the log start of partitions of which nothing on this host tells it (snapshot.log.log_start)."""
+"""Ask a cluster for the log start of partitions whose checkpoint does not tell that of now (snapshot.log.log_start)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
-from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.client import Cluster, Topic
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.cluster_record import read_cluster_id
 from tiersnap.remote_storage.remote_log.remote_log import name_of
@@ -22,20 +22,25 @@ _T = TypeVar("_T")
 
 
 def located(cluster: Cluster | None, partitions: Iterable[tuple[_T, Partition]]) -> Iterator[tuple[_T, Partition]]:
-    """Yield the partitions; one whose log start is unknown here gets that of its leader, if there is a cluster.
+    """Yield the partitions, with the log start of the leader where it counts, if there is a cluster.
 
-    It costs some requests for such a partition, and none for the others.
+    It counts if the log start is unknown here, or if the log begins in remote storage: see `moved_up`. It costs two
+    requests for such a partition and one for its topic, and none for the others.
 
     Raises:
         BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
     """
+    topics: dict[str, Topic | None] = {}
     for place, partition in partitions:
-        is_asked = cluster is not None and begins_below(partition) is None
-        yield place, partition if cluster is None or not is_asked else _located(cluster, partition)
+        is_asked = cluster is not None and begins_below(partition) is not False
+        yield place, partition if cluster is None or not is_asked else _located(cluster, partition, topics)
 
 
-def _located(cluster: Cluster, partition: Partition) -> Partition:
-    return with_log_start(partition, _start_by_leader(cluster, partition))
+def _located(cluster: Cluster, partition: Partition, topics: dict[str, Topic | None]) -> Partition:
+    if partition.topic not in topics:
+        topics[partition.topic] = cluster.topics([partition.topic]).get(partition.topic)
+    start = None if partition.topic_id is None else _start_in(cluster, name_of(partition), topics[partition.topic])
+    return _moved_to(partition, start) or with_log_start(partition, start)
 
 
 def moved_up(cluster: Cluster | None, partition: Partition) -> Partition | None:
@@ -46,16 +51,15 @@ def moved_up(cluster: Cluster | None, partition: Partition) -> Partition | None:
     Raises:
         BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
     """
-    told = partition.log_start_checkpoint
-    if cluster is None or told is None:
+    if cluster is None or partition.log_start_checkpoint is None or partition.topic_id is None:
         return None
-    start = _start_by_leader(cluster, partition)
-    is_higher = start is not None and start > told
+    return _moved_to(partition, log_start_of(cluster, name_of(partition)))
+
+
+def _moved_to(partition: Partition, start: int | None) -> Partition | None:
+    told = partition.log_start_checkpoint
+    is_higher = start is not None and told is not None and start > told
     return with_log_start(replace(partition, log_start_checkpoint=None), start) if is_higher else None
-
-
-def _start_by_leader(cluster: Cluster, partition: Partition) -> int | None:
-    return None if partition.topic_id is None else log_start_of(cluster, name_of(partition))
 
 
 def log_start_of(cluster: Cluster, partition: TopicIdPartition) -> int | None:
@@ -64,7 +68,10 @@ def log_start_of(cluster: Cluster, partition: TopicIdPartition) -> int | None:
     Raises:
         BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
     """
-    topic = cluster.topics([partition.topic]).get(partition.topic)
+    return _start_in(cluster, partition, cluster.topics([partition.topic]).get(partition.topic))
+
+
+def _start_in(cluster: Cluster, partition: TopicIdPartition, topic: Topic | None) -> int | None:
     if topic is None or topic.topic_id != partition.topic_id:
         return None
     start = cluster.log_starts({partition: topic.leaders.get(partition.partition, -1)}).get(partition)

@@ -16,8 +16,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tiersnap.remote_storage.cluster.client import SECONDS, Cluster, needs_permission
+from tiersnap.remote_storage.cluster.client import SECONDS, Cluster
 from tiersnap.remote_storage.cluster.passing_errors import NO_GROUP
+from tiersnap.remote_storage.cluster.permissions import needs_permission, not_described
 from tiersnap.remote_storage.cluster.topic_checks import value_of
 from tiersnap.remote_storage.errors import (
     BrokerUnavailableError,
@@ -59,11 +60,18 @@ class MetadataTopic:
 
     @classmethod
     def of(cls, cluster: Cluster) -> MetadataTopic:
-        """The cluster's topic. Raises MetadataTopicAbsentError: there is none."""
+        """Return the cluster's topic.
+
+        Raises:
+            ClusterRefusedError: this user may not describe it.
+            MetadataTopicAbsentError: there is none.
+        """
         count = cluster.partition_counts().get(METADATA_TOPIC)
+        if count is None and cluster.hidden([METADATA_TOPIC]):
+            raise not_described(cluster.bootstrap_server, METADATA_TOPIC)
         if count is None:
             raise MetadataTopicAbsentError(
-                f"{cluster.bootstrap_server}: no topic {METADATA_TOPIC} (or no right to describe it)",
+                f"{cluster.bootstrap_server}: no topic {METADATA_TOPIC}",
                 hint="brokers make it at their start with remote.log.storage.system.enable=true; tiersnap never does",
             )
         return cls(cluster, count)

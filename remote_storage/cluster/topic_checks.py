@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 
 from tiersnap.remote_storage.cluster.client import Cluster, Topic, TopicConfig
+from tiersnap.remote_storage.cluster.permissions import not_described
 from tiersnap.remote_storage.errors import (
     CopyingOffError,
     CopyingOnError,
@@ -91,15 +92,23 @@ def check_selected(cluster: Cluster, topic: re.Pattern[str]) -> None:
         )
 
 
-def check_identity(partition: TopicIdPartition, topic: Topic | None) -> None:
-    """Refuse a partition that the cluster does not have.
+def check_identity(partition: TopicIdPartition, topics: Mapping[str, Topic], hidden: Collection[str]) -> None:
+    """Refuse a partition that the cluster does not have, or whose topic this user may not describe.
+
+    Args:
+        topics: as the cluster describes them.
+        hidden: names of those that it does not describe to this user.
 
     Raises:
+        ClusterRefusedError: the topic is hidden.
         UnknownTopicError: no such topic or partition, or another topic by that name.
     """
+    topic = topics.get(partition.topic)
+    if topic is None and partition.topic in hidden:
+        raise not_described(str(partition), partition.topic)
     if topic is None:
         raise UnknownTopicError(
-            f"{partition}: the cluster has no topic {partition.topic} (or no right to describe it)",
+            f"{partition}: the cluster has no topic {partition.topic}",
             hint="is --bootstrap-server a broker of the cluster that wrote this log?",
         )
     if topic.topic_id != partition.topic_id:

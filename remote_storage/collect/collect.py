@@ -21,7 +21,7 @@ from tiersnap.snapshot.collected.marker import Marker, Part, new_name
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError, UnfinishedError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.gate.exit_code import Problem
-from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.findings import DELETED, NOT_READ, Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import FileRef, LogDir, Partition, Segment, read_partition
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.regular_file import SMALL_FILE_BYTES
@@ -201,11 +201,9 @@ class Collection:
 
     def _check_read(self, segment: Segment, end: SegmentEnd) -> None:
         finding = end.finding
-        if finding is not None and finding.finding_kind in _UNREAD:
+        if finding is not None and finding.finding_kind in NOT_READ:
             if self.log_dir.filesystem.is_gone(segment.log.path):
-                raise _MovedError(
-                    f"{segment.log.path} was deleted while it was to be read", hint="run the same command again"
-                )
+                raise _MovedError(f"{segment.log.path}: {DELETED}", hint="run the same command again")
             raise _unread(segment.log.path, finding.finding_kind, finding.message)
 
     def _snapshot(self, file: FileRef) -> bytes:
@@ -217,9 +215,6 @@ class Collection:
             return SourceFile(self.log_dir.filesystem, file.path, file.size).read()
         except TransientError as error:
             raise _MovedError(error.message, hint=error.hint) from error
-
-
-_UNREAD = (FindingKind.UNREADABLE_FILE, FindingKind.PERMISSION_DENIED)
 
 
 class _UnreadError(TransientError):

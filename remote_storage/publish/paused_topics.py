@@ -11,8 +11,17 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.topic_checks import check_copying_was_not_switched_off, is_copying_off
-from tiersnap.remote_storage.errors import SettingsAsideError, UnblockHeldError
+from tiersnap.remote_storage.cluster.topic_checks import (
+    check_copying_was_not_switched_off,
+    is_copying_off,
+    is_marked,
+)
+from tiersnap.remote_storage.errors import (
+    ClusterRefusedError,
+    CopyingOffError,
+    SettingsAsideError,
+    UnblockHeldError,
+)
 from tiersnap.remote_storage.locks.saved_configs import SavedConfigs, SavedConfigsStore, when_nobody_is_at_it
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import OVERRIDES
@@ -26,6 +35,8 @@ from tiersnap.remote_storage.publish.pause_copying import (
 )
 from tiersnap.snapshot.errors import TiersnapError
 
+NOT_PAUSED = (CopyingOffError, SettingsAsideError, ClusterRefusedError, UnblockHeldError)
+"""Why a topic is not paused; other topics may be."""
 Talk = Callable[[str], None]
 
 
@@ -62,6 +73,12 @@ class PausedTopics:
         self.cluster.change_settings(asked.saved.topic, asked.off, validate_only=True)
         self.cluster.change_settings(asked.saved.topic, asked.saved.before, validate_only=True)
         self._pauses[asked.saved.topic] = asked
+
+    def check_if_copied(self, partitions: Collection[TopicIdPartition]) -> None:
+        """See that the partitions' topic may be paused, unless somebody else has disabled its copying; as `check`."""
+        settings = self.cluster.settings(next(iter(partitions)).topic)
+        if is_marked(settings) or not is_copying_off(settings):
+            self.check(partitions)
 
     @property
     def checked(self) -> list[str]:

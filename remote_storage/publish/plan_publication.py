@@ -52,7 +52,9 @@ def plan_publication(
     see `verify.compare_whole`. Without it whoever plans has read them, or has just uploaded them. `remote` are the
     words of the location (RemoteLocation.words), for the command that uploads such a segment again.
     """
-    topics = cluster.topics({partition.topic for partition in wanted})
+    names = {partition.topic for partition in wanted}
+    topics = cluster.topics(names)
+    hidden = cluster.hidden(names - topics.keys())
     settings: dict[str, Mapping[str, TopicConfig]] = {}
     starts = cluster.log_starts(leaders_of(topics, wanted))
     plans = []
@@ -65,7 +67,7 @@ def plan_publication(
         topic = topics.get(partition.topic)
         plan = PublishPlan(partition, (), -1 if topic is None else topic.leaders.get(partition.partition, -1))
         try:
-            check_identity(partition, topic)
+            check_identity(partition, topics, hidden)
             if plan.leader < 0:
                 raise BrokerUnavailableError(f"{partition} has no leader now", hint="run the same command again")
             start = starts[partition]

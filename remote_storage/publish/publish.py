@@ -21,13 +21,11 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_progress import CopyProgress, Watched, quiet_seconds, watch
 from tiersnap.remote_storage.cluster.leader_epochs import open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
-from tiersnap.remote_storage.cluster.topic_checks import is_copying_off, is_marked
+from tiersnap.remote_storage.cluster.topic_checks import is_copying_off
 from tiersnap.remote_storage.errors import (
     ClusterRefusedError,
-    CopyingOffError,
     CopyingSwitchedOnError,
     SettingsAsideError,
-    UnblockHeldError,
 )
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.saved_configs import SavedConfigsStore
@@ -39,7 +37,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 )
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
-from tiersnap.remote_storage.publish.paused_topics import PausedTopics, restore_left
+from tiersnap.remote_storage.publish.paused_topics import NOT_PAUSED, PausedTopics, restore_left
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
 from tiersnap.remote_storage.publish.publish_counts import PublishCounts
 from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan, by_partition
@@ -55,7 +53,6 @@ from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, Brok
 
 _log = logging.getLogger(__name__)
 
-_NOT_PAUSED = (CopyingOffError, SettingsAsideError, ClusterRefusedError, UnblockHeldError)
 _FINISHED = SegmentState.COPY_SEGMENT_FINISHED
 Segments = dict[TopicIdPartition, list[RemoteLogSegmentMetadata]]
 
@@ -189,13 +186,11 @@ class Publish:
     def _refuse_unpausable(self, plans: Iterable[PublishPlan]) -> Iterator[PublishPlan]:
         """Yield the open plans of topics that cannot be paused, each with the reason."""
         opened = [plan for plan in plans if plan.is_open]
-        for topic, of_topic in groupby(opened, key=lambda plan: plan.partition.topic):
+        for _, of_topic in groupby(opened, key=lambda plan: plan.partition.topic):
             own = list(of_topic)
             try:
-                settings = self.cluster.settings(topic)
-                if is_marked(settings) or not is_copying_off(settings):
-                    self._paused.check([plan.partition for plan in own])
-            except _NOT_PAUSED as why:
+                self._paused.check_if_copied([plan.partition for plan in own])
+            except NOT_PAUSED as why:
                 yield from (replace(plan, refusal=why) for plan in own)
 
     def _publish_topics(self, reader: MetadataReader, opened: Segments, done: _Done) -> None:
@@ -226,7 +221,7 @@ class Publish:
                 self._paused.while_paused(wanted, lambda: self._write_while_paused(reader, wanted, done))
         except SettingsAsideError as aside:
             done.doubts.append(aside)
-        except _NOT_PAUSED as why:
+        except NOT_PAUSED as why:
             done.take(replace(done.plans[each], refusal=why) for each in wanted)
 
     def _write(self, reader: MetadataReader, wanted: Segments, done: _Done) -> int:

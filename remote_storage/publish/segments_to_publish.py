@@ -98,6 +98,11 @@ class PublishPlan:
         return self.refusal is None and not self.is_done
 
     @property
+    def is_idle(self) -> bool:
+        """Return whether nothing is to be published, and nothing is refused."""
+        return self.refusal is None and self.is_done
+
+    @property
     def next_offset(self) -> int:
         """Return where remote storage ends once it is carried out; 0 if nothing is there."""
         known = (each.metadata.end_offset + 1 for each in self.segments if each.action in TO_BE_TOLD | KNOWN_TO_BROKERS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copied_topics import configs_of
@@ -12,9 +13,11 @@ from tiersnap.remote_storage.cluster.leader_epochs import can_speak
 from tiersnap.remote_storage.cluster.topic_checks import check_identity, check_settings, is_marked
 from tiersnap.remote_storage.errors import ClusterRefusedError, UnknownTopicError, UnprovenLogError
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.publish.leader_log import LeaderLog
 from tiersnap.remote_storage.publish.location_evidence import ProvePlace
+from tiersnap.remote_storage.publish.paused_topics import NOT_PAUSED, PausedTopics
 from tiersnap.remote_storage.publish.publish import Publish, Published
 from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan
 from tiersnap.remote_storage.remote_log.finished import finished_of
@@ -45,7 +48,9 @@ class TellBrokers:
         self.place.verdict(self.location).refuse_contradiction()
 
     def refusals(self, topics: Iterable[str]) -> Callable[[TopicIdPartition], TiersnapError | None]:
-        """Return a function that gives the refusal of a partition whose topic the cluster does not have, else None.
+        """Return a function that gives the refusal of a partition whose segments the cluster cannot take, else None.
+
+        The cluster does not have it, or this user may not describe its topic: nothing is uploaded.
 
         Args:
             topics: names of the topics of all these partitions.
@@ -53,13 +58,15 @@ class TellBrokers:
         Raises:
             BrokerUnavailableError, ClusterRefusedError: the cluster does not answer.
         """
-        known = self.place.cluster.topics(topics)
+        cluster, names = self.place.cluster, set(topics)
+        known = cluster.topics(names)
+        hidden = cluster.hidden(names - known.keys())
 
         def refusal_of(partition: TopicIdPartition) -> TiersnapError | None:
             try:
                 if partition.topic_id is not None:
-                    check_identity(partition, known.get(partition.topic))
-            except UnknownTopicError as refusal:
+                    check_identity(partition, known, hidden)
+            except (UnknownTopicError, ClusterRefusedError) as refusal:
                 return refusal
             return None
 
@@ -91,18 +98,35 @@ class TellBrokers:
             return Published((), doubts=(error,))
 
     def _with_uploads(self, done: Published, uploads: Collection[TopicIdPartition]) -> Published:
-        """Add to a plan the refusals of partitions that are uploaded first, and the proof if one may be published."""
-        more = sorted(set(uploads).difference(plan.partition for plan in done.plans))
-        refusals = {topic: self._refusal_of(topic) for topic in {each.topic for each in more}}
-        refused = (PublishPlan(each, refusal=refusals[each.topic]) for each in more if refusals[each.topic] is not None)
-        is_proof_needed = done.proof is None and None in refusals.values()
-        proof = self.place.prove(self.location) if is_proof_needed else done.proof
-        return replace(done, plans=(*done.plans, *refused), proof=proof)
+        """Add to a plan the refusals of partitions that are uploaded first, and the proof if one may be published.
 
-    def _refusal_of(self, topic: str) -> TiersnapError | None:
+        The plan of a partition that has something to publish already, or is refused, was checked.
+
+        Raises:
+            ClusterRefusedError, MetadataTopicCompactedError: `__remote_log_metadata` takes no record of tiersnap.
+            WrongPlaceError, UnprovenPlaceError: nothing may be published to the brokers of this location.
+        """
+        plans = {plan.partition: plan for plan in done.plans}
+        unasked = sorted(each for each in set(uploads) if plans.get(each, PublishPlan(each)).is_idle)
+        by_topic = groupby(unasked, key=lambda each: each.topic)
+        refusals = {topic: self._refusal_of(topic, list(group)) for topic, group in by_topic}
+        for each in unasked:
+            if (refusal := refusals[each.topic]) is not None:
+                plans[each] = replace(plans.get(each, PublishPlan(each)), refusal=refusal)
+        proof = done.proof
+        if proof is None and None in refusals.values():
+            self.place.metadata_topic.check_takes_records()
+            proof = self.place.prove(self.location)
+        return replace(done, plans=tuple(plans.values()), proof=proof)
+
+    def _refusal_of(self, topic: str, partitions: Collection[TopicIdPartition]) -> TiersnapError | None:
+        """Return why no segment of a topic may be published; None if the configs allow it."""
+        cluster = self.place.cluster
+        paused = PausedTopics(cluster, SavedConfigsStore(self.location.store), self.place.talk)
         try:
-            check_settings(topic, self.place.cluster.settings(topic))
-        except (GateError, ClusterRefusedError) as refusal:
+            check_settings(topic, cluster.settings(topic))
+            paused.check_if_copied(partitions)
+        except (GateError, *NOT_PAUSED) as refusal:
             return refusal
         return None
 

@@ -36,6 +36,7 @@ class Freeing:
     waits_for: Verdict | None = None  # verdict of the segment that stands in the way
     refusal: TiersnapError | None = None  # why tiered segments may not be published
     failure: TransientError | None = None  # remote storage did not take or give something while it was tiered
+    is_published: bool = False  # its records, if it has any, were written and read back
 
     @property
     def name(self) -> tuple[str, int]:
@@ -86,6 +87,14 @@ class Freeing:
         """Note that tiered segments may not be published."""
         self.end, self.reason, self.hint = End.REFUSED, refusal.message, refusal.hint
         self.refusal = refusal
+
+    def interrupt(self, error: TiersnapError) -> None:
+        """Note that an error ended the run before this partition was concluded; the error tells what comes next."""
+        if self.end is End.PLANNED and self.is_published:
+            self.end, self.reason = End.UNWATCHED, error.message
+        elif self.end in (End.PLANNED, End.RESTART) and not self.is_published:
+            self.refuse(error)
+            self.hint = ""
 
     @property
     def problem(self) -> Problem | None:

@@ -140,6 +140,9 @@ class ReleaseTopics:
                 freeing.take(plan)
                 mine.append(plan)
         publish_plans(self.metadata_topic, self.reader, mine, self.broker_id)
+        written = {(plan.partition.topic, plan.partition.partition) for plan in mine}
+        for freeing in self.freeings:
+            freeing.is_published |= freeing.name in written
 
     def _watch(self, topics: Iterable[str], *, quiet: float) -> list[str]:
         """Watch the copy tasks of topics; return the topics that have one which fails at what was published."""

@@ -53,6 +53,7 @@ class Unblocked:
     freeings: tuple[Freeing, ...] = ()  # the stuck ones
     tiered: HostOutcome = field(default_factory=lambda: HostOutcome(()))  # what was copied of them, or would be
     refusals: tuple[TiersnapError, ...] = ()  # of topics that were left alone
+    doubts: tuple[TiersnapError, ...] = ()  # what failed after something was uploaded or published
     proof: PlaceProof | None = None  # that brokers read this place; None where nothing is stuck
     lost_epochs: tuple[LostEpochs, ...] = ()  # of partitions that only `repair` frees
 
@@ -61,6 +62,7 @@ class Unblocked:
         yield from self.tiered.findings if self.freeings else ()
         yield from self.tiered.errors
         yield from self.refusals
+        yield from self.doubts
         yield from (each.problem for each in self.freeings if each.problem is not None)
         if self.lost_epochs:
             yield OtherProblem.STUCK_COPY
@@ -81,6 +83,7 @@ class Unblock:
     watch: Callable[[Iterable[HostPartition]], Iterable[HostPartition]] = iter
     _freeings: dict[TopicPartition, Freeing] = field(default_factory=dict)
     _refusals: dict[str, TiersnapError] = field(default_factory=dict)
+    _doubts: list[TiersnapError] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.cluster, self.metadata_topic = self.place.cluster, self.place.metadata_topic
@@ -89,14 +92,14 @@ class Unblock:
     def run(self) -> Unblocked:
         """Plan, and where `host` applies do it.
 
+        An error after an upload or a publication is a doubt: rows and counts of the work before it stay.
+
         Raises:
             UsageError: a stuck partition is in more than one of the directories.
             ClusterRefusedError, MetadataTopicCompactedError: brokers would refuse our records.
             WrongClusterError: a directory is of another cluster.
             WrongPlaceError, UnprovenPlaceError: brokers may read another place.
-            StillStuckError: copiers go on failing at what is published; the records of their topics stay.
             UnblockHeldError: another run was at a topic for longer than it should take.
-            SettingsAsideError: a broker refuses what a topic had set; the record of that topic stays.
         """
         check_cluster_of(self.cluster, self.log_dirs)
         folders = [split_folder_name(name) for log_dir in self.log_dirs.values() for name in log_dir.folders]
@@ -123,7 +126,7 @@ class Unblock:
                 check_conditions(self.host.location.store)
             tiered = self._free(reader, lineage)
         freed, refusals = tuple(self._freeings.values()), tuple(self._refusals.values())
-        return Unblocked(len(candidates), freed, tiered, refusals, proof, lost)
+        return Unblocked(len(candidates), freed, tiered, refusals, tuple(self._doubts), proof, lost)
 
     def _prove(self) -> PlaceProof | None:
         if not self._lacking():
@@ -204,6 +207,25 @@ class Unblock:
         attempts = self._read_first(reader)
         host = replace(self.host, wrong=frozenset(attempts.wrong), of_brokers=complete | attempts.right)
         tiered = self._tier(host)
+        try:
+            self._release(host, tiered, attempts, reader, lineage)
+        except TiersnapError as error:
+            if not tiered.copied and not any(each.is_published for each in self._freeings.values()):
+                raise
+            for each in self._freeings.values():
+                each.interrupt(error)
+            self._doubts.append(error)
+        return tiered
+
+    def _release(
+        self,
+        host: HostTier,
+        tiered: HostOutcome,
+        attempts: ComparedAttempts,
+        reader: MetadataReader,
+        lineage: Lineage,
+    ) -> None:
+        """Plan the publication of the stuck partitions and carry it out if `host` applies; see ReleaseTopics."""
         lacking = self._lacking().values()
         finished = [each for one in lacking for each in finished_of(host.location, one.stuck.partition)]
         release = ReleaseTopics(
@@ -233,7 +255,6 @@ class Unblock:
             freeing.plan(readiness.get(name, ()), plans.get(name), planned.get(name))
         if host.apply:
             release.run(plans)
-        return tiered
 
 
 def _first_transient(errors: Iterable[TiersnapError]) -> TransientError | None:

@@ -10,6 +10,7 @@ class End(StrEnum):
 
     PLANNED = "PLANNED"
     FREED = "FREED"
+    UNWATCHED = "UNWATCHED"  # published, and an error ended the run before the copy task was seen to continue
     STUCK_AHEAD = "STUCK_AHEAD"  # the copier goes on behind what was published, and fails there
     RESTART = "RESTART"  # published, but the cluster does not let copying be switched off
     BLOCKED = "BLOCKED"  # the segment that is missing cannot be tiered

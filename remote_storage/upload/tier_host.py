@@ -203,9 +203,9 @@ class HostTier:
             refusal = self.refusal_of(name_of(partition))
             mine = task if listing.remote_error is None and refusal is None else replace(task, sink=None)
             done = self._tier(named.uri, listing, mine, observe.known(name_of(partition)))
-            if refusal is not None and done.is_to_tier:
-                done.refusal, done.planned = refusal, []
-                done.errors.append(refusal)
+            if refusal is not None:
+                done.refusal, done.planned = refusal, []  # its leftovers stay, too
+                done.errors += [refusal] if done.is_to_tier else []
             if self.asks_forgotten and listing.is_remote_known:
                 done.forgotten = told_forgotten(observe, log_dir.filesystem, partition, self._expiry)
             yield done

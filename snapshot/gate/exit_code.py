@@ -71,6 +71,7 @@ _CODES: dict[type[StrEnum], Mapping[StrEnum, ExitCode]] = {
         **dict.fromkeys(FindingKind, ExitCode.DATA_CORRUPT),
         **dict.fromkeys(NOT_DAMAGED, ExitCode.PARTIAL),
         **dict.fromkeys(WAITS, ExitCode.GATE_REFUSED),
+        FindingKind.DELETED_FILE: ExitCode.TRANSIENT,
     },
     OtherProblem: {
         **dict.fromkeys(OtherProblem, ExitCode.GATE_REFUSED),
@@ -96,5 +97,5 @@ def _code_of(problem: Problem) -> ExitCode:
     if isinstance(problem, TiersnapError):
         return problem.exit_code
     if isinstance(problem, Finding):
-        return ExitCode.OK if problem.is_gone else _code_of(problem.finding_kind)
+        return _code_of(problem.finding_kind)
     return _CODES[type(problem)].get(problem, ExitCode.OK)

@@ -182,7 +182,7 @@ def _local(
         return Verdict.COMPACTED_TOPIC, partition.compacted
     if partition.topic_id is None:
         return Verdict.TOPIC_ID_UNKNOWN, "partition.metadata holds no topic id, or is missing, as before 2.8"
-    if segment.damage_kind is FindingKind.PERMISSION_DENIED:
+    if segment.damage_kind in (FindingKind.PERMISSION_DENIED, FindingKind.DELETED_FILE):
         return Verdict.UNREADABLE_SEGMENT, segment.damage
     if segment.damage:
         return Verdict.CORRUPT_SEGMENT, segment.damage

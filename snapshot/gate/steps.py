@@ -113,6 +113,7 @@ _OF_FINDING: dict[StrEnum, Steps] = {
     FindingKind.CORRUPT_SNAPSHOT: _REPLACE,
     FindingKind.CORRUPT_INDEX: _INDEX_DAMAGED,
     FindingKind.PERMISSION_DENIED: _READ_AS_BROKER,
+    FindingKind.DELETED_FILE: (NextStep("run the same command again"),),
     **dict.fromkeys(
         (
             *(FindingKind.UNREADABLE_FILE, FindingKind.OFFSETS_MISSING, FindingKind.CORRUPT_CHECKPOINT),

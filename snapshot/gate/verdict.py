@@ -73,7 +73,9 @@ _SAID: dict[Level, dict[Verdict, str]] = {
         ),
         Verdict.UNKNOWN_LOG_START: "Nothing tells where the log begins, so no producer state can be computed.",
         Verdict.UNKNOWN_TRANSACTIONS: "Nothing proves that no transaction was open where the scan window begins.",
-        Verdict.UNREADABLE_SEGMENT: "The segment file may not be read by the user who looked.",
+        Verdict.UNREADABLE_SEGMENT: (
+            "The segment file may not be read by the user who looked, or was deleted since it was listed."
+        ),
         Verdict.UNVERIFIED_SNAPSHOT: "The producer snapshot is there and was not compared with the log.",
         Verdict.MISSING_INDEX: "Leader epochs are lost that no batch here tells.",
         Verdict.TOPIC_ID_UNKNOWN: (
@@ -123,7 +125,7 @@ MEANING: dict[Verdict, str] = {verdict: meaning for said in _SAID.values() for v
 IN_REMOTE_STORAGE = frozenset({Verdict.TIERED, Verdict.UPLOADED, Verdict.IN_REMOTE})
 # A person must clear these.
 BLOCKED = frozenset(v for v, level in LEVEL.items() if level is Level.BLOCKED)
-# The segment's finding says more: it is no problem if the file was deleted meanwhile.
+# The segment's finding says more, and has the exit code.
 TOLD_BY_FINDING = frozenset({Verdict.CORRUPT_SEGMENT, Verdict.UNREADABLE_SEGMENT})
 # Segments that should be in remote storage and cannot be uploaded: the bytes that wait.
 WAITING: frozenset[Verdict] = frozenset(v for v, level in LEVEL.items() if level in (Level.BLOCKED, Level.PENDING))

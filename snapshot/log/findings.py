@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
@@ -27,6 +25,7 @@ class FindingKind(StrEnum):
     OFFSETS_MISSING = "OFFSETS_MISSING"
     NON_TRANSACTIONAL_IN_TRANSACTION = "NON_TRANSACTIONAL_IN_TRANSACTION"
     UNREADABLE_FILE = "UNREADABLE_FILE"
+    DELETED_FILE = "DELETED_FILE"
     PERMISSION_DENIED = "PERMISSION_DENIED"
     CORRUPT_CHECKPOINT = "CORRUPT_CHECKPOINT"
     MISSING_CHECKPOINT = "MISSING_CHECKPOINT"
@@ -44,13 +43,13 @@ class FindingKind(StrEnum):
 
 
 # Of a file that was not read: the next attempt may succeed, and neither its size nor its time will say so.
-NOT_READ = (FindingKind.UNREADABLE_FILE, FindingKind.PERMISSION_DENIED)
+NOT_READ = (FindingKind.UNREADABLE_FILE, FindingKind.DELETED_FILE, FindingKind.PERMISSION_DENIED)
 # Of what may be in good order, but is not here or not for this user.
 NOT_DAMAGED = frozenset({FindingKind.PERMISSION_DENIED, FindingKind.MISSING_PARTITION, FindingKind.MISSING_CHECKPOINT})
 # Of what a person has to put right, and no record is damaged.
 WAITS = frozenset({FindingKind.CORRUPT_INDEX, FindingKind.STRAY_PARTITION})
-# What is said of a file that was deleted since it was listed, as retention does at any time.
-GONE = os.strerror(errno.ENOENT)
+# The message about a file or folder that retention, a deletion or a move took while tiersnap was at work.
+DELETED = "deleted since it was listed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ class Finding:
     @property
     def is_gone(self) -> bool:
         """Return whether the file was deleted since it was listed, which is no damage."""
-        return self.finding_kind is FindingKind.UNREADABLE_FILE and self.message == GONE
+        return self.finding_kind is FindingKind.DELETED_FILE
 
     def as_dict(self) -> dict[str, object]:
         """The finding as plain data."""
@@ -82,7 +81,12 @@ class Finding:
 
 
 def unreadable(path: str, error: OSError) -> Finding:
-    """A file that cannot be read. Where only this user may not read it, nothing is said of the file."""
+    """Return the finding of a listed file or folder that cannot be read.
+
+    Nothing is said of a file that this user may not read, nor of one that was deleted since.
+    """
+    if isinstance(error, FileNotFoundError):
+        return Finding(FindingKind.DELETED_FILE, path, -1, DELETED)
     kind = FindingKind.PERMISSION_DENIED if isinstance(error, PermissionError) else FindingKind.UNREADABLE_FILE
     return Finding(kind, path, -1, error.strerror or str(error))
 

@@ -231,7 +231,7 @@ def unverified(replay: Replay, offset: int) -> Comparison:
 
 
 def _trouble(finding: Finding) -> str:
-    if finding.finding_kind is FindingKind.PERMISSION_DENIED:
+    if finding.finding_kind in (FindingKind.PERMISSION_DENIED, FindingKind.DELETED_FILE):
         return f"the log below it cannot be read ({finding.message})"
     return f"the log is damaged below it ({finding.finding_kind})"
 

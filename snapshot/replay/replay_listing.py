@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from tiersnap.snapshot.errors import TiersnapError, TransientError, UnknownStateError
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
-from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.log.findings import DELETED, FindingKind
 from tiersnap.snapshot.log.index_faults import faults_by_order
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
@@ -129,11 +129,11 @@ class _OneReplay:
         if self._store is not None:
             self._store.commit()
             examination = replace(examination, reached=self._with_stored(examination.reached, self._store.stored))
-        self._note_vanished(examination)
+        has_vanished = self._note_vanished(examination)
         may_get_start = examination.lacks_start and self._unread_count > 0
         # An index may be mended, which no listing shows.
         has_faults = examination.has_index_faults
-        is_finished = not (self._errors or self._is_blind or may_get_start or has_faults)
+        is_finished = not (self._errors or has_vanished or self._is_blind or may_get_start or has_faults)
         # A snapshot file that could not be read may turn out to know more than the log, and the state follow from it.
         # And what was not stored, since it was refused, is stored from the beginning once it is not.
         is_kept = is_finished and not self._unread_count and not self._is_refused
@@ -252,12 +252,16 @@ class _OneReplay:
         }
         return {at: replace(each, stored=there.get(at, each.stored)) for at, each in reached.items()}
 
-    def _note_vanished(self, examination: Examination) -> None:
-        """Retention deletes segments at any time: one that went after it was listed is no damage but bad luck."""
+    def _note_vanished(self, examination: Examination) -> bool:
+        """Return whether a segment was deleted since it was listed, as retention does at any time; its finding says so.
+
+        An object of a collected folder that was deleted is an error.
+        """
         objects = self._listing.decode_objects
         for segment, facts in zip(self._partition.segments, examination.segments, strict=True):
             if facts.damage_kind is FindingKind.UNREADABLE_FILE:
                 name = objects.get(segment.base_offset)
                 path = segment.log.path if name is None else f"{self._partition.path}/{name}"
                 if self._listing.filesystem.is_gone(path):
-                    self._errors.append(TransientError(f"{path} was deleted while the run was at work", at=""))
+                    self._errors.append(TransientError(f"{path}: {DELETED}", at=""))
+        return any(facts.damage_kind is FindingKind.DELETED_FILE for facts in examination.segments)

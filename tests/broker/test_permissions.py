@@ -97,11 +97,14 @@ def host(current_disks, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ho
 
 @contextmanager
 def without(host: Host, resource: str, operation: AclOperation) -> Iterator[None]:
-    take_back(host.broker, resource, operation)
+    implying = (AclOperation.READ, AclOperation.WRITE) if operation is AclOperation.DESCRIBE else ()
+    taken = [each for each in (operation, *implying) if each in NEEDED[resource]]
+    for each in taken:
+        take_back(host.broker, resource, each)
     try:
         yield
     finally:
-        allow(host.broker, resource, [operation])
+        allow(host.broker, resource, taken)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +112,9 @@ def without(host: Host, resource: str, operation: AclOperation) -> Iterator[None
     [
         ("tier", TOPIC, "READ"),
         ("run", TOPIC, "READ"),
+        ("tier", TOPIC, "DESCRIBE"),
+        ("run", TOPIC, "DESCRIBE"),
+        ("publish", METADATA_TOPIC, "DESCRIBE"),
         ("publish", METADATA_TOPIC, "READ"),
         ("publish", METADATA_TOPIC, "WRITE"),
         ("publish", TOPIC, "ALTER_CONFIGS"),

@@ -136,7 +136,7 @@ class ModelCluster(Cluster):
         self.read_to: dict[int, int] = {}  # by the newest consumer
         self.produced = False
         self.read_only: set[str] = set()  # topics that this user may not write to
-        self.hidden: set[str] = set()  # topics that this user may not describe
+        self.unseen: set[str] = set()  # topics that this user may not describe
         self.refuses_groups = False  # this user may not use consumer groups
 
     def create(
@@ -175,8 +175,9 @@ class ModelCluster(Cluster):
 
     def partition_counts(self) -> dict[str, int]:
         there = {METADATA_TOPIC: METADATA_PARTITIONS}
+        there |= {name: len(each.leaders) for name, each in self.there.items()}
         return self.request(
-            "list of topics", lambda: there | {name: len(each.leaders) for name, each in self.there.items()}
+            "list of topics", lambda: {name: count for name, count in there.items() if name not in self.unseen}
         )
 
     def brokers(self) -> dict[int, tuple[str, int]]:
@@ -186,7 +187,7 @@ class ModelCluster(Cluster):
         wanted = sorted(set(names))
 
         def found() -> dict[str, Topic]:
-            there = {name: self.there[name] for name in wanted if name in self.there and name not in self.hidden}
+            there = {name: self.there[name] for name in wanted if name in self.there and name not in self.unseen}
             return {name: Topic(name, each.topic_id, dict(each.leaders)) for name, each in there.items()}
 
         return self.request("topics", found)
@@ -194,6 +195,10 @@ class ModelCluster(Cluster):
     def absent(self, names: Iterable[str]) -> frozenset[str]:
         wanted = set(names)
         return self.request("topics by name", lambda: frozenset(wanted - self.there.keys()))
+
+    def hidden(self, names: Iterable[str]) -> frozenset[str]:
+        wanted = set(names)
+        return self.request("topics by name", lambda: frozenset(wanted & self.unseen))
 
     def operations(self, topic: str) -> frozenset[str]:
         return frozenset({"READ", "WRITE"} - ({"WRITE"} if topic in self.read_only else set()))

@@ -71,3 +71,24 @@ def test_a_run_publishes_what_it_uploads_and_the_next_one_what_a_killed_run_left
     assert (done.errors, done.counts.segments_published, len(set(finished))) == ([], 4, 4)
     assert cluster.there["orders"].own == OWN
     assert run().counts.segments_published == 0
+
+
+def test_a_run_uploads_no_segment_of_a_topic_that_the_cluster_does_not_have(
+    spark: SparkSession, tmp_path: Path, log_dirs: tuple[str, ...]
+) -> None:
+    """It uploaded four segments that no broker of the cluster would read."""
+    cluster = ModelCluster()
+    cluster.create(TopicIdPartition("orders", "AAAAAAAAAAAAAAAAAAAAAg", 0), end=25, settings=OWN)
+    places = log_dirs, str(tmp_path / "remote"), str(tmp_path / "warehouse")
+    settings = RunSettings(*places, leaders=log_dirs[:1], left_for=None, apply=True)
+
+    def publishes(store: ObjectStore) -> TellBrokers:
+        evidence = MetadataTopic.of(cluster), store, log_dirs, False, True, True
+        place, expiry = ProvePlace(cluster, *evidence, print), settings.replay.broker_expiry(settings.now)
+        return TellBrokers(place, open_location(store, "aiven"), log_dirs, Selection(), expiry)
+
+    done = run_job(spark, settings, publishes=publishes)
+    assert exit_code_of(done.problems(settings)) is ExitCode.GATE_REFUSED
+    assert [type(each).__name__ for each in done.errors] == ["UnknownTopicError"]
+    assert done.counts.segments_uploaded == 0
+    assert not list((tmp_path / "remote").rglob("*.log"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from tests.reference.lying_store import LyingStore
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.tiered import age, aiven, rows_of
 from tests.unit.test_whole_but_not_counted import NOW, ORDERS, SEGMENTS
+from tiersnap.remote_storage.errors import UnknownTopicError
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.locks import claim_protocol
@@ -35,6 +37,7 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
 from tiersnap.remote_storage.stores.probe import PROBES
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
@@ -82,6 +85,18 @@ def test_tier_removes_a_late_object_of_an_ended_attempt(store: DirectoryStore, s
     assert (done.errors, done.leftovers_removed, done.events) == ([], 1, [])
     assert store.head(key) is None
     assert [copy.start_offset for copy in list_remote_partition(aiven(store), ORDERS).segments] == [0, 10, 20]
+
+
+def test_a_plan_recommends_no_removal_from_a_topic_that_the_cluster_lacks(store: DirectoryStore, source: Path) -> None:
+    """With `apply` nothing of such a topic is removed, so the plan would name the same command for ever."""
+    key = late_write(store, source, suffix=".log")
+    refusal = UnknownTopicError("orders: no such topic in the cluster")
+    tiers = HostTier(aiven(store), ReplayOptions(), Tierer("run-3", NOW, wait=0))
+    for apply in (False, True):
+        refused = replace(tiers, refusal_of=lambda _: refusal, apply=apply)
+        done = HostOutcome(tuple(refused.partitions(selected_of(open_log_dirs([str(source)]), Selection()))))
+        assert (done.may_write, done.leftovers_removed, done.errors) == (False, 0, [])
+    assert store.head(key) is not None
 
 
 def test_tier_partition_removes_a_late_object_before_it_tiers(store: DirectoryStore, tmp_path: Path) -> None:

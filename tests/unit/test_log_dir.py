@@ -111,7 +111,7 @@ def test_a_folder_that_vanished_gives_no_segments_and_a_finding(tmp_path: Path) 
     gone.rmdir()
     found = {partition.name: partition for partition in log_dir.partitions()}
     assert found["gone-0"].segments == ()
-    assert [finding.finding_kind for finding in found["gone-0"].findings] == [FindingKind.UNREADABLE_FILE]
+    assert [finding.finding_kind for finding in found["gone-0"].findings] == [FindingKind.DELETED_FILE]
     assert len(found["orders-0"].segments) == 2
 
 

@@ -261,6 +261,17 @@ def test_the_cluster_tells_the_log_start_of_the_leader(disk: Path) -> None:
     assert [each for _, each in located(None, [("", found)])] == [found]
 
 
+@pytest.mark.parametrize(("named", "start"), [(0, 600), (600, 600), (610, 610)])
+def test_the_log_start_of_the_leader_counts_if_it_is_above_the_checkpoint(disk: Path, named: int, start: int) -> None:
+    """DeleteRecords moves it at once, and a broker checkpoints it up to a minute later."""
+    (disk / "log-start-offset-checkpoint").write_text(f"0\n1\nled 0 {named}\n")
+    (found,) = open_log_dir(str(disk)).partitions()
+    cluster = ModelCluster()
+    cluster.create(TopicIdPartition("led", found.topic_id, 0), start=600, end=760)
+    ((_, told),) = located(cluster, [("", found)])
+    assert (log_start_of(told), told.log_start_checkpoint) == (start, start)
+
+
 @pytest.mark.parametrize(("start", "unverified"), [(None, 3), (0, 3), (565, 0), (580, 0)])
 def test_verify_takes_the_log_start_of_the_leader_when_the_segments_below_are_gone(
     disk: Path, start: int | None, unverified: int

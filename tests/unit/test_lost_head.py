@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -75,14 +76,14 @@ def test_verify_does_not_know_the_log_start_of_a_topic_that_the_cluster_made_ane
 # A partition of which only claims are left.
 
 
-def result_of(world: World, *words: object) -> Ran:
+def result_of(world: World, *words: object, command: str = "verify") -> Ran:
     seen: list[Ran] = []
 
     def run(_: object) -> ExitCode:
-        seen.append(tiersnap("verify", *commands.REMOTE, *words, *commands.now_of(world)))
+        seen.append(tiersnap(command, *commands.REMOTE, *words, *commands.now_of(world)))
         return ExitCode(seen[0].exit_code)
 
-    world.run({"verify": run})
+    world.run({command: run})
     return seen[0]
 
 
@@ -116,7 +117,7 @@ def test_verify_says_nothing_of_a_topic_that_its_cluster_has_deleted(world: Worl
 
 def test_verify_does_not_take_a_topic_that_it_may_not_describe_for_a_deleted_one(world: World) -> None:
     lose(world, *BASES)
-    world.cluster.hidden.add(PARTITION.topic)
+    world.cluster.unseen.add(PARTITION.topic)
     ran = result_of(world, *commands.CLUSTER)
     assert (ran.exit_code, lost_rows(ran)) == (6, [(0, None, "UNVERIFIED")])
 
@@ -176,6 +177,19 @@ def test_verify_asks_the_cluster_for_a_log_start_that_no_checkpoint_names_yet(
         named_at(disk, named)
     ran = result_of(world, disk, *commands.CLUSTER, *words)
     assert (ran.exit_code, lost_rows(ran)) == (0, [])
+
+
+@pytest.mark.parametrize("command", ["scan", "tier", "verify", "doctor"])
+def test_commands_take_the_log_start_of_the_leader_for_that_of_an_older_checkpoint(
+    world: World, disk: Path, command: str
+) -> None:
+    """They asked the segments below it for the state that the log begins with, and those are deleted."""
+    ends = []
+    for named in (5, 0):
+        named_at(disk, named)
+        ran = result_of(world, disk, *commands.CLUSTER, command=command)
+        ends.append((ran.exit_code, json.loads(ran.out)["errors"]))
+    assert ends[0] == ends[1]
 
 
 def test_verify_does_not_take_the_checkpoint_of_a_running_broker_for_the_log_start_of_now(

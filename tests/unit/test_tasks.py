@@ -173,10 +173,10 @@ def test_a_file_that_is_gone_is_a_row_with_a_finding(tmp_path: Path) -> None:
     batch = pa.RecordBatch.from_pylist([{**wanted, "modified_ns": 1, "cuts": []}], schema=WANTED)
     (found,) = DecodeSegments(check_crc=True, run=1)(iter([batch]))
     (row,) = found.to_pylist()
-    assert (row["finding_kind"], row["base_offset"], row["deltas"]) == ("UNREADABLE_FILE", 5, [])
+    assert (row["finding_kind"], row["base_offset"], row["deltas"]) == ("DELETED_FILE", 5, [])
 
 
-@pytest.mark.parametrize(("before", "count"), [("No such file or directory", 0), ("Input/output error", 1)])
+@pytest.mark.parametrize(("before", "count"), [("deleted since it was listed", 0), ("Input/output error", 1)])
 def test_what_cannot_be_read_for_the_same_reason_as_before_is_no_row(tmp_path: Path, before: str, count: int) -> None:
     wanted = {"log_dir": str(tmp_path), "topic": "orders", "partition": 0, "base_offset": 5, "size_bytes": 9}
     batch = pa.RecordBatch.from_pylist([{**wanted, "modified_ns": 1, "cuts": [], "not_read": before}], schema=WANTED)

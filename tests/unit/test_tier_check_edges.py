@@ -164,14 +164,27 @@ def test_verify_refuses_disks_with_one_partition_twice_beside_remote(at: Poisone
     assert_said(checked(at, at.logs, tmp_path / "whole"), 5, "churn-0 is in two of the log directories")
 
 
-@pytest.mark.parametrize("words", ["--sample 5%", "--resume told.jsonl", "--warehouse warehouse"])
-def test_verify_refuses_options_of_remote_storage_without_depth(at: PoisonedTier, words: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("--sample 5%", "add --depth snapshots, or leave LOGDIR out"),
+        ("--resume told.jsonl", "add --depth snapshots, or leave LOGDIR out"),
+        ("--warehouse warehouse", "\n  leave LOGDIR out"),  # with LOGDIR it is refused with --depth, too
+    ],
+)
+def test_verify_refuses_options_of_remote_storage_without_depth(at: PoisonedTier, words: str, hint: str) -> None:
     ran = tiersnap("verify", at.logs, "--remote", at.remote, *NOW, *words.split())
-    assert_said(ran, 2, f"{words.split()[0]} goes with a check of remote storage", "add --depth snapshots")
+    said = "goes with remote storage alone: without --depth the files of LOGDIR are verified, too"
+    assert_said(ran, 2, f"{words.split()[0]} {said}", hint)
 
 
 def test_verify_refuses_against_with_depth(at: PoisonedTier, tmp_path: Path) -> None:
     assert_said(checked(at, at.logs, "--against", tmp_path), 2, "--against goes with the files of LOGDIR")
+
+
+def test_verify_asks_for_the_log_directory_of_against(at: PoisonedTier, tmp_path: Path) -> None:
+    ran = tiersnap("verify", "--remote", at.remote, *NOW, "--against", tmp_path)
+    assert_said(ran, 2, "--against goes with the files of LOGDIR", "give LOGDIR")
 
 
 def verified(at: PoisonedTier, told: Path, *words: str) -> RemoteChecked:

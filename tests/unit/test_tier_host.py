@@ -207,7 +207,7 @@ def test_a_segment_that_retention_deletes_meanwhile_is_no_damage_and_the_next_ru
     with monkeypatch.context() as patch:
         delete_when_read(patch, 0)
         ran = tier(source, tmp_path / "remote", "--apply")
-    assert_said(ran, 3, "was deleted while the run was at work", "run the same command again")
+    assert_said(ran, 3, "deleted since it was listed", "run the same command again")
     assert_said(tier(source, tmp_path / "remote", "--apply"), 0)
     assert {base for _, base in copies(tmp_path / "remote")} == {10, 20}
 

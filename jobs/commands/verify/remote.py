@@ -289,7 +289,7 @@ def _next_steps(tally: CheckTally, place: Place) -> Iterator[str]:
 
 
 def is_of_tier(tier: TierRequest, situation: Situation, log_dirs: tuple[str, ...], against: Path | None) -> bool:
-    """Return whether remote storage is verified, and not the files of LOGDIR.
+    """Return whether remote storage is verified alone, without the files of LOGDIR.
 
     Raises:
         UsageError: the log directories or the remote location are not known, or an option goes with what is not
@@ -300,12 +300,13 @@ def is_of_tier(tier: TierRequest, situation: Situation, log_dirs: tuple[str, ...
     if tier.depth is None and log_dirs:
         given = {"--sample": tier.sample, "--resume": tier.resume, "--warehouse": tier.warehouse}
         for name in (name for name, value in given.items() if value is not None):
-            why = f"{name} goes with a check of remote storage, and without --depth the files of LOGDIR are verified"
-            raise UsageError(why, hint="add --depth snapshots, or leave LOGDIR out")
+            why = f"{name} goes with remote storage alone: without --depth the files of LOGDIR are verified, too"
+            alone = "" if name == "--warehouse" else "add --depth snapshots, or "
+            raise UsageError(why, hint=f"{alone}leave LOGDIR out")
         return False
     if against is not None:
-        why = "--against goes with the files of LOGDIR, and remote storage is verified"
-        raise UsageError(why, hint="leave --against out, or --depth")
+        why = "--against goes with the files of LOGDIR, and remote storage is verified alone"
+        raise UsageError(why, hint="leave --against out, or --depth" if log_dirs else "give LOGDIR")
     if tier.depth is None and situation.remote.value is None:
         situation.log_dirs.require("log directories")
     situation.remote.require("remote location")

@@ -15,7 +15,7 @@ from tests.reference.small_log import file_of, write_small_log
 from tiersnap.jobs.commands.decode import damage_counts, of_damage
 from tiersnap.jobs.pipeline.damage import Damage
 from tiersnap.snapshot.gate.exit_code import exit_code_of
-from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.findings import Finding, FindingKind, unreadable
 
 pytestmark = pytest.mark.unit
 
@@ -136,9 +136,10 @@ def test_tier_says_what_to_do_when_no_high_watermark_is_known(log_dir: Path, tmp
 
 
 def test_a_file_that_retention_took_meanwhile_is_no_damage() -> None:
-    gone = Finding(FindingKind.UNREADABLE_FILE, "/logs/orders-0/0.log", -1, "No such file or directory")
-    assert exit_code_of([gone]) == 0
-    assert exit_code_of([gone, Finding(FindingKind.PERMISSION_DENIED, "/x", -1, "")]) == 6
+    gone = unreadable("/logs/orders-0/0.log", FileNotFoundError(2, "No such file or directory"))
+    assert exit_code_of([gone]) == 3
+    assert exit_code_of([gone, Finding(FindingKind.PERMISSION_DENIED, "/x", -1, "")]) == 3
+    assert exit_code_of([gone, Finding(FindingKind.BAD_CRC, "/x", -1, "")]) == 5
 
 
 def test_audit_and_decode_call_no_missing_checkpoint_damage() -> None:

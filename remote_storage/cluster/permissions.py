@@ -1,0 +1,19 @@
+"""Name the permission that a user of the cluster lacks."""
+
+from __future__ import annotations
+
+from tiersnap.remote_storage.errors import ClusterRefusedError
+
+
+def needs_permission(permission: str) -> str:
+    """Return the hint about a permission that is missing, as in "READ of orders"."""
+    return f"the user that --command-config names, or ANONYMOUS, needs {permission}: kafka-acls --add"
+
+
+def not_described(name: str, topic: str) -> ClusterRefusedError:
+    """Return the error of a partition or cluster, by `name`, that needs a topic which this user may not describe."""
+    return ClusterRefusedError(
+        f"{name}: this user may not describe {topic}",
+        hint=needs_permission(f"DESCRIBE of {topic}"),
+        code="TOPIC_AUTHORIZATION_FAILED",
+    )
