@@ -31,8 +31,6 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from tiersnap.remote_storage.mend.stored_files import not_rebuilt, stored_copy, stored_entries, stored_index_files
-from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.remote_log.observe import Observe
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
 from tiersnap.remote_storage.remote_log.segment_bytes import fetch_into
@@ -45,7 +43,6 @@ from tiersnap.remote_storage.verify.segment_log import combined
 from tiersnap.snapshot.errors import UnknownStateError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
-from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.formats.transaction_index import ongoing_transactions
 from tiersnap.snapshot.gate.judge_partition import open_at
 from tiersnap.snapshot.gate.trusted import Provenance
@@ -365,14 +362,6 @@ class RightSegments:
         )
 
 
-<<<<<<< HEAD
 def _max_timestamp(record: RemoteLogSegmentMetadata, end: SegmentEnd) -> int:
     """Return the largest timestamp of the batches, or of the record if no batch has one (ms)."""
     return end.max_timestamp if end.max_timestamp >= 0 else record.max_timestamp
-=======
-def _kept(path: Path, offset: int, data: bytes, provenance: Provenance) -> SnapshotSource:
-    path.write_bytes(data)
-    _log.debug("computed the snapshot at %d: %s", offset, provenance)
-    file = SourceFile(LOCAL, str(path), len(data))
-    return SnapshotSource(offset=offset, provenance=provenance, crc32c=crc32c(data), file=file)
->>>>>>> af6feb64d15f5d6d82ebca5b3c40d64fc5cebdfd
