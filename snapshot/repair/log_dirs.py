@@ -22,6 +22,7 @@ from tiersnap.snapshot.repair.partition import OpenFiles, repair_into
 from tiersnap.snapshot.repair.repair_action import PlannedFile, PlannedSnapshot, RepairAction
 from tiersnap.snapshot.repair.repair_plan import PlanOptions
 from tiersnap.snapshot.replay.replay_start import Beginning, Beginnings
+from tiersnap.snapshot.replay.segment_runs import FoldSegment, fold_segment
 
 
 @dataclass
@@ -43,6 +44,7 @@ class HostRepair:
     undone: list[str] = field(default_factory=list)  # sentences about what the next start of a broker deletes
     files: FileRepair | None = None  # repairs the other files; None leaves them alone
     file_actions: Counter[RepairAction] = field(default_factory=Counter)  # other files by what happens to them
+    fold: FoldSegment = fold_segment
     waiting: set[Problem] = field(default_factory=set)  # why snapshots and other files are left as they are
 
     def __post_init__(self) -> None:
@@ -81,7 +83,8 @@ class HostRepair:
     ) -> tuple[Sequence[PlannedSnapshot], Sequence[PlannedFile]]:
         filesystem = each.log_dir.filesystem
         files = self._files_of(each, writes=open_files is not nowhere)
-        repaired = repair_into(open_files, filesystem, partition, self.options, self.check_crc, begins, files)
+        about = self.options, self.check_crc, begins
+        repaired = repair_into(open_files, filesystem, partition, *about, files, self.fold)
         mended = {f"{partition.path}/{one.file}" for one in repaired.files if one.action.writes}
         is_mended = mended if files is not None and files.apply else ()
         self.findings.extend(one for one in repaired.examination.findings if one.path not in is_mended)
