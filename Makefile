@@ -94,17 +94,33 @@ test-prometheus: install ## Metrics, alerts and queries in a real Prometheus, sk
 	$(LANDING) prometheus
 
 ##@ Trust
-.PHONY: nightly nightly-tests nightly-properties nightly-storm old-new mutate soak chaos audit
+.PHONY: nightly nightly-tests nightly-spark nightly-properties nightly-storm old-new mutate soak chaos audit
 old-new: install ## Old against new, executed: every command of the revision OLD beside this tree's, differences listed; SPARK=1
 	$(BIN)/python -m tests.old_new.run $(OLD) $(if $(SPARK),--spark)
 
-nightly: nightly-tests nightly-properties nightly-storm soak ## What CI has no time for; `make -k nightly` goes on after a failure
+nightly: nightly-tests nightly-spark nightly-properties nightly-storm soak ## What CI has no time for; `make -k nightly` goes on after a failure
 
 nightly-tests: install artefact airflow ## All tests that CI leaves out: every release of Kafka, all variants, a short storm
 	$(BIN)/python -m tests.broker.harness.jars
 	@$(BIN)/python -m tests.s3.versitygw || true
 	$(PYTEST) tests -m nightly --hypothesis-profile=nightly -rP
 	SPARK_DEFAULTS=1 $(PYTEST) tests/spark -n 2 --dist loadfile -m ""
+
+# The oldest Spark that the job runs on; uv.lock has the newest. Else both environments are the same.
+OLD_SPARK := 4.1.4
+OLD_ENV := .cache/spark-$(OLD_SPARK)
+OLD_SYNC = UV_PROJECT_ENVIRONMENT=$(OLD_ENV) .venv-tools/bin/uv sync $(SYNC) --no-install-package pyspark
+OLD_PIP = .venv-tools/bin/uv pip install -q --python $(OLD_ENV)/bin/python pyspark==$(OLD_SPARK)
+EXACT := $(addprefix tests/spark/test_,main_job.py oracle_random_logs.py producer_state.py collect.py connect.py resume.py standalone.py)
+nightly-spark: $(OLD_ENV)/.installed ## The main job's exactness, Connect and kills on the oldest Spark, in an environment of its own
+	$(OLD_ENV)/bin/python -m pytest -q $(EXACT) -m ""
+
+$(OLD_ENV)/.installed: .venv/.installed
+	$(OLD_SYNC) 2>/dev/null || $(OLD_SYNC) --system-certs
+	$(OLD_PIP) 2>/dev/null || $(OLD_PIP) --system-certs
+	$(OLD_ENV)/bin/python -m tiersnap.jobs.pipeline.delta_jars
+	@$(OLD_ENV)/bin/python -m tiersnap.jobs.pipeline.class_archive || true
+	@touch $@
 
 nightly-properties: install ## Every property test with ten times the examples, others each night
 	$(PYTEST) tests/unit -n 2 -m 'hypothesis and not nightly' --hypothesis-profile=nightly

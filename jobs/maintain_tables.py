@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 
-from tiersnap.jobs.cli import main
+from tiersnap.jobs.main import main
 
 if __name__ == "__main__":
     main(["maintain", "tables", *sys.argv[1:]])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tiersnap.jobs.cli import main
+from tiersnap.jobs.main import main
 
 if __name__ == "__main__":
     main(["run", *sys.argv[1:]])

@@ -71,7 +71,7 @@ class CorruptSegmentError(CorruptDataError):
 
 
 class UnknownTransactionsError(GateError):
-    """Raised when a transaction index is lost, and nobody knows which transactions were open where it begins."""
+    """Raised when a segment before a scan window needs transactions that the window does not show."""
 
 
 class WrongLeaderEpochsError(CorruptDataError):

@@ -6,15 +6,18 @@ tail, a missing snapshot) are not errors: they are findings and verdicts, becaus
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated
 
 from msgspec import Meta
 
+from tiersnap.snapshot.masking import masked
+
 
 class ExitCode(IntEnum):
-    """The exit code of a tiersnap process; documented in docs/runbook.md."""
+    """The exit code of a tiersnap process; `tiersnap runbook CODE` explains it."""
 
     OK = 0
     UNEXPECTED = 1
@@ -142,7 +145,7 @@ def failure(
     if is_transient:
         return TransientError(message, hint=hint or "run the same command again")
     kind = next((each for each in FAILURES.values() if error_type in names_of(each)), UnfinishedError)
-    return kind(message, hint=hint or "docs/runbook.md, Exit codes")
+    return kind(message, hint=hint or f"tiersnap runbook {kind.exit_code.value}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,7 @@ class RecordedError:
     @classmethod
     def of(cls, error: TiersnapError, message: str) -> RecordedError:
         """Return what is kept of an error, with a message that says where it came up."""
-        return cls(message, isinstance(error, TransientError), type(error).__name__, error.hint)
+        return cls(masked(message), isinstance(error, TransientError), type(error).__name__, error.hint)
 
     @property
     def raised(self) -> TiersnapError:
@@ -185,14 +188,20 @@ FAILURES: dict[str, type[TiersnapError]] = {
 
 def names_of(kind: type[TiersnapError]) -> frozenset[str]:
     """Return the names of the errors with the exit code of `kind`, of all modules that are imported."""
-    found: set[str] = set()
+    return frozenset(each.__name__ for each in _classes() if each.exit_code is kind.exit_code)
+
+
+def error_named(name: str) -> type[TiersnapError] | None:
+    """Return the error with this name, of all modules that are imported; None if there is none."""
+    return next((each for each in _classes() if each.__name__ == name), None)
+
+
+def _classes() -> Iterator[type[TiersnapError]]:
     unseen = [TiersnapError]
     while unseen:
         each = unseen.pop()
         unseen.extend(each.__subclasses__())
-        if each.exit_code is kind.exit_code:
-            found.add(each.__name__)
-    return frozenset(found)
+        yield each
 
 
 class CorruptSnapshotError(CorruptDataError):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
 _OF_EXTRA = re.compile(r"(?P<package>.*?)\s*;\s*extra\s*==\s*['\"](?P<extra>[^'\"]+)['\"]")
-_ELSEWHERE = "a virtual environment with the wheel has it, see docs/deploy.md: pip install 'FILE.whl[{}]'"
+_ELSEWHERE = "a virtual environment with the wheel has it: pip install 'FILE.whl[{}]'"
 
 
 def with_extra(extra: str, copy: Distribution | None = None) -> str:

@@ -38,6 +38,7 @@ from typing import (
 from msgspec import Meta
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
 T = TypeVar("T")
@@ -192,6 +193,16 @@ class _Struct(_Kind):
         return self._group.read(columns, len(array))
 
 
+def list_ends(lists: pa.ListArray[Any]) -> np.ndarray:
+    """Return where the elements of each list begin, and last where they end; one more than there are lists.
+
+    Arrow for Java up to 18, which Spark 4.1 has, gives a column without rows a buffer of offsets without bytes.
+    """
+    import numpy as np
+
+    return lists.offsets.to_numpy() if len(lists) else np.zeros(1, np.int32)
+
+
 @dataclass(frozen=True)
 class _List(_Kind):
     inner: _Kind = _Kind(int)
@@ -219,7 +230,7 @@ class _List(_Kind):
         import pyarrow as pa
 
         assert isinstance(array, pa.ListArray)
-        offsets: list[int] = array.offsets.to_numpy().tolist()
+        offsets: list[int] = list_ends(array).tolist()
         flat = self.inner.decode(array.values.slice(offsets[0], offsets[-1] - offsets[0]))
         first = offsets[0]
         found = [tuple(flat[start - first : end - first]) for start, end in pairwise(offsets)]

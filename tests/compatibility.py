@@ -32,7 +32,7 @@ _SPARK = {
     "a standalone cluster, by spark-submit": "test_standalone.py",
     "Spark Connect": "test_connect.py",
     "a warehouse on S3, by S3A": "test_warehouse_on_s3.py",
-    "YARN, Kubernetes, EMR, Databricks": "",
+    "YARN, Kubernetes": "",
 }
 _TOP = """# Compatibility
 
@@ -63,7 +63,7 @@ def collected() -> list[pytest.Item]:
 
 def page(items: Sequence[pytest.Item]) -> str:
     """Return the text."""
-    spark = next(each for each in _extra("spark") if each.startswith("pyspark")).replace("==", " ")
+    spark = next(each for each in _extra("spark") if each.startswith("pyspark"))
     return "\n".join(
         [
             _TOP,
@@ -72,7 +72,8 @@ def page(items: Sequence[pytest.Item]) -> str:
             "\nKafka below 3.6 has no tiered storage: its logs are read, repaired and tiered under a later broker.\n",
             "## Stores\n",
             *_table(("store", "tried by"), _by_param(items)),
-            f"\n## Spark\n\n`{spark}` with the Delta Lake of `pyproject.toml`; other releases were not tried.\n",
+            f"\n## Spark\n\n`{spark}` with the Delta Lake of `pyproject.toml`. The tests below run on the release of "
+            "`uv.lock`;\nthose of exactness run nightly on 4.1 as well (`make nightly-spark`).\n",
             *_table(("where", "tried by"), _by_file(items)),
             "",
         ]

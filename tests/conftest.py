@@ -41,4 +41,4 @@ def log_level_of_no_other_test() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def no_broker_of_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command without LOGDIR asks the broker of this host, and other tests start some."""
-    monkeypatch.setattr("tiersnap.jobs.situation_options.PROC", Path("/nowhere"))
+    monkeypatch.setattr("tiersnap.jobs.cli.situation_options.PROC", Path("/nowhere"))

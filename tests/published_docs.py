@@ -13,10 +13,10 @@ import click
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from tiersnap.jobs.cli import cli
-from tiersnap.jobs.command import Command, Prints, paragraphs_of
-from tiersnap.jobs.output import SCHEMA_VERSION, ErrorObject
-from tiersnap.jobs.settings import commands_of, options_of, variable_of
+from tiersnap.jobs.cli.command import Command, Prints, paragraphs_of
+from tiersnap.jobs.cli.output import SCHEMA_VERSION, ErrorObject
+from tiersnap.jobs.cli.settings import commands_of, options_of, variable_of
+from tiersnap.jobs.main import cli
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.members import member_types
 from tiersnap.snapshot.report.model import ReadinessDocument

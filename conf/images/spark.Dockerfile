@@ -18,12 +18,15 @@ ENV UV_PYTHON_INSTALL_DIR=/opt/python UV_PROJECT_ENVIRONMENT=/opt/tiersnap
 RUN uv sync -q --frozen --no-dev --no-editable --extra spark --extra s3 --python 3.11
 # Delta's jars are in the image, so that no session asks the network.
 RUN TIERSNAP_JARS=/opt/delta /opt/tiersnap/bin/python -m tiersnap.jobs.pipeline.delta_jars
+# For a warehouse on S3, of this Spark's own Hadoop: 660 MB, of which the AWS SDK is 654.
+RUN HADOOP=$(ls /opt/spark/jars | sed -n 's/^hadoop-client-api-\(.*\)[.]jar$/\1/p') && java -cp "$(echo /opt/spark/jars/ivy-*.jar)" org.apache.ivy.Main -warn -confs default -dependency org.apache.hadoop hadoop-aws "$HADOOP" -retrieve "/opt/hadoop-aws/[artifact]-[revision].[ext]"
 
 FROM ${SPARK_IMAGE}
 USER root
 COPY --from=build /opt/python /opt/python
 COPY --from=build /opt/tiersnap /opt/tiersnap
 COPY --from=build /opt/delta /opt/delta
+COPY --from=build /opt/hadoop-aws /opt/spark/jars
 RUN cp /opt/delta/*/*.jar /opt/spark/jars/ && mkdir -m 1777 /var/cache/tiersnap
 ENV PATH=/opt/tiersnap/bin:$PATH TIERSNAP_JARS=/opt/delta XDG_CACHE_HOME=/var/cache/tiersnap
 ENV PYSPARK_PYTHON=/opt/tiersnap/bin/python PYSPARK_DRIVER_PYTHON=/opt/tiersnap/bin/python

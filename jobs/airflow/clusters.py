@@ -18,14 +18,14 @@ side. Only `name`, `sources` and `remote` are needed:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 
 from tiersnap.snapshot.errors import UsageError
 
 VARIABLE = "tiersnap_clusters"
-_HINT = f"docs/airflow.md shows the Variable {VARIABLE}"
+_HINT = '[{"name": "eu-1", "sources": ["/mnt/kafka-1"], "remote": "s3://bucket/tiers"}] is the least that it takes'
 
 
 @dataclass(frozen=True)
@@ -48,54 +48,88 @@ class BackfilledCluster:
         """Return one object of the list; refuse unknown or missing keys and values of another kind (UsageError)."""
         if not isinstance(found, Mapping):
             raise UsageError(f"{VARIABLE}: {found!r} is no object", hint=_HINT)
-        name = found.get("name")
-        known = {each.name for each in fields(cls)}
-        if unknown := sorted(found.keys() - known):
-            raise UsageError(f"{VARIABLE}: {name}: unknown key {unknown[0]!r}", hint=f"known are {sorted(known)}")
-        for key in ("name", "sources", "remote"):
-            if not found.get(key):
-                raise UsageError(f"{VARIABLE}: {name}: {key!r} is missing", hint=_HINT)
-        lists = {key: found.get(key, ()) for key in ("sources", "options", "maintain")}
-        for key, value in lists.items():
-            if isinstance(value, str) or not isinstance(value, Sequence):
-                raise UsageError(f"{VARIABLE}: {name}: {key!r} is no list", hint=_HINT)
-            if odd := [each for each in value if not _is_word(each)]:
-                raise UsageError(f"{VARIABLE}: {name}: {key!r} holds {odd[0]!r}, which is no text", hint=_HINT)
-        for key in ("name", "remote", "bootstrap_server", "warehouse", "report"):
-            if not isinstance(found.get(key) or "", str):
-                raise UsageError(f"{VARIABLE}: {name}: {key!r} is {found[key]!r}, which is no text", hint=_HINT)
-        conf, apply = found.get("conf", {}), found.get("apply", True)
-        if not isinstance(conf, Mapping) or not all(isinstance(each, str | int | float) for each in conf.values()):
-            raise UsageError(f"{VARIABLE}: {name}: 'conf' is no object of texts", hint=_HINT)
-        if not isinstance(apply, bool):
-            raise UsageError(f"{VARIABLE}: {name}: 'apply' is {apply!r}: true or false, without quotes", hint=_HINT)
+        _check_keys(found, {each.name for each in fields(cls)})
+        sources, options, maintain = (_words(found, key) for key in ("sources", "options", "maintain"))
+        name = _text(found, "name")
         return cls(
-            name=str(name),
-            sources=tuple(map(str, lists["sources"])),
-            remote=str(found["remote"]),
-            bootstrap_server=str(found.get("bootstrap_server") or ""),
-            warehouse=str(found.get("warehouse") or f"tiersnap-warehouse/{name}"),
-            report=str(found.get("report") or f"tiersnap-report/{name}"),
-            options=tuple(map(str, lists["options"])),
-            maintain=tuple(map(str, lists["maintain"])),
-            conf={str(key): value if isinstance(value, str) else json.dumps(value) for key, value in conf.items()},
-            apply=apply,
+            name=name,
+            sources=sources,
+            remote=_text(found, "remote"),
+            bootstrap_server=_text(found, "bootstrap_server"),
+            warehouse=_text(found, "warehouse") or f"tiersnap-warehouse/{name}",
+            report=_text(found, "report") or f"tiersnap-report/{name}",
+            options=options,
+            maintain=maintain,
+            conf=_conf(found),
+            apply=_apply(found),
         )
 
     def arguments(self, until: datetime | None = None) -> list[str]:
-        """Words after `tiersnap run`; `until` tiers only what ends before that time."""
-        return [
-            *(word for source in self.sources for word in ("--source", source)),
-            *("--remote", self.remote, "--warehouse", self.warehouse, "--report", self.report),
-            *(["--bootstrap-server", self.bootstrap_server] if self.bootstrap_server else []),
-            *self.options,
-            *([] if until is None else ["--until", until.isoformat()]),
-            *(["--apply"] if self.apply else []),
-        ]
+        """Return the words after `tiersnap run`; `until` tiers only segments that end before that time."""
+        words = []
+        for source in self.sources:
+            words += ["--source", source]
+        words += ["--remote", self.remote, "--warehouse", self.warehouse, "--report", self.report]
+        if self.bootstrap_server:
+            words += ["--bootstrap-server", self.bootstrap_server]
+        words += self.options
+        if until is not None:
+            words += ["--until", until.isoformat()]
+        return words + self._apply_option()
 
     def maintain_arguments(self) -> list[str]:
-        """Words after `tiersnap maintain tables`."""
-        return ["--warehouse", self.warehouse, *self.maintain, *(["--apply"] if self.apply else [])]
+        """Return the words after `tiersnap maintain tables`."""
+        return ["--warehouse", self.warehouse, *self.maintain, *self._apply_option()]
+
+    def _apply_option(self) -> list[str]:
+        return ["--apply"] if self.apply else []
+
+
+def _check_keys(found: Mapping[object, object], known: Set[str]) -> None:
+    """Refuse an object with an unknown key, or without one that is needed."""
+    if unknown := sorted(map(str, found.keys() - known)):
+        raise _refusal(found, f"unknown key {unknown[0]!r}", hint=f"known are {sorted(known)}")
+    for key in ("name", "sources", "remote"):
+        if not found.get(key):
+            raise _refusal(found, f"{key!r} is missing")
+
+
+def _words(found: Mapping[object, object], key: str) -> tuple[str, ...]:
+    """Return the list under a key as words of a command line."""
+    value = found.get(key, ())
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise _refusal(found, f"{key!r} is no list")
+    for each in value:
+        if not _is_word(each):
+            raise _refusal(found, f"{key!r} holds {each!r}, which is no text")
+    return tuple(map(str, value))
+
+
+def _text(found: Mapping[object, object], key: str) -> str:
+    """Return the text under a key; "" if it is empty or missing."""
+    value = found.get(key) or ""
+    if not isinstance(value, str):
+        raise _refusal(found, f"{key!r} is {value!r}, which is no text")
+    return value
+
+
+def _conf(found: Mapping[object, object]) -> dict[str, str]:
+    """Return Spark's configuration, numbers and booleans as JSON writes them."""
+    conf = found.get("conf", {})
+    if not isinstance(conf, Mapping) or not all(isinstance(each, str | int | float) for each in conf.values()):
+        raise _refusal(found, "'conf' is no object of texts")
+    return {str(key): value if isinstance(value, str) else json.dumps(value) for key, value in conf.items()}
+
+
+def _apply(found: Mapping[object, object]) -> bool:
+    apply = found.get("apply", True)
+    if not isinstance(apply, bool):
+        raise _refusal(found, f"'apply' is {apply!r}: true or false, without quotes")
+    return apply
+
+
+def _refusal(found: Mapping[object, object], reason: str, hint: str = _HINT) -> UsageError:
+    return UsageError(f"{VARIABLE}: {found.get('name')}: {reason}", hint=hint)
 
 
 def _is_word(value: object) -> bool:
@@ -108,8 +142,13 @@ def parse_clusters(found: object) -> list[BackfilledCluster]:
     if isinstance(found, str) or not isinstance(found, Sequence) or not found:
         raise UsageError(f"{VARIABLE} is no list of clusters", hint=_HINT)
     clusters = [BackfilledCluster.parse(each) for each in found]
-    for what in ("name", "report"):
-        values = [getattr(each, what) for each in clusters]
-        if twice := [value for value in values if values.count(value) > 1]:
-            raise UsageError(f"{VARIABLE}: two clusters have the {what} {twice[0]!r}", hint="give each its own")
+    _check_distinct("name", [each.name for each in clusters])
+    _check_distinct("report", [each.report for each in clusters])
     return clusters
+
+
+def _check_distinct(key: str, values: Sequence[str]) -> None:
+    """Refuse a value that two clusters share."""
+    for value in values:
+        if values.count(value) > 1:
+            raise UsageError(f"{VARIABLE}: two clusters have the {key} {value!r}", hint="give each its own")

@@ -4,9 +4,9 @@
                                  └──▶ maintain
                  cluster[1] = …
 
-`clusters` reads the Variable when it runs, so that parsing asks no database; `run` and `maintain` are spark-submit;
-`report` leaves an event at the cluster's Asset; `nothing_blocked` fails where a run left what waits for
-a person, which no retry changes. conf/airflow/tiersnap_dags.py is the file for the folder of DAGs.
+`clusters` reads the Variable when it runs, so that parsing asks no database. `run` and `maintain` are spark-submit.
+`report` adds an event to the cluster's Asset. `nothing_blocked` fails if the run left segments that a person must look
+at; a retry would not help. conf/airflow/tiersnap_dags.py is the file for the folder of DAGs.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from airflow.sdk.exceptions import AirflowFailException
 from tiersnap.jobs.airflow.clusters import VARIABLE, parse_clusters
 from tiersnap.jobs.airflow.outcome import ClusterOutcome, in_words
 from tiersnap.jobs.airflow.run_operator import DELTA, MaintainOperator, RunOperator
-from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.errors import ExitCode, UsageError
 
 ALIAS = "tiersnap"
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def daily(*, schedule: str = "0 3 * * *", maintain: bool = True, **submit: Any) -> DAG:  # noqa: ANN401 - RunOperator's
-    """Return the DAG that tiers every day at `schedule` (UTC, cron) all that is new or has changed.
+    """Return the DAG that tiers new and changed segments every day at `schedule` (UTC, cron).
 
     Args:
-        maintain: then compact the warehouse's tables, too.
+        maintain: compact the warehouse's tables after each run.
         submit: arguments of RunOperator, and so of SparkSubmitOperator: conn_id, packages, jars, poke_interval, …
     """
     return _dag("tiersnap_daily", schedule, submit, is_backfill=False, maintain=maintain, doc_md=_DAILY)
 
 
 def backfill(*, schedule: str = "0 0 * * *", **submit: Any) -> DAG:  # noqa: ANN401 - RunOperator's
-    """A run for each day of segments: it tiers those whose largest timestamp lies before the end of its day.
+    """Return the DAG with one run a day: it tiers segments whose largest timestamp is before the end of the day.
 
-    So one day after the other, oldest first, each run sends what ended on its day. A day that is run again, or out of
-    order, sends nothing twice and leaves no hole. Nothing is scheduled but by `airflow backfill create`.
+    The days run in order, oldest first, so each run sends the segments that ended on its day. A day that is run again,
+    or out of order, sends nothing twice and leaves no hole. Only `airflow backfill create` starts runs.
     """
     return _dag("tiersnap_backfill", schedule, submit, is_backfill=True, maintain=False, doc_md=_BACKFILL)
 
@@ -74,8 +74,13 @@ def _dag(
 
         @task
         def clusters() -> list[dict[str, object]]:
-            """One element a cluster: what `run` needs of it."""
+            """Return the arguments of `cluster`, one for each cluster; a wrong Variable fails without a retry."""
             until = get_current_context()["data_interval_end"] if is_backfill else None
+            try:
+                found = parse_clusters(json.loads(Variable.get(VARIABLE)))
+            except (UsageError, ValueError) as error:
+                hint = error.hint if isinstance(error, UsageError) else f"{VARIABLE} is a JSON list"
+                raise AirflowFailException(f"{error}; {hint}") from error
             return [
                 {
                     "name": each.name,
@@ -84,7 +89,7 @@ def _dag(
                     "report_folder": each.report,
                     "conf": dict(each.conf),
                 }
-                for each in parse_clusters(json.loads(Variable.get(VARIABLE)))
+                for each in found
             ]
 
         @task_group
@@ -110,7 +115,7 @@ def _dag(
 
 @task(outlets=[AssetAlias(ALIAS)])
 def report(outcome: ClusterOutcome, *, outlet_events: Any = None) -> ClusterOutcome:  # noqa: ANN401 - Airflow's accessor
-    """Say in the log what was found and done, and leave it as an event of the Asset of the cluster's remote storage."""
+    """Log the outcome, and add it as an event to the Asset of the cluster's remote storage."""
     print("\n".join(in_words(outcome)))  # noqa: T201 - the task's log
     asset = Asset(name=f"tiersnap {outcome['cluster']}", uri=str(outcome["remote"]))
     outlet_events[AssetAlias(ALIAS)].add(asset, extra=outcome)
@@ -119,18 +124,18 @@ def report(outcome: ClusterOutcome, *, outlet_events: Any = None) -> ClusterOutc
 
 @task(retries=0)
 def nothing_blocked(outcome: ClusterOutcome) -> None:
-    """Fail where segments are damaged or may not be read, or the gate refused them: somebody has to do something."""
+    """Fail if segments are damaged or unreadable, or if the gate refused them: a person must act."""
     if outcome["exit_code"] != ExitCode.OK:
         raise AirflowFailException("\n".join(in_words(outcome)))
 
 
 _DAILY = """
-Decodes what is new, writes the snapshots that are missing, tiers what may be tiered, leaves the readiness report, and
+Decodes new segments, writes missing snapshots, tiers the segments that are ready, writes the readiness report, and
 compacts the tables.
-`nothing_blocked` fails where something waits for a person: its log names causes and commands.
+`nothing_blocked` fails if a person must act: its log names causes and commands.
 """
 _BACKFILL = """
 `airflow backfill create --dag-id tiersnap_backfill --from-date 2026-11-01 --to-date 2026-11-20
---reprocess-behavior none` tiers day by day what ended on that day. `none` passes over days that were run, `failed`
-runs failed ones again, `completed` all; none of them sends a segment twice.
+--reprocess-behavior none` tiers, day by day, the segments that ended on that day. `none` skips days that were run,
+`failed` repeats failed days, `completed` repeats all days. No segment is sent twice.
 """

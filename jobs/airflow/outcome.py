@@ -2,7 +2,7 @@
 
     {"cluster": "eu-1", "exit_code": 0, "run_id": …, "applied": true, "report": "…/index.html", "remote": "s3://…",
      "segments_decoded", "snapshots_written", "segments_uploaded", "bytes_uploaded",            what this run did
-     "tiered_segments", "uploaded_segments", "ready_segments",                              where the cluster stands
+     "tiered_segments", "uploaded_segments", "ready_segments",                              all runs of the cluster
      "waiting_segments", "waiting_bytes",
      "blocked": [{"verdict", "partitions", "segments", "bytes", "next_step"}]}              largest first, at most 20
 
@@ -32,7 +32,7 @@ ClusterOutcome = dict[str, object]
 
 
 def read_outcome(report: Path, *, cluster: str, exit_code: int) -> ClusterOutcome | None:
-    """The outcome of the run that wrote `report` last; None where there is no report, or no whole one."""
+    """Return the outcome of the run that wrote `report` last; None if the report is missing or incomplete."""
     try:
         found = json.loads((report / "readiness.json").read_text(encoding="utf-8"))
         return _outcome(found, report / "index.html", cluster=cluster, exit_code=exit_code)
@@ -60,7 +60,7 @@ def run_id(report: Path) -> str | None:
 
 
 def in_words(outcome: Mapping[str, object]) -> list[str]:
-    """Lines for a log: what was done, and for each cause what comes next."""
+    """Return lines for a log: the counts of the run, and the next step of each cause."""
 
     def counted(name: str, noun: str, plural: str = "") -> str:
         return count_of(int(str(outcome[name])), noun, plural)
@@ -92,7 +92,7 @@ class Ending(Enum):
 
 
 _ENDINGS: dict[int, Ending] = {
-    # The job came to its end, and to run it again at once would find the same.
+    # The job is done, and a retry would find the same segments.
     **dict.fromkeys((ExitCode.OK, ExitCode.GATE_REFUSED, ExitCode.DATA_CORRUPT, ExitCode.PARTIAL), Ending.DONE),
     ExitCode.TRANSIENT: Ending.WAIT,
     ExitCode.USAGE: Ending.FAIL,
@@ -100,16 +100,16 @@ _ENDINGS: dict[int, Ending] = {
 
 
 def exit_code_in(said: str) -> int:
-    """The exit code that spark-submit's error names; UNEXPECTED where it names none."""
+    """Return the exit code in spark-submit's error; UNEXPECTED if the error names none."""
     found = _ENDED.search(said)
     return int(found["code"]) if found else int(ExitCode.UNEXPECTED)
 
 
 def ending_of(code: int) -> Ending:
-    """Return how the task goes on after an exit code."""
+    """Return the end of a task whose driver returned this exit code."""
     return _ENDINGS.get(code, Ending.AGAIN)
 
 
 def is_over(since: datetime, now: datetime, wait_at_most: timedelta) -> bool:
-    """Return whether a task that has waited since then waits no longer."""
+    """Return whether a task that has waited since `since` has used up its time."""
     return now - since >= wait_at_most

@@ -1,13 +1,13 @@
 """`tiersnap run`, `tiersnap maintain tables` and other files by spark-submit, with exit codes in Airflow's words.
 
     0, 4, 5, 6
-              success: all that could be done is done; what is blocked, or may not be read, is in the outcome
-    3         the task waits without using up a retry: the warehouse is in use, or a server is away for a while
-    2         the task fails at once: no retry mends a setting
+              success: the outcome lists segments that are blocked or unreadable
+    3         the task waits without using up a retry: the warehouse is in use, or a server does not answer
+    2         the task fails without a retry, which would not change a wrong setting
     1, …      the task fails and is tried again
 
-Every job is safe to repeat and to kill (docs/warehouse.md), so a retry is the same command again. Client mode only: in
-cluster mode spark-submit's exit code is not that of the driver, and the report lies elsewhere.
+Every job can be repeated and killed safely (docs/warehouse.md), so a retry is the same command again. Client mode only:
+in cluster mode spark-submit does not return the driver's exit code, and the report is on another host.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 JOBS = Path(here.__file__).parents[1]
-# The jar that goes with the extra [spark]; Airflow's environment has neither pyspark nor delta-spark to ask.
+# The jar of the extra [spark]. Airflow's environment has neither pyspark nor delta-spark that could name it.
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
 
 class TiersnapSubmitOperator(SparkSubmitOperator):
-    """Submits a file of JOBS, and waits as a sensor does where it ends with 3.
+    """Submits a file of JOBS, and waits like a sensor if it ends with 3.
 
     Args:
         poke_interval: time between two tries while the job has to wait.
-        wait_at_most: then the task fails, and is tried again if it has retries.
+        wait_at_most: the task fails after this time, and is tried again if it has retries.
     """
 
-    # A wait is a reschedule, as of a sensor: no slot of a worker is held, no retry is used up.
+    # Like a sensor, the task is rescheduled: a wait holds no worker slot and uses up no retry.
     reschedule = True
 
     def __init__(
@@ -55,7 +55,7 @@ class TiersnapSubmitOperator(SparkSubmitOperator):
         self.poke_interval, self.wait_at_most = poke_interval, wait_at_most
 
     def submit(self, context: Context) -> int:
-        """Submit, and wait until the driver has ended; its exit code, where the job is over."""
+        """Submit, wait until the driver ends, and return its exit code if the job is over."""
         try:
             super().execute(context)
         except AirflowException as error:
@@ -63,7 +63,7 @@ class TiersnapSubmitOperator(SparkSubmitOperator):
         return int(ExitCode.OK)
 
     def _exit_code(self, error: AirflowException, context: Context) -> int:
-        """Return the driver's exit code if the job is over; else raise how the task goes on."""
+        """Return the driver's exit code if the job is over; else raise Airflow's error for a wait, retry or failure."""
         code = exit_code_in(str(error))
         ending = ending_of(code)
         if ending is Ending.WAIT:
@@ -83,12 +83,12 @@ class TiersnapSubmitOperator(SparkSubmitOperator):
         raise AirflowRescheduleException(now + self.poke_interval)
 
 
-# Of `run` the file that `tiersnap run --print-submit` names.
+# For `run`, the file that `tiersnap run --print-submit` names.
 RUN, MAINTAIN = str(JOBS / "run.py"), str(JOBS / "maintain_tables.py")
 
 
 class RunOperator(TiersnapSubmitOperator):
-    """Runs `tiersnap run` for the cluster of that name, which leaves its `report`; its XCom is the outcome."""
+    """Runs `tiersnap run` for one cluster; the XCom is the outcome that the run wrote into `report`."""
 
     template_fields: Sequence[str] = (*TiersnapSubmitOperator.template_fields, "cluster", "report")
 
@@ -97,7 +97,7 @@ class RunOperator(TiersnapSubmitOperator):
         self.cluster, self.report = cluster, report
 
     def execute(self, context: Context) -> ClusterOutcome:
-        """Submit, and read what the run left in its report."""
+        """Submit, and return the outcome from the run's report."""
         report = Path(self.report)
         before = run_id(report)
         code = self.submit(context)
@@ -114,5 +114,5 @@ class MaintainOperator(TiersnapSubmitOperator):
         super().__init__(**{"application": MAINTAIN, **kwargs})
 
     def execute(self, context: Context) -> None:
-        """Submit; a warehouse that a run is writing is waited for."""
+        """Submit, and wait while a run writes the warehouse."""
         self.submit(context)

@@ -17,6 +17,7 @@ GROUPS = {
         "dump": "Print any Kafka storage file.",
         "demo": "Run the whole pipeline on bundled logs against an embedded S3.",
         "config": "Show every setting, its value and where it is from.",
+        "runbook": "Say what to do about a verdict, an exit code, a log line.",
     },
     "Fix one host": {
         "repair": "Rebuild the missing producer snapshots of one host.",

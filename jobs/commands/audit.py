@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import click
 from msgspec import UNSET, UnsetType
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.command import command
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.output import Output, Paragraph
 from tiersnap.jobs.commands.decode import DamageCount, LegacyCount, damage_counts, of_damage
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.spark_options import SparkRequest, spark_options
+from tiersnap.jobs.pipeline.spark_options import SparkRequest, spark_options
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind
+from tiersnap.snapshot.members import members
 from tiersnap.snapshot.report.exactly_once import AuditRow
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.units import count_of, utc
@@ -28,11 +30,6 @@ if TYPE_CHECKING:
 class AuditFinding:
     """A finding of `audit`: a row of the table `audit_findings`, which docs/warehouse.md explains."""
 
-    COLUMNS: ClassVar = (
-        *("kind", "harm", "judgement", "confidence", "rule", "topic", "partition", "time", "producer_id"),
-        *("before_epoch", "producer_epoch", "transactional_id", "before_last_offset", "first_offset"),
-        *("before_last_sequence", "first_sequence", "distance", "batches", "segment_file", "position"),
-    )
     log_dir: str
     finding: AuditRow
     rule: str
@@ -75,6 +72,63 @@ class AuditSummary:
     findings_by_harm: dict[str, int]
     damage_count: DamageCount | UnsetType = UNSET
     legacy_count: LegacyCount | UnsetType = UNSET
+
+
+# A finding of each kind in words; `before` and `after` are the places of the earlier and of the later batch.
+_SAID: dict[AuditKind, str] = {
+    AuditKind.DUPLICATE_EXACT: "The batch at {before} is in the log again at {after}.",
+    AuditKind.DUPLICATE_PARTIAL: "Records of the batch at {after} are in the log before it, up to {before}.",
+    AuditKind.DUPLICATE_RENUMBERED: (
+        "The records at {before} of producer {before_producer_id} are in the log again at {after} (confidence "
+        "{confidence})."
+    ),
+    AuditKind.BACKWARD: "The batch at {after} goes back from sequence {before_last_sequence} to {first_sequence}.",
+    AuditKind.SEQUENCE_RESET: "The batch at {after} begins at sequence 0 again, after {before_last_sequence}.",
+    AuditKind.GAP: (
+        "Sequences are missing before {after}, {distance} in all: the batch at {before} ends with "
+        "{before_last_sequence}, this one begins with {first_sequence}."
+    ),
+    AuditKind.BUMP_NONZERO: (
+        "The first batch of epoch {producer_epoch}, at {after}, begins at sequence {first_sequence}."
+    ),
+    AuditKind.FIRST_WRITE_LOST: "The producer's first batch, at {after}, begins at sequence {first_sequence}.",
+    AuditKind.EPOCH_REGRESSION: "The batch at {after} has epoch {producer_epoch}, after epoch {before_epoch}.",
+    AuditKind.ZOMBIE_WRITE: "The batch at {after} has epoch {producer_epoch}, which the marker at {before} had ended.",
+    AuditKind.ZOMBIE_MARKER: "The marker at {after} is of a fenced producer or coordinator.",
+    AuditKind.NON_TRANSACTIONAL_IN_TRANSACTION: "A plain batch at {after} is inside its producer's open transaction.",
+    AuditKind.EPOCH_RAISED_IN_TRANSACTION: "The batch at {after} raises the epoch inside an open transaction.",
+    AuditKind.OFFSET_GAP: "Offsets are missing before {after}, {distance} in all.",
+    AuditKind.FENCED: "A coordinator aborted the producer's transaction; a new instance continues at {after}.",
+    AuditKind.OPEN_TRANSACTION: "The transaction that began at offset {first_offset} is open at the end of the log.",
+    AuditKind.OUT_OF_ORDER_TIMESTAMPS: (
+        "The batch at {after} is {distance} ms older than the one before it of its producer; batches out of order: "
+        "{batches}."
+    ),
+    AuditKind.LOG_START_WENT_BACK: "The log starts at {first_offset}, and started at {before_first_offset} before.",
+}
+
+
+def _paragraph(row: AuditFinding) -> Paragraph:
+    """Return a finding in words, with what is needed to find its batch."""
+    found = row.finding
+    where = f"{found.topic}-{found.partition}"
+    whose = "" if found.producer_id is None else f", producer {found.producer_id} epoch {row.producer_epoch}"
+    transactional = f" ({row.transactional_id})" if row.transactional_id else ""
+    places = {
+        "before": _place(row.before_first_offset, found.before_last_offset),
+        "after": _place(found.first_offset, found.last_offset),
+    }
+    said = _SAID[AuditKind(found.kind)].format(**members(row), **places)
+    at = "" if row.segment_file is None else f" {row.segment_file}, byte {row.position}, {row.time}."
+    judged = f" {found.judgement}." if found.judgement else ""
+    return Paragraph(f"{found.harm} {found.kind} {where}{whose}{transactional}", f"{said}{judged}{at}")
+
+
+def _place(first: int | None, last: int | None) -> str:
+    """Return inclusive offsets in words."""
+    if first is None or last is None or first == last:
+        return f"offset {last if first is None else first}"
+    return f"offsets {first} to {last}"
 
 
 @command(AuditFinding, summary=AuditSummary)
@@ -135,7 +189,13 @@ def audit(
     )
     done = audit_headers(partial(spark.session, java_options=LONG_WORK), settings)
     summary = AuditSummary(done.counts, done.harms, *damage_counts(done.damage))
-    output.rows(AuditFinding, Rows(AuditFinding).read_dicts(done.rows), summary=summary, findings=done.damage.findings)
+    output.rows(
+        AuditFinding,
+        Rows(AuditFinding).read_dicts(done.rows),
+        paragraph=_paragraph,
+        summary=summary,
+        findings=done.damage.findings,
+    )
     output.talk(*of_damage(done.damage), *_lines(done))
     return exit_code_of(done.problems())
 

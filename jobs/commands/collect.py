@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import click
 from msgspec import UNSET, Meta, UnsetType
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.command import command
-from tiersnap.jobs.next_command import again
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.progress import Progress
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.next_command import again
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.cli.progress import Progress
 from tiersnap.snapshot.units import human_bytes
 
 if TYPE_CHECKING:

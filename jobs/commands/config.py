@@ -9,11 +9,11 @@ from typing import ClassVar
 import click
 from click.core import ParameterSource
 
-from tiersnap.jobs.command import command
-from tiersnap.jobs.escaped_text import masked
-from tiersnap.jobs.next_command import text_of
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.settings import commands_of, options_of, variable_of
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.next_command import text_of
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.cli.settings import commands_of, options_of, variable_of
+from tiersnap.snapshot.masking import masked
 
 _SOURCES = {ParameterSource.DEFAULT_MAP: "file", ParameterSource.ENVIRONMENT: "environment"}
 

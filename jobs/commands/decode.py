@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import click
 from msgspec import UNSET, Meta, UnsetType
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.command import command
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.sentences import ForPeople
-from tiersnap.jobs.spark_options import SparkRequest, spark_options
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.cli.sentences import ForPeople
+from tiersnap.jobs.pipeline.spark_options import SparkRequest, spark_options
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs.command import command
-from tiersnap.jobs.option_types import LocalPath
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.option_types import LocalPath
+from tiersnap.jobs.cli.output import Output
 from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 from tiersnap.snapshot.log.refuse_log_dir import refuse_log_dir
@@ -41,8 +41,8 @@ def demo(output: Output, folder: Path) -> int:
     tiered. The report shows them before and after the main job, which runs twice on one Spark session: the second run
     finds nothing to do. Nothing outside the output folder is written.
     """
-    from tiersnap.jobs.cli import run as tiersnap
     from tiersnap.jobs.demo.embedded_s3 import embedded_s3, make_bucket
+    from tiersnap.jobs.main import run as tiersnap
     from tiersnap.snapshot.report.run_history import read_heads, run_file
 
     source = find_logs()

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 from msgspec import Meta
 
-from tiersnap.jobs.command import command
-from tiersnap.jobs.escaped_text import shown
-from tiersnap.jobs.output import Format, Output
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.escaped_text import shown
+from tiersnap.jobs.cli.output import Format, Output
 from tiersnap.snapshot.dump.files import FileKind
 from tiersnap.snapshot.errors import TiersnapError, UsageError
 from tiersnap.snapshot.units import count_of

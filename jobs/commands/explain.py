@@ -7,16 +7,11 @@ from typing import ClassVar
 
 import click
 
-from tiersnap.jobs.command import command
-from tiersnap.jobs.option_types import RELEASE
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.option_types import RELEASE
+from tiersnap.jobs.cli.output import Output, Paragraph
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.explain.situations import ExplainedRow
-
-_COLUMNS = (
-    *("who", "releases", "changed_by", "transaction_version", "request", "situation", "when"),
-    *("answer", "severity", "does"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +37,7 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
 
     ERROR is a name such as UNKNOWN_PRODUCER_ID, an exception such as OutOfOrderSequenceException, or a code such as 45.
     SITUATION is a name such as retry or commit-after-timeout; without an argument the command lists all names. It says
-    what brokers answer, release by release, from tables (docs/models.md), and asks no cluster.
+    what brokers answer, release by release, from tables, and asks no cluster.
     """
     from tiersnap.snapshot.exactly_once.explain.explain import explain as explain_word
     from tiersnap.snapshot.exactly_once.explain.explain import names
@@ -64,9 +59,20 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
     error = explained.error
     if error is not None and error.code is not None:
         output.talk(f"{error.error}: error {error.code}, {error.exception}")
-    output.rows(ExplainedRow, explained.rows, columns=_COLUMNS)
+    output.rows(ExplainedRow, explained.rows, paragraph=_paragraph)
     if not explained.is_answered:
         modelled = "no release is modelled to answer so"
         output.talk(modelled if broker is None else f"not modelled as an answer of Kafka {broker}")
     if explained.word is not None:
         output.talk(f"next: {explained.word.command}")
+
+
+def _paragraph(row: ExplainedRow) -> Paragraph:
+    """Return an answer in words: who, in which releases, about what; below, the condition and the answer."""
+    version = "" if row.transaction_version is None else f"transaction.version {row.transaction_version}"
+    about = ", ".join(filter(None, (row.request, row.situation, version, row.changed_by)))
+    when = "Otherwise" if row.when == "otherwise" else f"If {row.when}"
+    answer = "" if row.answer is None else f": {row.answer}"
+    severity = f" ({row.severity})" if row.severity else ""
+    does = f" The {row.who} {row.does}." if row.does else ""
+    return Paragraph(f"{row.who} {row.releases}: {about}", f"{when}{answer}{severity}.{does}")

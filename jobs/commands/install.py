@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import click
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.command import command
-from tiersnap.jobs.next_command import again, command_place
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.sentences import tell_failures
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.next_command import again, command_place
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.cli.progress import Progress
+from tiersnap.jobs.cli.sentences import tell_failures
 from tiersnap.remote_storage.restore.install_outcome import InstallOutcome, PlannedInstall
 from tiersnap.snapshot.gate.printed_steps import Place
 from tiersnap.snapshot.gate.steps import REPAIR, VERIFY_REMOTE

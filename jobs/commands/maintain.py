@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import click
 from msgspec import Meta
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.command import Group, command
-from tiersnap.jobs.option_types import DURATION
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.command import Group, command
+from tiersnap.jobs.cli.option_types import DURATION
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.cli.sentences import ByName, tell_old_versions
 from tiersnap.jobs.pipeline.maintained_table import MaintainedTable
-from tiersnap.jobs.sentences import ByName, tell_old_versions
-from tiersnap.jobs.spark_options import SparkRequest, spark_options
+from tiersnap.jobs.pipeline.spark_options import SparkRequest, spark_options
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.remote_storage.retire.orphan_kinds import Orphan, OrphanKind
 from tiersnap.snapshot.errors import UsageError
@@ -58,7 +58,7 @@ def maintain_tables(
     """
     if vacuum_after is None:
         raise UsageError("--vacuum-after takes a time", hint="Delta keeps older versions for 7d")
-    from tiersnap.jobs.delta_tables import no_rows
+    from tiersnap.jobs.cli.delta_tables import no_rows
     from tiersnap.jobs.pipeline.maintenance import maintain
     from tiersnap.jobs.pipeline.one_writer import only_run
     from tiersnap.jobs.pipeline.warehouse import Warehouse, is_no_warehouse

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import click
 from msgspec import UNSET, Meta, UnsetType
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.command import command
-from tiersnap.jobs.next_command import again
-from tiersnap.jobs.option_types import once
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.publish_options import ProofRequest, proof_options
-from tiersnap.jobs.sentences import (
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.next_command import again
+from tiersnap.jobs.cli.option_types import once
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.cli.progress import Progress
+from tiersnap.jobs.cli.publish_options import ProofRequest, proof_options
+from tiersnap.jobs.cli.sentences import (
     MissingRemoteSegment,
     PlaceSentence,
     tell_failures,
@@ -27,8 +27,8 @@ from tiersnap.jobs.sentences import (
     tell_place,
     tell_unknown_encryption,
 )
+from tiersnap.jobs.cli.situation_options import situation_options
 from tiersnap.jobs.situation.situation import Situation
-from tiersnap.jobs.situation_options import situation_options
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
 from tiersnap.snapshot.errors import UsageError
@@ -38,9 +38,9 @@ from tiersnap.snapshot.units import count_of, human_bytes
 if TYPE_CHECKING:
     from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
     from tiersnap.remote_storage.mend.make_again import RemoteLogs
-    from tiersnap.remote_storage.mend.mend_tier import Mended
-    from tiersnap.remote_storage.mend.mending import Mending
-    from tiersnap.remote_storage.mend.right_segments import MendRules
+    from tiersnap.remote_storage.mend.mend import Mended
+    from tiersnap.remote_storage.mend.mend_rules import MendRules
+    from tiersnap.remote_storage.mend.segments_to_mend import Mending
     from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 
 
@@ -141,8 +141,8 @@ def mend(
     from tiersnap.remote_storage.cluster.missing_objects import read_by_brokers
     from tiersnap.remote_storage.cluster.topic_checks import check_selected
     from tiersnap.remote_storage.layouts.remote_location import open_location
-    from tiersnap.remote_storage.mend.mend_tier import MendRequest, MendTier
-    from tiersnap.remote_storage.mend.right_segments import MendRules
+    from tiersnap.remote_storage.mend.mend import MendRequest, MendTier
+    from tiersnap.remote_storage.mend.mend_rules import MendRules
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.remote_storage.upload.tier_job import Tierer
     from tiersnap.snapshot.log.selection import matches_topic
@@ -185,8 +185,8 @@ def _logs(
     target: RemoteLocation,
     starts: Mapping[TopicIdPartition, int],
 ) -> RemoteLogs:
-    from tiersnap.remote_storage.check.local_log import logs_of_replicas
     from tiersnap.remote_storage.mend.make_again import RemoteLogs
+    from tiersnap.remote_storage.verify.local_log import logs_of_replicas
     from tiersnap.snapshot.log.selection import Selection
 
     local = logs_of_replicas(target, log_dirs, Selection(topic), rules.broker_expiry)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.command import command
-from tiersnap.jobs.option_types import TIME
-from tiersnap.jobs.output import Format, Output
-from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.sentences import of_unlocated, tell_not_compared
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.option_types import TIME
+from tiersnap.jobs.cli.output import Format, Output
+from tiersnap.jobs.cli.progress import Progress
+from tiersnap.jobs.cli.sentences import of_unlocated, tell_not_compared
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.transactions.kafka_table import DESCRIBE_PRODUCERS, in_words
 from tiersnap.snapshot.exactly_once.transactions.kinds import ListedProducer

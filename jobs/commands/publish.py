@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import UNSET, Meta, UnsetType
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.command import command
-from tiersnap.jobs.next_command import again, situation_place
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.publish_options import ProofRequest, next_steps_of, proof_options
-from tiersnap.jobs.sentences import PlaceSentence, tell_place
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.next_command import again, situation_place
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.cli.publish_options import ProofRequest, next_steps_of, proof_options
+from tiersnap.jobs.cli.sentences import PlaceSentence, tell_place
+from tiersnap.jobs.cli.situation_options import situation_options
 from tiersnap.jobs.situation.situation import Situation
-from tiersnap.jobs.situation_options import situation_options
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
 from tiersnap.remote_storage.publish.publish_counts import PublishCounts
 from tiersnap.snapshot.errors import SourceNotFoundError
@@ -24,7 +24,7 @@ from tiersnap.snapshot.errors import SourceNotFoundError
 if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
     from tiersnap.remote_storage.publish.publish import Published
-    from tiersnap.remote_storage.publish.publish_plan import PublishPlan
+    from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan
     from tiersnap.snapshot.gate.printed_steps import Place
 
 
@@ -107,9 +107,9 @@ def publish(
     of the bucket has them, too. Without a proof, and if there is a contradiction, nothing is published and the exit
     code is 4.
     """
-    from tiersnap.remote_storage.check.local_log import logs_of_replicas
-    from tiersnap.remote_storage.inventory.finished import finished_segments
     from tiersnap.remote_storage.publish.publish import Publish
+    from tiersnap.remote_storage.remote_log.finished import finished_segments
+    from tiersnap.remote_storage.verify.local_log import logs_of_replicas
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.gate.steps import TIER_HERE
     from tiersnap.snapshot.log.selection import Selection, matches_topic
@@ -147,7 +147,7 @@ def publish(
 
 
 def _row(plan: PublishPlan, metadata_topic: MetadataTopic) -> PublishedPartition:
-    from tiersnap.remote_storage.publish.publish_plan import PublishAction
+    from tiersnap.remote_storage.publish.segments_to_publish import PublishAction
 
     publish, finish, known = (PublishAction.PUBLISH, PublishAction.FINISH, PublishAction.KNOWN)
     first = next(iter(plan.errors), None)

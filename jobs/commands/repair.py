@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.command import command
-from tiersnap.jobs.next_command import again, command_place
-from tiersnap.jobs.option_types import LocalPath
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.sentences import of_not_compared, of_unknown_beginnings, with_remote
-from tiersnap.jobs.situation_options import log_dirs_options
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.next_command import again, command_place
+from tiersnap.jobs.cli.option_types import LocalPath
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.cli.progress import Progress
+from tiersnap.jobs.cli.sentences import of_not_compared, of_unknown_beginnings, with_remote
+from tiersnap.jobs.cli.situation_options import log_dirs_options
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.repair.repair_action import PlannedFile, PlannedSnapshot, RepairAction
@@ -126,8 +126,8 @@ def repair(
     --topic-ids, --bootstrap-server or the __cluster_metadata in LOGDIR; leader-epoch-checkpoint the epochs of the
     batches; a segment right indexes. A file that holds nothing is written, any other only with --replace.
     """
-    from tiersnap.jobs.known_topic_ids import KnownTopicIds
-    from tiersnap.jobs.text_files import read_topic_ids
+    from tiersnap.jobs.cli.text_files import read_topic_ids
+    from tiersnap.jobs.situation.known_topic_ids import KnownTopicIds
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.refuse_log_dir import refuse_log_dir

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import click
 from msgspec import UNSET, Meta, UnsetType
 
-from tiersnap.jobs.command import command
-from tiersnap.jobs.option_types import LocalPath, clock
-from tiersnap.jobs.options import now_option, warehouse_option
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.sentences import ForPeople, tell_forgetful
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.option_types import LocalPath, clock
+from tiersnap.jobs.cli.options import now_option, warehouse_option
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.cli.sentences import ForPeople, tell_forgetful
 from tiersnap.snapshot.gate.printed_steps import text
 from tiersnap.snapshot.gate.steps import REMOVE_ORPHANS
 from tiersnap.snapshot.gate.verdict import Verdict
@@ -176,8 +176,8 @@ def report(
     """
     import pyarrow as pa
 
-    from tiersnap.jobs.delta_tables import audit, copies, failover, findings, last_run, readiness, remote_checks
-    from tiersnap.jobs.host_report import disks_below
+    from tiersnap.jobs.cli.delta_tables import audit, copies, failover, findings, last_run, readiness, remote_checks
+    from tiersnap.jobs.telemetry.host_report import disks_below
     from tiersnap.snapshot.gate.exit_code import OtherProblem, exit_code_of
     from tiersnap.snapshot.gate.verdict import problems_of
     from tiersnap.snapshot.report.exactly_once import ExactlyOnce

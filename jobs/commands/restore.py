@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import click
 from msgspec import Meta
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.command import command
-from tiersnap.jobs.next_command import again, command_place
-from tiersnap.jobs.option_types import LocalPath, once
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.progress import Progress
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.next_command import again, command_place
+from tiersnap.jobs.cli.option_types import LocalPath, once
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.cli.progress import Progress
 from tiersnap.remote_storage.restore.request import LeftOutCopy, RestoreAction, RestoreRequest
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs

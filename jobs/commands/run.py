@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import click
 from msgspec import UNSET, Meta, UnsetType
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.command import Command, command
-from tiersnap.jobs.escaped_text import masked
-from tiersnap.jobs.next_command import kept_options
-from tiersnap.jobs.option_types import HTTP_URL, TIME, LocalPath, once
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.publish_options import PublishRequest, publishing_options, tell_published, to_publish
-from tiersnap.jobs.sentences import (
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.command import Command, command
+from tiersnap.jobs.cli.next_command import kept_options
+from tiersnap.jobs.cli.option_types import HTTP_URL, TIME, LocalPath, once
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.cli.publish_options import PublishRequest, publishing_options, tell_published, to_publish
+from tiersnap.jobs.cli.sentences import (
     NOTHING_TO_TIER,
     ByName,
     tell_failures,
@@ -27,11 +26,12 @@ from tiersnap.jobs.sentences import (
     tell_mended,
     tell_unknown_encryption,
 )
-from tiersnap.jobs.spark_options import SparkRequest, spark_options
+from tiersnap.jobs.pipeline.spark_options import SparkRequest, spark_options
 from tiersnap.jobs.telemetry.lineage import LineageRun, lineage
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.snapshot.gate.exit_code import exit_code_of
 from tiersnap.snapshot.gate.verdict import Verdict, may_be_tiered
+from tiersnap.snapshot.masking import masked
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.report.run_info import RunCounts
 from tiersnap.snapshot.units import count_of
@@ -107,8 +107,8 @@ def _settings(
     left_for: int | None,
     apply: bool,
 ) -> RunSettings:
+    from tiersnap.jobs.cli.text_files import read_topic_ids
     from tiersnap.jobs.pipeline.settings import RunSettings
-    from tiersnap.jobs.text_files import read_topic_ids
     from tiersnap.snapshot.log.places import located
     from tiersnap.snapshot.replay.expiry import ReplayOptions, Scan
 
@@ -247,8 +247,8 @@ def run(
         file, config = Path(submitted.__file__).absolute(), ctx.find_root().params.get("config_path")
         click.echo(masked(submit_line(file, ctx.meta[_WORDS], spark.master, spark.conf, config=config)))
         return exit_code_of(())
-    from tiersnap.jobs.host_report import write_report_and_metrics
     from tiersnap.jobs.pipeline.run import run as run_pipeline
+    from tiersnap.jobs.telemetry.host_report import write_report_and_metrics
 
     tracked = LineageRun(settings.run_id, "run", settings.sources, (settings.remote, settings.warehouse))
     with lineage(openlineage, tracked):

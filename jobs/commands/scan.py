@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 import click
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.command import command
-from tiersnap.jobs.next_command import command_place
-from tiersnap.jobs.option_types import LocalPath
-from tiersnap.jobs.output import Output, cell
-from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.sentences import ByName, of_not_compared, of_unlocated, tell_failures
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.next_command import command_place
+from tiersnap.jobs.cli.option_types import LocalPath
+from tiersnap.jobs.cli.output import Output, cell
+from tiersnap.jobs.cli.progress import Progress
+from tiersnap.jobs.cli.remote_checks import read_checks, remote_checks_option
+from tiersnap.jobs.cli.sentences import ByName, of_not_compared, of_unlocated, tell_failures
+from tiersnap.jobs.cli.situation_options import situation_options
 from tiersnap.jobs.situation.situation import Situation
-from tiersnap.jobs.situation_options import situation_options
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
-from tiersnap.jobs.verify_remote import read_checks, remote_checks_option
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import Verdict
@@ -186,7 +186,7 @@ def scan(
     if metrics is not None:
         sinks.send(lambda: metrics.samples(code))
     if page is not None and report is not None:
-        from tiersnap.jobs.host_report import host_run
+        from tiersnap.jobs.telemetry.host_report import host_run
         from tiersnap.snapshot.report.run_info import new_run_id
 
         uris, source = [located(each.uri) for each in opened], ", ".join(each.uri for each in opened)

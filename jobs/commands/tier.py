@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import click
 from msgspec import UNSET, Meta, UnsetType
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.command import command
-from tiersnap.jobs.next_command import again, host_place
-from tiersnap.jobs.option_types import LocalPath
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.publish_options import PublishRequest, publishing_options, tell_published, to_publish
-from tiersnap.jobs.sentences import (
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.next_command import again, host_place
+from tiersnap.jobs.cli.option_types import LocalPath
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.cli.progress import Progress
+from tiersnap.jobs.cli.publish_options import PublishRequest, publishing_options, tell_published, to_publish
+from tiersnap.jobs.cli.remote_checks import read_checks, remote_checks_option
+from tiersnap.jobs.cli.sentences import (
     NOTHING_TO_TIER,
     ByName,
     Leftovers,
@@ -32,10 +33,9 @@ from tiersnap.jobs.sentences import (
     tell_mended,
     tell_unknown_encryption,
 )
+from tiersnap.jobs.cli.situation_options import OF_CLUSTER, situation_options
 from tiersnap.jobs.situation.situation import Situation
-from tiersnap.jobs.situation_options import OF_CLUSTER, situation_options
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
-from tiersnap.jobs.verify_remote import read_checks, remote_checks_option
 from tiersnap.remote_storage.upload.tier_plan import TierPlan
 from tiersnap.remote_storage.upload.upload_options import UploadOptions
 
@@ -100,7 +100,7 @@ class HostRequest(UploadOptions):
 
     def host_in(self, location: RemoteLocation, *, every_boundary: bool = False) -> HostTier:
         """Return the tiering there; a location that refuses is told before the work, of a plan, too."""
-        from tiersnap.jobs.text_files import read_topic_ids
+        from tiersnap.jobs.cli.text_files import read_topic_ids
         from tiersnap.remote_storage.upload.tier_host import HostTier
         from tiersnap.snapshot.replay.expiry import ReplayOptions
 
@@ -225,8 +225,8 @@ def tier(
     If a running broker holds LOGDIR and its configuration names another bucket, prefix, directory or layout than
     --remote, nothing is written and the exit code is 4.
     """
-    from tiersnap.jobs.host_report import host_run, write_report_and_metrics
-    from tiersnap.jobs.text_files import unknown_topics
+    from tiersnap.jobs.cli.text_files import unknown_topics
+    from tiersnap.jobs.telemetry.host_report import host_run, write_report_and_metrics
     from tiersnap.remote_storage.layouts.remote_location import open_location
     from tiersnap.remote_storage.publish.publish import Published
     from tiersnap.remote_storage.upload.host_outcome import HostOutcome
@@ -295,7 +295,7 @@ def tier(
 
 
 def _publish(teller: TellBrokers, done: HostOutcome) -> Published:
-    from tiersnap.remote_storage.inventory.remote_log import name_of
+    from tiersnap.remote_storage.remote_log.remote_log import name_of
 
     waiting = (name_of(each.partition) for each in done.partitions if each.awaits_records)
     # Copies of other attempts that were finished without a byte were not read.
@@ -310,7 +310,7 @@ def _publish(teller: TellBrokers, done: HostOutcome) -> Published:
 
 def _uploads(done: HostOutcome) -> dict[TopicIdPartition, int]:
     """Return how many segments a plan would upload, by partition."""
-    from tiersnap.remote_storage.inventory.remote_log import name_of
+    from tiersnap.remote_storage.remote_log.remote_log import name_of
 
     return {name_of(each.partition): count for each in done.partitions if (count := each.plan.segments)}
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import click
 from msgspec import Meta
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.command import command
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.next_command import command_place
+from tiersnap.jobs.cli.option_types import DURATION
+from tiersnap.jobs.cli.output import Output, cell
+from tiersnap.jobs.cli.progress import Progress
+from tiersnap.jobs.cli.sentences import of_unlocated, tell_not_compared
 from tiersnap.jobs.commands.producers import as_of_option
-from tiersnap.jobs.next_command import command_place
-from tiersnap.jobs.option_types import DURATION
-from tiersnap.jobs.output import Output, cell
-from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.sentences import of_unlocated, tell_not_compared
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.transactions import kafka_table
 from tiersnap.snapshot.exactly_once.transactions.kinds import KnownTransaction, PartitionTransaction

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import UNSET, Meta, UnsetType
 
-from tiersnap.jobs import options as opt
-from tiersnap.jobs.command import command
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.next_command import again, host_place
+from tiersnap.jobs.cli.option_types import clock
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.cli.progress import Progress
+from tiersnap.jobs.cli.publish_options import ProofRequest, proof_options
+from tiersnap.jobs.cli.sentences import PlaceSentence, tell_failures, tell_mended, tell_place, tell_unknown_encryption
 from tiersnap.jobs.commands.tier import HostRequest, host_options
-from tiersnap.jobs.doctor_cluster import hung_after_option
-from tiersnap.jobs.next_command import again, host_place
-from tiersnap.jobs.option_types import clock
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.publish_options import ProofRequest, proof_options
-from tiersnap.jobs.sentences import PlaceSentence, tell_failures, tell_mended, tell_place, tell_unknown_encryption
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
 from tiersnap.remote_storage.unblock.unblock_outcome import End
 from tiersnap.remote_storage.upload.tier_plan import TierPlan
@@ -65,7 +64,7 @@ class UnblockSummary:
 @command(FreedPartition, summary=UnblockSummary)
 @host_options()
 @opt.broker_option
-@hung_after_option
+@opt.hung_after_option
 @proof_options
 def unblock(
     output: Output,

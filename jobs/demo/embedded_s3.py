@@ -1,7 +1,7 @@
 """An S3 server of our own on loopback, for the demo and for tests: moto's, in a child process that ends with us.
 
-`python -m tiersnap.jobs.demo.embedded_s3 --port N` is the child. It gives moto a CRC-32C, which it lacks
-without the `crc32c` package and then answers with CRC32 to who asked for the other.
+`python -m tiersnap.jobs.demo.embedded_s3 --port N` is the child. It gives moto a CRC-32C.
+Without the `crc32c` package moto has none, and answers with CRC32 instead.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ _START_SECONDS = 60
 
 @contextlib.contextmanager
 def embedded_s3() -> Iterator[str]:
-    """Run a server, and set the environment that reaches it; yields its URL.
+    """Run a server, set the environment for its clients, and yield its URL.
 
     Raises:
-        MissingExtraError, TransientError: moto is not installed; or it does not come up.
+        MissingExtraError: moto is not installed.
+        TransientError: the server does not answer in time.
     """
     port = _free_port()
     url = f"http://127.0.0.1:{port}"

@@ -16,6 +16,7 @@ import pyarrow as pa
 from tiersnap.jobs.pipeline.listing import NOTHING_TOLD, RecordsInput, ToldOfPartition
 from tiersnap.jobs.pipeline.partition_sources import open_source
 from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.pipeline.spark_start import check_spark
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_tasks import ask_copy_tasks, check_cluster
 from tiersnap.remote_storage.cluster.records_task import ReadRecords, wanted_of_cluster, wanted_of_replicas
@@ -26,7 +27,7 @@ from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.probe import check_conditions, check_lists
-from tiersnap.snapshot.errors import NotALogDirError, TiersnapError, TransientError, UnfinishedError
+from tiersnap.snapshot.errors import NotALogDirError, TiersnapError, TransientError, UnfinishedError, UsageError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.gate.copy_task import CopyTasks
 from tiersnap.snapshot.log.findings import Finding
@@ -44,8 +45,10 @@ Session = Callable[[], "SparkSession"]
 
 
 def started(spark: SparkSession | Session) -> SparkSession:
-    """Return the session; start it first if a function is given."""
-    return spark() if callable(spark) else spark
+    """Return the session; start it first if a function is given. UsageError if its Spark is too old."""
+    session = spark() if callable(spark) else spark
+    check_spark(session.version)
+    return session
 
 
 @dataclass(frozen=True)
@@ -76,14 +79,16 @@ def run_input(
 
     Raises:
         SourceNotFoundError, NotALogDirError: a source is none.
-        UsageError: a source is of another cluster; a URI names no store; --log-start contradicts a checkpoint, or names
-            a partition that no source has.
+        UsageError: the sources are of two clusters; a URI names no store; --log-start contradicts a checkpoint, or
+            names a partition that no source has.
+        WrongClusterError: a source is of another cluster than the one that is asked.
         TransientError: the store or the cluster does not answer.
         RemoteStorageError: the store refuses the credentials, or its bucket does not exist.
         ConditionsIgnoredError: the store ignores the conditions that claims rest on.
         WrongPlaceError: the running broker of a source on this host, or the cluster, reads another location.
     """
     found = discover(settings.sources, settings.topics, log_starts=settings.log_starts)
+    refuse_two_clusters(found.owners)
     store = store or open_store(settings.remote, settings.stores, writes=settings.apply)
     beside_brokers(settings.sources, open_location(store, settings.layout)).refuse_contradiction()
     (check_conditions if settings.apply else check_lists)(store)
@@ -173,6 +178,18 @@ def discover(
             hint="--topic is a regular expression for the whole topic name, as in --topic 'orders.*'",
         )
     return found
+
+
+def refuse_two_clusters(owners: Mapping[str, MetaProperties]) -> None:
+    """Raise UsageError if two sources name different clusters; `owners` are by source."""
+    first = next(iter(owners), None)
+    for source, owner in owners.items():
+        if first is not None and owner.cluster_id != owners[first].cluster_id:
+            raise UsageError(
+                f"the sources are of two clusters: {first} of {owners[first].cluster_id}, {source} of "
+                f"{owner.cluster_id}",
+                hint="run each cluster alone, with a --warehouse and a --remote prefix of its own",
+            )
 
 
 def told_of_cluster(

@@ -19,9 +19,9 @@ from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.warehouse import Warehouse
-from tiersnap.remote_storage.check.check_plan import CheckPlan
-from tiersnap.remote_storage.check.check_task import TO_CHECK, CheckTask, ComparedSnapshot
 from tiersnap.remote_storage.stores.store_settings import StoreSettings
+from tiersnap.remote_storage.verify.check_plan import CheckPlan
+from tiersnap.remote_storage.verify.check_task import TO_CHECK, CheckTask, ComparedSnapshot
 from tiersnap.snapshot.gate.remote_check import CHECKS, RemoteCheck, RemoteVerdict
 from tiersnap.snapshot.gate.trusted import TRUSTED
 from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked, remote_checked
@@ -148,7 +148,7 @@ def to_check(spark: SparkSession, plan: CheckPlan, known: DataFrame, compared: D
 
 
 def checked(rows: DataFrame, task: Task) -> DataFrame:
-    """TO_CHECK -> rows of RemoteCheck, by check.check_task.CheckTask."""
+    """TO_CHECK -> rows of RemoteCheck, by verify.check_task.CheckTask."""
     return rows.mapInArrow(of_batches(task), of_arrow(CHECKS.schema))
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tiersnap.jobs.pipeline import delta_jars
+from tiersnap.snapshot.errors import MissingExtraError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,5 +91,5 @@ if __name__ == "__main__":
 
         try:
             print(f"class archive: {make_archive(local_settings({}, QUICK_START))}")  # noqa: T201
-        except RuntimeError as error:
+        except (MissingExtraError, RuntimeError) as error:
             sys.exit(f"class archive: {error}")

@@ -30,6 +30,7 @@ from tiersnap.snapshot.errors import (
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
 from tiersnap.snapshot.log.findings import GONE, Finding, FindingKind
 from tiersnap.snapshot.log.places import located
+from tiersnap.snapshot.masking import masked_uri
 from tiersnap.snapshot.replay.remote_listing import place_error
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.rows import Rows
@@ -197,7 +198,7 @@ def count_published(outcome: RunOutcome, done: Published, *, apply: bool) -> Non
 def row_of_runs(outcome: RunOutcome, settings: RunSettings, run: int, **kept: object) -> dict[str, object]:
     """Return a row of the table `runs`, as of now; `kept` stands among the settings that it holds."""
     counts = {name: count for name, count in asdict(outcome.counts).items() if name in RUNS.names}
-    kept_settings = {**settings.as_dict(), "remote": located(settings.remote), **kept}
+    kept_settings = {**settings.as_dict(), "remote": masked_uri(located(settings.remote)), **kept}
     return {
         "run": run,
         "run_id": settings.run_id,

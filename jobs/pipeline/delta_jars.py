@@ -1,8 +1,8 @@
 """Delta Lake's jars for Spark: resolved once into a folder, so that no session asks the network when it starts.
 
-`python -m tiersnap.jobs.pipeline.delta_jars` fills the folder; `make install` calls it. If it cannot, a session still
-runs every job, but without `spark.read.format("delta")`. Each jar must have the hash that conf/delta-jars.sha256 pins:
-they run with all that Spark may read.
+`python -m tiersnap.jobs.pipeline.delta_jars` fills the folder; `make install` calls it, and so does the first session
+that tiersnap starts without them. Each jar must have the hash that conf/delta-jars.sha256 pins: they run with all that
+Spark may read.
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ import importlib.util
 import logging
 import os
 import re
-import shutil
+import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
+
+from tiersnap.jobs.pipeline.java import find_java
+from tiersnap.snapshot.errors import MissingExtraError
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +39,8 @@ _IVY_FILE = """<ivy-module version="2.0">
   </dependencies>
 </ivy-module>
 """
+# In ms; behind a firewall that answers nothing the operating system's own are minutes.
+_PATIENCE = ("-Dsun.net.client.defaultConnectTimeout=10000", "-Dsun.net.client.defaultReadTimeout=60000")
 
 
 def artifact() -> tuple[str, str]:
@@ -60,16 +66,42 @@ def jars() -> list[str]:
     return sorted(str(path) for path in folder().glob("*.jar"))
 
 
+def are_named(settings: Mapping[str, str]) -> bool:
+    """Return whether a session has Delta Lake without us: by its settings, or in Spark's own folder of jars."""
+    named = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
+    home = Path(os.environ.get("SPARK_HOME") or _pyspark() or "")
+    return any("delta-spark" in settings.get(name, "") for name in named) or any(home.glob("jars/delta-spark_*.jar"))
+
+
+def jars_for_session() -> list[str]:
+    """Return the paths of the jars; fetch them first if there are none.
+
+    Raises:
+        MissingExtraError: they cannot be fetched; the hint has the command that does it elsewhere.
+    """
+    if not jars():
+        _log.warning("fetching Delta Lake's jars from Maven Central into %s, once", folder())
+        try:
+            install()
+        except (OSError, RuntimeError) as error:
+            _log.debug("no jars of Delta Lake: %s", error)
+            raise MissingExtraError(
+                f"Spark needs Delta Lake's jars, and they could not be fetched into {folder()}",
+                hint=shlex.join([sys.executable, "-m", "tiersnap.jobs.pipeline.delta_jars"]),
+            ) from error
+    return jars()
+
+
 def install() -> Path:
     """Resolve the jars through the Ivy inside pyspark, or check the hashes of those that are there; RuntimeError."""
     target = folder()
     if jars():
         check_hashes(target)
         return target
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None or shutil.which("java") is None:
-        raise RuntimeError("needs pyspark and java on the PATH")
-    ivy = next((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
+    pyspark, java = _pyspark(), find_java()
+    if pyspark is None or java is None:
+        raise RuntimeError("needs pyspark, and java on the PATH or below JAVA_HOME")
+    ivy = next((pyspark / "jars").glob("ivy-*.jar"))
     name, revision = artifact()
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as name_of_work:
@@ -77,7 +109,7 @@ def install() -> Path:
         (work / "settings.xml").write_text(_IVY_SETTINGS, encoding="utf-8")
         (work / "ivy.xml").write_text(_IVY_FILE.format(artifact=name, revision=revision), encoding="utf-8")
         command = [
-            *("java", "-cp", str(ivy), "org.apache.ivy.Main", "-warn", "-confs", "default"),
+            *(java, *_PATIENCE, "-cp", str(ivy), "org.apache.ivy.Main", "-warn", "-confs", "default"),
             *("-settings", str(work / "settings.xml"), "-ivy", str(work / "ivy.xml"), "-cache", str(work / "cache")),
             *("-retrieve", f"{work}/jars/[artifact]-[revision](-[classifier]).[ext]"),
         ]
@@ -86,9 +118,19 @@ def install() -> Path:
             raise RuntimeError(f"Ivy could not resolve {name}:{revision}: {done.stdout[-500:]}{done.stderr[-500:]}")
         _drop_what_spark_has(work / "jars", ivy.parent)
         check_hashes(work / "jars")
-        (work / "jars").rename(target)
+        try:
+            (work / "jars").rename(target)
+        except OSError:
+            if not jars():  # else another process was first
+                raise
     _log.info("resolved %s:%s into %s", name, revision, target)
     return target
+
+
+def _pyspark() -> Path | None:
+    """Return the folder of the installed pyspark."""
+    spec = importlib.util.find_spec("pyspark")
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent
 
 
 def pinned() -> dict[str, str]:
@@ -124,4 +166,4 @@ if __name__ == "__main__":
     try:
         print(f"Delta jars: {install()}")  # noqa: T201
     except RuntimeError as error:
-        sys.exit(f"Delta jars: {error}")
+        sys.exit(f"Delta jars: {error}\nIf Maven Central is out of reach, copy {folder()} from a host that has it.")

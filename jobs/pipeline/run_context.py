@@ -15,8 +15,8 @@ from tiersnap.jobs.pipeline.before_spark import RunInput
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.warehouse import Warehouse
-from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation, open_location
+from tiersnap.remote_storage.remote_log.observe import Observe
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.replay.expiry import Scan
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tiersnap.jobs.cli.text_files import unknown_topics
 from tiersnap.jobs.pipeline import counts, leading, listing, schemas
 from tiersnap.jobs.pipeline.changes import partition_changes
 from tiersnap.jobs.pipeline.known import gone_partitions, newest_runs
@@ -14,7 +15,6 @@ from tiersnap.jobs.pipeline.listing import ListPartitions
 from tiersnap.jobs.pipeline.remote_states import differences
 from tiersnap.jobs.pipeline.run_context import RunContext
 from tiersnap.jobs.pipeline.totals import RunTotals, asked, of_changes, of_listing, refuse
-from tiersnap.jobs.text_files import unknown_topics
 from tiersnap.snapshot.units import count_of, human_bytes
 
 _NUMBERED = ("segments", "partitions", "remote_log_segments", "runs")

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from tiersnap.jobs.host_report import disks_below
 from tiersnap.jobs.pipeline import checking, counts, summary
 from tiersnap.jobs.pipeline.run_context import RunContext
 from tiersnap.jobs.pipeline.run_verdicts import Judging
 from tiersnap.jobs.pipeline.totals import RunTotals
 from tiersnap.jobs.pipeline.warehouse import unrecorded_runs
+from tiersnap.jobs.telemetry.host_report import disks_below
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.report.model import with_remote_checks

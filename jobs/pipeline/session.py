@@ -20,7 +20,8 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from tiersnap.jobs.pipeline import class_archive, delta_jars
-from tiersnap.jobs.pipeline.spark_start import check_java, check_master
+from tiersnap.jobs.pipeline.java import check_java
+from tiersnap.jobs.pipeline.spark_start import check_master, check_spark
 from tiersnap.snapshot.errors import MissingExtraError, UsageError
 from tiersnap.snapshot.installed import with_extra
 from tiersnap.snapshot.tables.reader_errors import of_words
@@ -31,14 +32,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _THEIRS = ("pyspark", "py4j", "grpc")
-_WRONG = {
-    "JAVA_GATEWAY_EXITED": ("Java did not start; what it said stands above", "Spark 4 needs Java 17 or 21"),
-    "Could not parse Master URL": ("Spark knows no such master", "local[*], spark://HOST:7077, yarn or k8s://…"),
-    "Invalid master URL": ("Spark knows no such master", "local[*], spark://HOST:7077, yarn or k8s://…"),
-    "INVALID_DRIVER_MEMORY": ("Spark itself needs more memory than that", "--spark-conf spark.driver.memory=1g"),
-    "INVALID_EXECUTOR_MEMORY": ("Spark itself needs more memory than that", "--spark-conf spark.executor.memory=1g"),
-    "CONNECT_URL": ("Spark knows no such server", "sc://HOST:15002"),
-}
+
+
+def _said(error: Exception) -> str:
+    """Return the text of an error of Spark's, "" for any other; sockets of a JVM that has ended raise Python's own."""
+    if isinstance(error, ConnectionError):
+        return f"Py4JNetworkError: {error}"
+    if not type(error).__module__.startswith(_THEIRS):
+        return ""
+    return f"{type(error).__name__}: {error}"
 
 
 @contextmanager
@@ -46,19 +48,13 @@ def spoken(what: str) -> Iterator[None]:
     """Raise what Spark's classes say within as ours, where it is known; `what` is the subject of the message.
 
     Raises:
-        TransientError: a server or worker went away, or memory is short.
-        UsageError: a place or a setting that cannot be, or a Python of the workers that lacks what the job needs.
+        TiersnapError: the one that `snapshot.tables.known_failures` has for the words.
     """
     try:
         yield
     except Exception as error:
-        if not type(error).__module__.startswith(_THEIRS):
-            raise
-        told = str(error)
-        for word, (message, hint) in _WRONG.items():
-            if word in told:
-                raise UsageError(f"{what}: {message}", hint=hint) from None
-        known = of_words(what, told)
+        told = _said(error)
+        known = of_words(what, told) if told else None
         if known is None:
             raise
         # A notebook shows what an error came from: hundreds of lines of two languages.
@@ -107,16 +103,19 @@ def open_session(master: str | None, conf: Mapping[str, str], *, java_options: s
         java_options: of a JVM that is started here, where `conf` has none.
 
     Raises:
-        MissingExtraError: pyspark is not installed, or there is no Java.
-        UsageError, TransientError: Spark knows no such master; or it does not answer.
+        MissingExtraError: pyspark is not installed, there is no Java 17, or Delta's jars cannot be fetched.
+        UsageError: Spark is older than 4.1, or knows no such master.
+        TransientError: the master does not answer.
     """
     if importlib.util.find_spec("pyspark") is None:
         raise MissingExtraError(
             "this command runs on Spark, and pyspark is not installed",
             hint=f"{with_extra('spark')}; one host needs none: tiersnap tier LOGDIR --remote URI",
         )
+    import pyspark
     from pyspark.sql import SparkSession
 
+    check_spark(pyspark.__version__)
     active = SparkSession.getActiveSession()
     if active is not None:
         _log.debug("the active Spark session is taken")
@@ -127,10 +126,11 @@ def open_session(master: str | None, conf: Mapping[str, str], *, java_options: s
     elif _SUBMITTED not in os.environ and "SPARK_REMOTE" not in os.environ:
         wanted.setdefault("spark.master", "local[*]")
     check_master(wanted.get("spark.master", ""))
-    if not is_on_server(wanted) and _SUBMITTED not in os.environ:
-        check_java()
+    settings = _settings(wanted, java_options)
     with _interrupts_later(), spoken("Spark"), _java_writes_to_stderr():
-        return _build(wanted, java_options)
+        session = _build(settings)
+    check_spark(session.version)  # a Connect server has its own
+    return session
 
 
 def is_on_server(conf: Mapping[str, str]) -> bool:
@@ -138,21 +138,28 @@ def is_on_server(conf: Mapping[str, str]) -> bool:
     return conf.get("spark.master", "").startswith("sc://") or "SPARK_REMOTE" in os.environ
 
 
-def _build(conf: Mapping[str, str], java_options: str) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    master = conf.get("spark.master", "")
-    builder = SparkSession.builder.appName("tiersnap")
+def _settings(conf: Mapping[str, str], java_options: str) -> dict[str, str]:
+    """Return all settings of a session: of a Connect server, of a submit's JVM, or of one that starts here."""
     if is_on_server(conf):
         # A Connect server has its own settings; only those that were asked for are sent.
-        settings = {name: value for name, value in conf.items() if name != "spark.master"}
-        builder = builder.remote(master or os.environ["SPARK_REMOTE"])
+        return dict(conf)
+    if _SUBMITTED in os.environ:
+        return {**defaults(), **conf}
+    check_java()
+    if conf.get("spark.master", "").startswith("local"):
+        return local_settings(conf, f"{java_options} {class_archive.options()}")
+    return with_delta({**defaults(), **conf})
+
+
+def _build(settings: dict[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    master = settings.get("spark.master", "")
+    builder = SparkSession.builder.appName("tiersnap")
+    if is_on_server(settings):
+        builder = builder.remote(settings.pop("spark.master", "") or os.environ["SPARK_REMOTE"])
     else:
-        is_local = master.startswith("local")
-        settings = (
-            local_settings(conf, f"{java_options} {class_archive.options()}") if is_local else {**defaults(), **conf}
-        )
-        if is_local:
+        if master.startswith("local"):
             # Otherwise the driver binds to whatever the host's name resolves to, which a laptop's VPN may not answer.
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             # Workers would take the first python3 on the path, which has none of our packages; on a cluster that is for
@@ -167,13 +174,23 @@ def _build(conf: Mapping[str, str], java_options: str) -> SparkSession:
     return builder.getOrCreate()
 
 
+def with_delta(settings: dict[str, str]) -> dict[str, str]:
+    """Return the settings with Delta's jars: the driver has the files, and executors fetch them from it.
+
+    MissingExtraError if the jars are not here and cannot be fetched.
+    """
+    if delta_jars.are_named(settings):
+        return settings
+    jars, added = delta_jars.jars_for_session(), dict(settings)
+    for name, separator in (("spark.jars", ","), ("spark.driver.extraClassPath", ":")):
+        given = [settings[name]] if settings.get(name) else []
+        added[name] = separator.join([*jars, *given])
+    return added
+
+
 def local_settings(conf: Mapping[str, str], java_options: str) -> dict[str, str]:
-    """Return all settings of a session whose JVM is started here."""
-    settings = {**defaults(), **conf}
-    jars = delta_jars.jars()
-    if jars:
-        settings.setdefault("spark.jars", ",".join(jars))
-        settings.setdefault("spark.driver.extraClassPath", ":".join(jars))
+    """Return all settings of a session of this host, whose JVM is started here; see `with_delta`."""
+    settings = with_delta({**defaults(), **conf})
     log4j = resources.files("tiersnap.conf").joinpath("log4j2.properties")
     options = settings.get("spark.driver.extraJavaOptions", "") or java_options
     settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j} {options}"
@@ -201,7 +218,7 @@ def _java_writes_to_stderr() -> Iterator[None]:
 
 @contextmanager
 def _interrupts_later() -> Iterator[None]:
-    """Ctrl-C while Spark starts counts when it has started.
+    """Let Ctrl-C and SIGTERM, while Spark starts, count when it has started.
 
     Interrupted in between, PySpark leaves a JVM behind that waits for ever. Its own handler, which is replaced, cancels
     the jobs, whose failure then hides that it was Ctrl-C.
@@ -210,10 +227,12 @@ def _interrupts_later() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    handlers = [signal.signal(number, lambda number, _: came.append(number)) for number in numbers]
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, handler)
+        for number, handler in zip(numbers, handlers, strict=True):
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
     if came:
-        raise KeyboardInterrupt
+        signal.raise_signal(came[0])

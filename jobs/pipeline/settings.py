@@ -12,6 +12,7 @@ from tiersnap.remote_storage.upload.upload_options import UploadOptions
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.gate.copy_task import LEFT_FOR_MS
 from tiersnap.snapshot.log.places import places_of
+from tiersnap.snapshot.masking import masked_values
 from tiersnap.snapshot.replay.expiry import ReplayOptions
 from tiersnap.snapshot.report.run_info import new_run_id
 
@@ -61,5 +62,5 @@ class RunSettings(JobSettings, UploadOptions):
         return None if self.topic is None else re.compile(self.topic)
 
     def as_dict(self) -> dict[str, object]:
-        """The settings as plain data, for the table of runs; no secret is among them."""
-        return asdict(self)
+        """Return the settings as plain data for the table of runs, without passwords and queries of URIs."""
+        return {name: masked_values(value) for name, value in asdict(self).items()}

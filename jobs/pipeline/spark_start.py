@@ -1,15 +1,13 @@
-"""Check before a JVM starts that there is Java, and that a Spark master answers.
+"""Check before a JVM starts that Spark is new enough, and that a Spark master answers.
 
-Spark itself waits more than a minute for a master that is not there, and says without Java that a gateway exited.
+Spark itself waits more than a minute for a master that is not there.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import re
 import shlex
-import shutil
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError
@@ -22,6 +20,7 @@ from tiersnap.snapshot.installed import with_extra
 _log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 5.0
+_OLDEST_SPARK = (4, 1)
 _MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|yarn|k8s://.+|spark://.+|sc://.+")
 _USUAL_PORT = {"spark": None, "sc": 15002}  # Spark itself demands one for a master
 
@@ -68,16 +67,11 @@ def _address(master: str, address: str, usual: int | None) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def check_java() -> None:
-    """Refuse a host without a Java that Spark's scripts would start (MissingExtraError)."""
-    home = os.environ.get("JAVA_HOME")
-    found = os.access(Path(home) / "bin" / "java", os.X_OK) if home else shutil.which("java") is not None
-    if not found:
-        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java on the PATH, and no JAVA_HOME"
-        raise MissingExtraError(
-            f"Spark needs Java: {where}",
-            hint="install Java 17 or 21; one host needs none: tiersnap tier LOGDIR --remote URI",
-        )
+def check_spark(release: str) -> None:
+    """Refuse a Spark release that is older than 4.1, given as `4.1.4` (UsageError)."""
+    numbers = re.match(r"(\d+)\.(\d+)", release)
+    if numbers and (int(numbers[1]), int(numbers[2])) < _OLDEST_SPARK:
+        raise UsageError(f"Spark is {release}: tiersnap needs Spark 4.1 or 4.2", hint=with_extra("spark"))
 
 
 # What spark-submit takes itself, so that it prepares for that master; both have a value.

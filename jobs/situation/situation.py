@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from tiersnap.jobs.remote_view import RemoteView
+from tiersnap.jobs.situation.remote_view import RemoteView
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.stores.store_settings import StoreSettings
+from tiersnap.remote_storage.stores.store_settings import DEFAULT_LAYOUT, StoreSettings
 from tiersnap.snapshot.errors import MissingExtraError, TiersnapError, UsageError
 
 if TYPE_CHECKING:
@@ -39,10 +39,9 @@ _OPTION_OF = {
     "remote location": "--remote s3://bucket/prefix",
     "cluster": "--bootstrap-server HOST:PORT, and --command-config if its listeners have TLS or SASL",
 }
-AIVEN = "aiven"  # the layout, if nothing tells it
 # /proc shows the settings of a process to its user and to root alone.
 _NO_BROKER = "no broker runs on this host" + ("" if os.geteuid() == 0 else " that this user may look at")
-NO_LOCATION = RemoteView(None, AIVEN, StoreSettings())
+NO_LOCATION = RemoteView(None, DEFAULT_LAYOUT, StoreSettings())
 T = TypeVar("T")
 
 
@@ -106,7 +105,7 @@ class Situation:
         """Raise WrongPlaceError if the brokers of this host read another location than a store in the known layout."""
         from tiersnap.remote_storage.layouts.remote_location import open_location
 
-        self.verdict(open_location(store, self.layout or AIVEN)).refuse_contradiction()
+        self.verdict(open_location(store, self.layout or DEFAULT_LAYOUT)).refuse_contradiction()
 
     def cluster_to_ask(self) -> Cluster:
         """Return the cluster.
@@ -254,7 +253,7 @@ def _remote(given: Given, broker: Known[BrokerSettings]) -> tuple[Known[RemoteVi
     if theirs is not None and uri.rstrip("/") == theirs.remote.rstrip("/"):
         stores = stores.or_else(theirs.settings)
     source = found.source if given.remote is None else COMMAND_LINE
-    return Known(RemoteView(uri, layout or AIVEN, stores), source), layout
+    return Known(RemoteView(uri, layout or DEFAULT_LAYOUT, stores), source), layout
 
 
 def _location_of(broker: Known[BrokerSettings]) -> Known[NamedLocation]:

@@ -1,1 +1,1 @@
-"""Metrics and lineage on their way out: best effort, within two seconds, never the reason why a job fails."""
+"""Sending metrics and lineage: best effort, at most two seconds, and a failure never fails the job."""

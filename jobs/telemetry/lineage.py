@@ -16,7 +16,7 @@ from tiersnap.jobs.telemetry.metrics import attempt, post, with_path
 from tiersnap.snapshot import __version__
 
 _SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
-# Neither is fetched by anybody; they name who made an event, and what its facet means (docs/metrics.md).
+# Names, not addresses to fetch: the producer of an event, and the schema of its facet (docs/metrics.md).
 _PRODUCER = f"urn:tiersnap:{__version__}"
 _FACET_SCHEMA = "urn:tiersnap:facet:kafkaTierSnapshot:1"
 _NAMESPACE = uuid.UUID("6f0d6a4e-7a55-4b0f-9c67-1f6a5f0a2d11")
@@ -35,14 +35,14 @@ class LineageRun:
     facts: dict[str, object] = field(default_factory=dict)
 
     def event(self, kind: str) -> Event:
-        """An event of now."""
+        """Return an event with the current time."""
         facets: Event = {}
         if self.facts:
             facets = {"kafkaTierSnapshot": {"_producer": _PRODUCER, "_schemaURL": _FACET_SCHEMA, **self.facts}}
         return {
             "eventType": kind,
             "eventTime": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            # The spec wants a UUID; the same run has the same one.
+            # The spec wants a UUID; every event of a run has the same one.
             "run": {"runId": str(uuid.uuid5(_NAMESPACE, self.run_id)), "facets": facets},
             "job": {"namespace": "tiersnap", "name": self.command, "facets": {}},
             "inputs": [dataset_of(uri) for uri in self.sources],
@@ -53,7 +53,7 @@ class LineageRun:
 
 
 def dataset_of(uri: str) -> Mapping[str, str]:
-    """Namespace and name by OpenLineage's naming rules: `s3://bucket` and the key, `file://host` and the path."""
+    """Return namespace and name by OpenLineage's rules: `s3://bucket` and the key, `file://host` and the path."""
     from tiersnap.snapshot.report.run_info import without_user
 
     parts = urlsplit(without_user(uri))
@@ -64,7 +64,7 @@ def dataset_of(uri: str) -> Mapping[str, str]:
 
 @contextmanager
 def lineage(url: str | None, run: LineageRun) -> Iterator[None]:
-    """Tell the server of `url` that the run begins, and how it ends; None tells nobody."""
+    """Send START to the server at `url`, and COMPLETE or FAIL at the end; send nothing if `url` is None."""
     if url is None:
         yield
         return

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 import click
 
-from tiersnap.jobs.escaped_text import shown
-from tiersnap.jobs.option_types import HTTP_URL, LocalPath
-from tiersnap.jobs.options import as_one
+from tiersnap.jobs.cli.escaped_text import shown
+from tiersnap.jobs.cli.option_types import HTTP_URL, LocalPath
+from tiersnap.jobs.cli.options import as_one
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.metrics.prometheus_text import LAST_SUCCESS, Sample, last_success, prometheus
 
@@ -33,7 +33,7 @@ class Sinks:
     file: Path | None = None  # ends in .prom, as the collector wants it
     # URL of a server, or with a grouping key of one's own: http://host:9091/metrics/job/tiersnap/cluster/eu
     pushgateway: str | None = None
-    by_partition: bool = False  # a sample a partition, and not only a topic
+    by_partition: bool = False  # samples by partition instead of by topic
 
     @property
     def is_any(self) -> bool:
@@ -41,7 +41,7 @@ class Sinks:
         return self.file is not None or self.pushgateway is not None
 
     def send(self, samples: Callable[[], Iterable[Sample]]) -> None:
-        """Make the samples and send them; what fails is logged, and nothing else happens."""
+        """Make the samples and send them; a failure is only logged."""
         if not self.is_any:
             return
         made: list[Sample] = []
@@ -63,7 +63,7 @@ class Sinks:
         return replace(sample, labels={"command": self.command, **sample.labels})
 
     def _write(self, path: Path, samples: list[Sample]) -> None:
-        """The file, whole or not at all; an earlier run's success stays in it."""
+        """Write the file atomically; keep the last success of an earlier run."""
         kept = []
         if path.exists() and not any(each.name == LAST_SUCCESS for each in samples):
             before = last_success(path.read_text(encoding="utf-8"))
@@ -75,7 +75,7 @@ class Sinks:
 
 
 def check_metrics_file(path: Path) -> None:
-    """Refuse a file that is no *.prom, lies in a broker's log directory, or is no metrics of tiersnap (UsageError)."""
+    """Refuse a file that is no *.prom, is in a log directory, or holds metrics of another program (UsageError)."""
     if path.suffix != ".prom":
         raise UsageError(f"--metrics-file {path}: the textfile collector reads *.prom", hint="give such a name")
     from tiersnap.snapshot.log.refuse_log_dir import refuse_log_dir
@@ -85,9 +85,9 @@ def check_metrics_file(path: Path) -> None:
         with path.open("rb") as file:
             begins = file.read(len(_OURS))
     except OSError:
-        return  # not there, or said when it is to be written
+        return  # missing, or unreadable, which the write will report
     if begins not in (b"", _OURS):
-        raise UsageError(f"--metrics-file {path} is there and is none of tiersnap's", hint="give another name")
+        raise UsageError(f"--metrics-file {path} exists and another program wrote it", hint="give another name")
 
 
 def _sinks(metrics_file: Path | None, pushgateway: str | None, metrics_by_partition: bool) -> Sinks:
@@ -111,9 +111,9 @@ TIMEOUT_SECONDS = 2.0
 
 
 def attempt(what: str, action: Callable[[], object]) -> None:
-    """Do it, for at most two seconds; a failure is a warning in the log.
+    """Run `action` for at most two seconds; log a failure as a warning.
 
-    In a thread, because looking up a host's name knows no time-out. It is left behind where it hangs.
+    It runs in a daemon thread, because a lookup of a host name has no time-out. A thread that hangs is abandoned.
     """
     failed: list[str] = []
 
@@ -137,15 +137,15 @@ def attempt(what: str, action: Callable[[], object]) -> None:
 
 
 def with_path(url: str, path: str) -> str:
-    """A URL that names no path of its own, with this one."""
+    """Return the URL with this path, unless it has a path already."""
     return url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/{path}"
 
 
 def post(url: str, body: bytes, content_type: str) -> None:
-    """Send an HTTP POST; OSError or ValueError for no answer, one that is no success, or no URL."""
+    """Send an HTTP POST; raise OSError without a successful answer, ValueError if `url` is no HTTP URL."""
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"not an http URL: {url}")
-    import urllib.request  # takes its time to load, and most commands post nothing
+    import urllib.request  # loads slowly, and most commands post nothing
 
     request = urllib.request.Request(url, body, {"Content-Type": content_type}, method="POST")
     with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS):

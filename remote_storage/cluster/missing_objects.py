@@ -12,10 +12,10 @@ from functools import partial
 
 from tiersnap.remote_storage.cluster.client import Cluster, leaders_of
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, mandatory, segments_by_id
 from tiersnap.remote_storage.layouts.layout import StoredState
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, mandatory, segments_by_id
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.units import count_of
 

@@ -96,7 +96,7 @@ class Collection:
     def _announce(self, before: Read[Marker], selected: list[str]) -> Read[Marker]:
         """Name the folders before their first object is written, so that a later run finds the objects."""
         marker = before.value or Marker.of(self.uri, self.properties)
-        new = [folder for folder in selected if folder not in {*marker.partitions, *marker.absent}]
+        new = set(selected).difference(marker.partitions, marker.absent)
         if before.value is not None and not new:
             return before
         announced = structs.replace(marker, absent={**marker.absent, **dict.fromkeys(new, self.now)})
@@ -105,17 +105,26 @@ class Collection:
     def _finish(self, before: Read[Marker], complete: set[str]) -> None:
         """Write the list of partitions, and delete those that vanished a day ago."""
         assert before.value is not None
-        marker, on_disk = before.value, set(self.log_dir.folders)
-        partitions = {folder for folder in marker.partitions if folder in on_disk} | complete
-        absent = {folder: since for folder, since in marker.absent.items() if folder not in partitions}
-        absent |= {folder: self.now for folder in marker.partitions if folder not in on_disk}
-        for folder, since in list(absent.items()):
-            is_due = folder not in on_disk and since + GRACE_MS <= self.now
-            if is_due and self.to.delete_partition(folder):
-                del absent[folder]
+        marker = before.value
+        partitions = set(self.log_dir.folders).intersection(marker.partitions) | complete
+        absent = self._without_deleted(self._absent(marker, partitions))
         after = structs.replace(marker, partitions=tuple(sorted(partitions)), absent=absent)
         if after != marker:
             self.to.put_marker(after, before)
+
+    def _absent(self, marker: Marker, partitions: set[str]) -> dict[str, int]:
+        """Return the folders that vanished, or are no partitions yet, and since when (epoch ms)."""
+        absent = {folder: since for folder, since in marker.absent.items() if folder not in partitions}
+        return absent | dict.fromkeys(sorted(set(marker.partitions).difference(self.log_dir.folders)), self.now)
+
+    def _without_deleted(self, absent: dict[str, int]) -> dict[str, int]:
+        """Delete the folders that vanished a day ago; return the others, and since when (epoch ms)."""
+        on_disk, left = set(self.log_dir.folders), {}
+        for folder, since in absent.items():
+            is_due = folder not in on_disk and since + GRACE_MS <= self.now
+            if not (is_due and self.to.delete_partition(folder)):
+                left[folder] = since
+        return left
 
     def _partition(self, folder: str) -> Collected:
         done = Collected(folder)
@@ -138,13 +147,7 @@ class Collection:
     def _plan(self, folder: str, before: Listing | None) -> CollectPlan:
         path = f"{self.log_dir.path}/{folder}"
         partition = read_partition(self.log_dir.filesystem, path, self.log_dir.checkpoints)
-        logs = {segment.log.path for segment in partition.segments}
-        for finding in partition.findings:
-            if finding.finding_kind is FindingKind.PERMISSION_DENIED or finding.path == path:
-                raise _unread(finding.path, finding.finding_kind, finding.message)
-            # Another attempt would not help, and a log without the segment would have a hole.
-            if finding.finding_kind is FindingKind.UNREADABLE_FILE and finding.path in logs:
-                raise CorruptDataError(f"{finding.path}: {finding.message}", hint="move the file itself there")
+        _check_findings(path, partition)
         return plan_partition(
             self.uri,
             partition,
@@ -176,7 +179,7 @@ class Collection:
     def _decoded(self, plan: CollectPlan) -> Iterator[DecodePart]:
         """Yield the segments to ship, decoded: neighbours share an object; the active one, which changes, is alone."""
         part: DecodePart | None = None
-        files = {each.base_offset: SegmentFile.of(plan.listed, each) for each in plan.listed.segments}
+        files = plan.files()
         for segment in plan.segments:
             if part is not None and (part.is_full or segment.is_active):
                 yield part
@@ -229,6 +232,17 @@ class _MovedError(_UnreadError):
 
 # Errors that do not mean that the store fails.
 _OF_ONE_PARTITION = (_UnreadError, ObjectChangedError)
+
+
+def _check_findings(path: str, partition: Partition) -> None:
+    """Refuse a partition if its folder, at `path`, or one of its segments cannot be read."""
+    logs = {segment.log.path for segment in partition.segments}
+    for finding in partition.findings:
+        if finding.finding_kind is FindingKind.PERMISSION_DENIED or finding.path == path:
+            raise _unread(finding.path, finding.finding_kind, finding.message)
+        # Another attempt would not help, and a log without the segment would have a hole.
+        if finding.finding_kind is FindingKind.UNREADABLE_FILE and finding.path in logs:
+            raise CorruptDataError(f"{finding.path}: {finding.message}", hint="move the file itself there")
 
 
 def _unread(path: str, kind: FindingKind, message: str) -> TiersnapError:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tiersnap.snapshot.collected.listing import CollectedDecode, Listing
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
+from tiersnap.snapshot.tables.decodes import SegmentFile
 from tiersnap.snapshot.tables.listed import ListedPartition, ListedSnapshot
 
 # ms; a run that reads an older listing has ended after this time.
@@ -59,6 +60,10 @@ class CollectPlan:
         )
         return Listing(listed, self.decodes, {} if self.before is None else self.before.superseded)
 
+    def files(self) -> dict[int, SegmentFile]:
+        """Return the segment files of the partition by base offset."""
+        return {each.base_offset: SegmentFile.of(self.listed, each) for each in self.listed.segments}
+
     @property
     def progress(self) -> Listing:
         """Return the listing that was shipped last, with the decodes made since."""
@@ -92,9 +97,7 @@ def plan_partition(
         now: epoch ms.
     """
     listed = ListedPartition.of(log_dir, partition, properties)
-    # A topic that was created again has another id, and other segments.
-    is_same_topic = before is not None and before.listed.topic_id == listed.topic_id
-    known = before.decodes if before is not None and is_same_topic else {}
+    known = _known_decodes(listed, before)
     stays = _right_decodes(listed, known, with_batches=with_batches)
     objects = {} if before is None else dict(_same_files(listed.snapshots, before.listed.snapshots))
     bases = {segment.base_offset for segment in partition.segments}
@@ -105,10 +108,30 @@ def plan_partition(
         decodes=stays,
         segments=tuple(segment for segment in partition.segments if segment.base_offset not in stays),
         snapshots=objects,
-        snapshot_files={end: ref for end, ref in sorted(partition.snapshots.items()) if end not in objects},
-        gone=tuple(sorted(base for base in known if base not in bases)),
-        is_due=before is not None and any(since + GRACE_MS <= now for since in before.superseded.values()),
+        snapshot_files=_without(partition.snapshots, objects),
+        gone=tuple(sorted(known.keys() - bases)),
+        is_due=_is_due(before, now),
     )
+
+
+def _known_decodes(listed: ListedPartition, before: Listing | None) -> Mapping[int, CollectedDecode]:
+    """Return the decodes of the earlier listing, by base offset.
+
+    A topic that was created again has another id, and other segments.
+    """
+    if before is None or before.listed.topic_id != listed.topic_id:
+        return {}
+    return before.decodes
+
+
+def _without(files: Mapping[int, FileRef], shipped: Mapping[int, str]) -> dict[int, FileRef]:
+    """Return the snapshot files that were not shipped, ascending by exclusive end offset."""
+    return {end: files[end] for end in sorted(files.keys() - shipped.keys())}
+
+
+def _is_due(before: Listing | None, now: int) -> bool:
+    """Return whether an object that the earlier listing superseded can be deleted."""
+    return before is not None and any(since + GRACE_MS <= now for since in before.superseded.values())
 
 
 def _right_decodes(
@@ -118,8 +141,10 @@ def _right_decodes(
     found: dict[int, CollectedDecode] = {}
     for segment in listed.segments:
         decode = known.get(segment.base_offset)
-        lacks_batches = decode is not None and with_batches and decode.batches is None
-        if decode is not None and decode.is_right(segment) and not lacks_batches:
+        if decode is None:
+            continue
+        lacks_batches = with_batches and decode.batches is None
+        if decode.is_right(segment) and not lacks_batches:
             found[segment.base_offset] = decode
     return found
 

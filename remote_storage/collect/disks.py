@@ -48,7 +48,7 @@ def refuse_folder_of_one(store: ObjectStore) -> None:
     found = CollectedFolder(store).marker().value
     if found is not None:
         raise UsageError(
-            f"{store.uri} holds what was collected of {found.place}",
+            f"{store.uri} holds the collection of {found.place}",
             hint="several log directories go to folders below --to: give another --to",
         )
 

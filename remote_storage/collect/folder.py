@@ -1,4 +1,4 @@
-"""A collected folder in a store: read, and written so that every reader sees a whole listing."""
+"""A collected folder in a store; it is written so that every reader sees a complete listing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Read(Generic[_T]):
-    """An object as it was read, and the `etag` that it is replaced by; None and "" if there is none."""
+    """An object as it was read, and the `etag` under which it may be replaced; None and "" if it does not exist."""
 
     value: _T | None = None
     etag: str = ""
@@ -35,7 +35,7 @@ class CollectedFolder:
     store: ObjectStore
 
     def marker(self) -> Read[Marker]:
-        """`collected.json`; raises CorruptDataError and UsageError as Marker.decode."""
+        """Return `collected.json`; raise CorruptDataError and UsageError as Marker.decode."""
         try:
             found = self.store.read(MARKER, limit=_LARGEST)
         except ObjectNotFoundError:
@@ -43,7 +43,7 @@ class CollectedFolder:
         return Read(Marker.decode(found.data, name=f"{self.store.uri}{MARKER}"), found.info.etag)
 
     def marker_of(self, mine: Marker) -> Read[Marker]:
-        """`collected.json` of the log directory `mine`.
+        """Return `collected.json` of the log directory `mine`.
 
         Raises:
             UsageError: another log directory was collected here.
@@ -51,13 +51,13 @@ class CollectedFolder:
         found = self.marker()
         if found.value is not None and not found.value.is_same_disk(mine):
             raise UsageError(
-                f"{self.store.uri} holds what was collected of {found.value.place}, and this is {mine.place}",
+                f"{self.store.uri} holds the collection of {found.value.place}, and this is {mine.place}",
                 hint="give each log directory a folder of its own as --to",
             )
         return found
 
     def put_marker(self, marker: Marker, before: Read[Marker]) -> Read[Marker]:
-        """Replace `collected.json`, if it is still what was read.
+        """Replace `collected.json` if it did not change since it was read.
 
         Raises:
             ObjectChangedError: another collection was faster.
@@ -65,7 +65,7 @@ class CollectedFolder:
         return Read(marker, self._put(MARKER, marker.encode(), before.etag))
 
     def listing(self, partition: str) -> Read[Listing]:
-        """The listing of a partition folder; raises CorruptDataError and UsageError as Listing.decode."""
+        """Return the listing of a partition folder; raise CorruptDataError and UsageError as Listing.decode."""
         key = f"{partition}/{LISTING}"
         try:
             found = self.store.read(key, limit=_LARGEST)
@@ -74,27 +74,30 @@ class CollectedFolder:
         return Read(Listing.decode(found.data, name=f"{self.store.uri}{key}"), found.info.etag)
 
     def put_listing(self, partition: str, listing: Listing, before: Read[Listing]) -> Read[Listing]:
-        """Replace the listing of a partition folder, if it is still what was read; raises as `put_marker`."""
+        """Replace the listing of a partition folder if it did not change since it was read; raise as `put_marker`."""
         return Read(listing, self._put(f"{partition}/{LISTING}", listing.encode(), before.etag))
 
     def put_part(self, partition: str, name: str, data: bytes) -> None:
-        """Ship one object, whose name nobody else gives."""
+        """Ship one object under a unique name."""
         self.store.put_if_absent(f"{partition}/{name}", data)
         _log.debug("shipped %s%s/%s", self.store.uri, partition, name)
 
     def parts(self, partition: str) -> set[str]:
-        """Names of the objects of a partition, those of killed attempts among them."""
+        """Return the names of a partition's objects, including the objects of killed attempts."""
         names = (info.key.rpartition("/")[2] for info in self.store.list(f"{partition}/"))
         return {name for name in names if is_part(name)}
 
     def delete_parts(self, partition: str, names: set[str]) -> None:
-        """Delete objects; one that stays is found by the next collection."""
+        """Delete objects; the next collection finds an object that could not be deleted."""
         if names:
             _log.debug("deleting %d parts of %s%s that are not listed", len(names), self.store.uri, partition)
             self.store.delete([f"{partition}/{name}" for name in sorted(names)])
 
     def delete_partition(self, partition: str) -> bool:
-        """Delete a partition's objects, its listing first; whether none is left. What `collect` never names stays."""
+        """Delete a partition's objects, its listing first; return whether all were deleted.
+
+        An object that `collect` did not name stays.
+        """
         keys = [f"{partition}/{name}" for name in (LISTING, *sorted(self.parts(partition)))]
         _log.info("deleting %d objects of %s%s, which is gone from the disk", len(keys), self.store.uri, partition)
         return not self.store.delete(keys)

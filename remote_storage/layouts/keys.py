@@ -255,7 +255,7 @@ def parse(key: str) -> ParsedKey:
         return ParsedKey(_AIVEN_KINDS[match[6]], partition, _offset(match[4], key), match[5])
     raise InvalidKeyError(
         f"{key[:_SHOWN]!r} is not a key of tiersnap, the Aiven plugin or LocalTieredStorage",
-        hint="docs/object-keys.md",
+        hint="check the prefix of --remote: it is the plugin's key.prefix",
         key=key,
     )
 

@@ -1,7 +1,7 @@
-"""Objects of a remote segment that are missing, made again to fit those that are there, and put under their keys.
+"""Make the missing objects of a remote segment again so that they fit the existing ones, and put them.
 
-Nothing is overwritten, and nothing is written that does not fit: a manifest that is there says where each index lies in
-the indexes object, and of LocalTieredStorage every index that is there must be right by the batches.
+No object is overwritten, and no object is written that does not fit. An existing manifest gives the position of each
+index in the indexes object. In LocalTieredStorage's layout each existing index must agree with the batches.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.remote_log import vouched_snapshot
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, decode_lineage, read_segment
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, segments_by_id
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import IndexType, PlannedObject
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import KIND_OF_INDEX
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.layouts.rsm_manifest import RsmManifest
 from tiersnap.remote_storage.locks.claim_protocol import read_claim
 from tiersnap.remote_storage.mend.stored_files import claimed_as, manifest_of, not_rebuilt
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.remote_log.remote_log import vouched_snapshot
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, decode_lineage, read_segment
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, segments_by_id
 from tiersnap.remote_storage.stores.object_store import ObjectStore, PutResult
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.checked_upload import CheckedLog, check_stored
@@ -42,7 +43,7 @@ Contents = Mapping[IndexType, bytes]
 
 @dataclass(frozen=True, slots=True)
 class LackingObjects:
-    """Objects to be written, what makes the segment visible last; `log` says whether the log is one of them."""
+    """Objects to write; the last of `others` makes the segment visible. `log` is True if the log is missing."""
 
     record: RemoteLogSegmentMetadata
     ready: SegmentBundle
@@ -53,15 +54,15 @@ class LackingObjects:
 def plan_lacking(
     location: RemoteLocation, record: RemoteLogSegmentMetadata, there: SegmentObjects | None, ready: SegmentBundle
 ) -> LackingObjects:
-    """Return what a segment lacks.
+    """Return the objects that a segment lacks.
 
     Args:
-        there: its objects; None where there is none.
-        ready: the segment as it must be.
+        there: its objects; None without any.
+        ready: the segment with the right content.
 
     Raises:
-        NotRebuiltError: what would be made does not fit what is there.
-        CorruptDataError: an object that is there is damaged.
+        NotRebuiltError: the missing objects would not fit the existing ones.
+        CorruptDataError: an existing object is damaged.
     """
     checked = _checked(ready)
     contents = ready.index_contents(checked)
@@ -84,14 +85,14 @@ def plan_lacking(
 def put_lacking(
     location: RemoteLocation, lacking: LackingObjects, check_known: Callable[[], None], made: list[str]
 ) -> None:
-    """Write what a segment lacks, and look at all of it.
+    """Write the objects that a segment lacks, and check that the segment is complete.
 
     Args:
-        check_known: raises if brokers do not know the segment any more; asked before what makes it visible.
+        check_known: raises if brokers do not know the segment any more; called before the object that makes it visible.
         made: takes the keys of the objects that this call made.
 
     Raises:
-        TransientError: the store has not kept what it was sent, or another run put another object there.
+        TransientError: the store lost or changed an object, or another run put another object there.
         TiersnapError: see CheckedLog.
     """
     store, ready, metadata = location.store, lacking.ready, object_metadata(lacking.ready)
@@ -127,7 +128,7 @@ def _look_again(location: RemoteLocation, record: RemoteLogSegmentMetadata) -> N
     there = listed.get(record.id.segment_id)
     found = None if there is None else read_segment(location.store, there)
     if not isinstance(found, RemoteSegment):
-        why = "no object of it" if found is None else found.problem
+        why = "it has no objects" if found is None else found.problem
         raise TransientError(f"{record.id}: not complete after it was mended: {why}", hint="run the same command again")
 
 
@@ -160,45 +161,70 @@ def _local(
     for name, why in checked.rebuilt.items():
         if KIND_OF_INDEX[_REBUILT[name]] in there.objects:
             raise not_rebuilt(record, f"{name}: {why}")
+    _check_leader_epochs(location.store, record, there)
+    return tuple(each for each in location.layout.plan(contents, record) if each.key not in there.keys)
+
+
+def _check_leader_epochs(store: ObjectStore, record: RemoteLogSegmentMetadata, there: SegmentObjects) -> None:
+    """Raise CorruptDataError if the leader epochs exist and are damaged."""
     epochs = there.objects.get(KeyKind.LOCAL_LEADER_EPOCHS)
     if epochs is not None:
-        decode_lineage(RemoteSegment(there, record, None), location.store.get(epochs.key), name=epochs.key)
-    present = {info.key for info in there.objects.values()}
-    return tuple(each for each in location.layout.plan(contents, record) if each.key not in present)
+        decode_lineage(RemoteSegment(there, record, None), store.get(epochs.key), name=epochs.key)
 
 
 def _aiven(
     location: RemoteLocation, record: RemoteLogSegmentMetadata, there: SegmentObjects, contents: Contents
 ) -> tuple[PlannedObject, ...]:
     indexes, manifest = location.layout.plan(contents, record)
-    objects = there.objects
-    if KeyKind.RSM_MANIFEST not in objects:
-        if KeyKind.INDEXES not in objects:
+    if KeyKind.RSM_MANIFEST not in there.objects:
+        if KeyKind.INDEXES not in there.objects:
             return indexes, manifest
-        try:
-            stored = location.store.get(indexes.key, limit=len(indexes.content))
-        except (CorruptDataError, ObjectNotFoundError):
-            stored = b""
-        if stored != indexes.content:
-            raise not_rebuilt(record, "its indexes object is there and is not what its log gives")
+        _check_indexes(location.store, record, indexes)
         return (manifest,)
-    said = manifest_of(location.store, there)
-    theirs = said.metadata
-    if (theirs.id, theirs.start_offset, theirs.end_offset, theirs.segment_leader_epochs, said.file_size) != (
-        *(record.id, record.start_offset, record.end_offset, record.segment_leader_epochs, record.segment_size),
-    ):
-        raise not_rebuilt(record, "its manifest is not that of the segment of which the record tells")
-    if said.is_encrypted or (said.is_compressed and there.log is None):
-        how = "encrypted" if said.is_encrypted else "compressed"
+    stored = manifest_of(location.store, there)
+    _check_manifest(record, stored)
+    if stored.is_encrypted or (stored.is_compressed and there.log is None):
+        how = "encrypted" if stored.is_encrypted else "compressed"
         raise not_rebuilt(record, f"the plugin {how} it: its missing object cannot be made again as it was")
-    if KeyKind.INDEXES in objects:
+    if KeyKind.INDEXES in there.objects:
         return ()
+    _check_places(record, stored, contents)
+    return (indexes,)
+
+
+def _check_indexes(store: ObjectStore, record: RemoteLogSegmentMetadata, right: PlannedObject) -> None:
+    """Refuse an indexes object that differs from the indexes of the log."""
+    try:
+        stored = store.get(right.key, limit=len(right.content))
+    except (CorruptDataError, ObjectNotFoundError):
+        stored = b""
+    if stored != right.content:
+        raise not_rebuilt(record, "its indexes object exists and differs from the indexes of its log")
+
+
+def _check_manifest(record: RemoteLogSegmentMetadata, stored: RsmManifest) -> None:
+    """Refuse a manifest of another segment."""
+    theirs = stored.metadata
+    named = (theirs.id, theirs.start_offset, theirs.end_offset, theirs.segment_leader_epochs, stored.file_size)
+    known = (record.id, record.start_offset, record.end_offset, record.segment_leader_epochs, record.segment_size)
+    if named != known:
+        raise not_rebuilt(record, "its manifest describes another segment than its record")
+
+
+def _check_places(record: RemoteLogSegmentMetadata, stored: RsmManifest, contents: Contents) -> None:
+    """Refuse a manifest whose places in the indexes object are not the places of the right indexes."""
     position = 0
     for index in IndexType:
-        content, place = contents.get(index), said.indexes[index]
-        expected = None if content is None else (position, len(content))
-        if place != expected and not (content is None and place is not None and place[1] == 0):
-            why = f"{index}: its manifest says {place} (byte, bytes), and the right one has {expected}"
+        content, place = contents.get(index), stored.indexes[index]
+        if not _is_place_of(content, place, position):
+            expected = None if content is None else (position, len(content))
+            why = f"{index}: its manifest has {place} (byte, bytes), and the right one has {expected}"
             raise not_rebuilt(record, why)
         position += len(content or b"")
-    return (indexes,)
+
+
+def _is_place_of(content: bytes | None, place: tuple[int, int] | None, position: int) -> bool:
+    """Return whether an index belongs at a place (byte, bytes); a missing index may have a place of 0 bytes."""
+    if content is None:
+        return place is None or place[1] == 0
+    return place == (position, len(content))

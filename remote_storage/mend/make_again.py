@@ -1,4 +1,4 @@
-"""Missing objects of segments that brokers know, made again from a local log or from the tier's other objects."""
+"""Make missing objects of published segments again, from a local log or from the tier's other objects."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-from tiersnap.remote_storage.check.local_log import LocalLogs
-from tiersnap.remote_storage.check.partition_check import PartitionCheck
-from tiersnap.remote_storage.check.read_first import find_doubts
-from tiersnap.remote_storage.check.read_whole import ReadWhole
 from tiersnap.remote_storage.errors import DeletedByClusterError, ObjectNotFoundError
-from tiersnap.remote_storage.inventory.encryption import EncryptionLook
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, newest, read_lineage, read_segment
-from tiersnap.remote_storage.inventory.segment_objects import segments_by_id
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.lacking_objects import plan_lacking, put_lacking
-from tiersnap.remote_storage.mend.mending import Mending, plaintext_refused
-from tiersnap.remote_storage.mend.right_segments import MendRules, RightSegments
+from tiersnap.remote_storage.mend.mend_rules import MendRules
+from tiersnap.remote_storage.mend.right_segments import RightSegments
+from tiersnap.remote_storage.mend.segments_to_mend import Mending, plaintext_refused
 from tiersnap.remote_storage.mend.stored_files import not_mended, putting_back
 from tiersnap.remote_storage.mend.stored_logs import StoredLogs
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tiersnap.remote_storage.remote_log.encryption import EncryptionLook
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, newest, read_lineage, read_segment
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, segments_by_id
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.remote_storage.upload.uploader import delete_in_reverse
+from tiersnap.remote_storage.verify.compare_whole import find_doubts
+from tiersnap.remote_storage.verify.local_log import LocalLogs
+from tiersnap.remote_storage.verify.partition_check import PartitionCheck
+from tiersnap.remote_storage.verify.read_whole import ReadWhole
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest
@@ -59,7 +60,7 @@ class RemoteLogs:
         return self.location.store
 
     def is_local(self, record: RemoteLogSegmentMetadata) -> bool:
-        """Return whether a log on this host has a segment with the offsets and as many bytes as a record says."""
+        """Return whether a log on this host has a segment with the offsets and the size of a record."""
         local = self.local.of(record.id.topic_id_partition)
         return local is not None and local.segment_of(record) is not None
 
@@ -81,7 +82,7 @@ class RemoteLogs:
         return ReadWhole(self._check(partition, CheckDepth.FULL))
 
     def find_doubts(self, partition: TopicIdPartition, ids: Collection[str]) -> dict[str, str]:
-        """Read segments before brokers are told of them; return why some of them may not become visible.
+        """Read segments before they are published; return why some must not become visible, by their ids.
 
         Raises:
             TiersnapError: remote storage does not answer, or refuses.
@@ -101,17 +102,15 @@ class RemoteLogs:
     def right_segments(
         self, partition: TopicIdPartition, records: Iterable[RemoteLogSegmentMetadata], wrong: Collection[str] = ()
     ) -> Iterator[RightSegments]:
-        """Give the right content of segments of a partition; files go with the context.
+        """Yield the right content of segments of a partition; its files are deleted at the end of the context.
 
         Args:
-            records: of those that may be asked for.
-            wrong: ids of segments whose snapshots are not believed.
+            records: the segments that the caller may ask for.
+            wrong: ids of segments whose snapshots are not trusted.
         """
         listed = segments_by_id(self.location, partition)
         local = self.local.of(partition)
-        whole = [each for each in listed.values() if not each.missing]
-        read = in_parallel(partial(read_segment, self.store), whole)
-        found = [each for each in read if isinstance(each, RemoteSegment)]
+        found = self._complete(listed.values())
         lineage = lineage_of(self.store, (each for each in found if each.segment_id not in wrong))
         if not lineage and local is not None:
             lineage = local.partition.whole_epochs
@@ -129,6 +128,12 @@ class RemoteLogs:
                 local,
                 Path(folder),
             )
+
+    def _complete(self, listed: Iterable[SegmentObjects]) -> list[RemoteSegment]:
+        """Read the segments that have all their objects; return the complete ones."""
+        have_all = [each for each in listed if not each.missing]
+        found = in_parallel(partial(read_segment, self.store), have_all)
+        return [each for each in found if isinstance(each, RemoteSegment)]
 
 
 def lineage_of(store: ObjectStore, copies: Iterable[RemoteSegment]) -> LeaderEpochs:
@@ -149,7 +154,7 @@ class MakeAgain:
 
     Attributes:
         check_known: raises DeletedByClusterError if brokers do not know a segment any more.
-        apply: write; without it segments are made to see that they can be, and nothing is kept.
+        apply: write; a plan only makes the segments, to check that they can be made.
     """
 
     logs: RemoteLogs
@@ -158,20 +163,23 @@ class MakeAgain:
     apply: bool
 
     def each(self, missing: Iterable[Mending]) -> Iterator[Mending]:
-        """Mend those that were not found elsewhere, partition by partition; what fails keeps no other from it."""
+        """Mend segments that --from did not bring back, partition by partition; a failure does not stop the others."""
         for partition, group in groupby(missing, key=lambda each: each.metadata.id.topic_id_partition):
             of_one = sorted(group, key=lambda each: each.metadata.start_offset)
-            if not any(_is_left(each) for each in of_one):
-                yield from of_one
-                continue
-            try:
-                with self.logs.right_segments(partition, [each.metadata for each in of_one]) as right:
-                    done = [self._mended(each, right) if _is_left(each) else each for each in of_one]
-            except TiersnapError as error:
-                done = [replace(each, error=_first(each, error)) if _is_left(each) else each for each in of_one]
-            yield from done
+            if any(_is_left(each) for each in of_one):
+                of_one = self._of_partition(partition, of_one)
+            yield from of_one
+
+    def _of_partition(self, partition: TopicIdPartition, of_one: list[Mending]) -> list[Mending]:
+        try:
+            with self.logs.right_segments(partition, [each.metadata for each in of_one]) as right:
+                return [self._mended(each, right) for each in of_one]
+        except TiersnapError as error:
+            return [_not_reached(each, error) for each in of_one]
 
     def _mended(self, mending: Mending, right: RightSegments) -> Mending:
+        if not _is_left(mending):
+            return mending
         record, made = mending.metadata, list[str]()
         store, location = self.logs.store, self.logs.location
         planned = replace(mending, action=MendAction.REBUILD, outcome=MendOutcome.PLANNED, error=None)
@@ -200,10 +208,10 @@ class MakeAgain:
 
 
 def check_plaintext(location: RemoteLocation, record: RemoteLogSegmentMetadata, *, allowed: bool) -> Encryption | None:
-    """See that plain text may go where a segment lies; UNKNOWN if no manifest shows it.
+    """Refuse plain text among encrypted segments; return UNKNOWN if no manifest shows whether they are encrypted.
 
     Raises:
-        PlaintextRefusedError: a manifest shows that the plugin encrypts there, and plain text is not `allowed`.
+        PlaintextRefusedError: a manifest shows that the plugin encrypts, and plain text is not `allowed`.
     """
     if allowed or location.is_local:
         return None
@@ -214,16 +222,21 @@ def check_plaintext(location: RemoteLocation, record: RemoteLogSegmentMetadata, 
 
 
 def _is_left(mending: Mending) -> bool:
-    """Return whether a segment was looked for nowhere yet, or not found in --from."""
+    """Return whether a segment was not looked for yet, or --from lacks it."""
     is_refused = mending.error is not None and not isinstance(mending.error, CorruptDataError)
     return mending.action is MendAction.NONE and not is_refused
 
 
+def _not_reached(mending: Mending, error: TiersnapError) -> Mending:
+    """Return a segment with the error that ended its partition."""
+    return replace(mending, error=_first(mending, error)) if _is_left(mending) else mending
+
+
 def _first(mending: Mending, error: TiersnapError) -> TiersnapError:
-    """Return why a segment did not come from --from, else `error`; and that, if the next run may not meet it."""
+    """Return why --from did not bring a segment back, if known, else `error`; a transient `error` comes first."""
     return error if mending.error is None or isinstance(error, TransientError) else mending.error
 
 
 def _both(record: RemoteLogSegmentMetadata, first: TiersnapError, second: TiersnapError) -> TiersnapError:
-    """Return the error that a segment is neither in --from, nor can be made again."""
+    """Return the error for a segment that --from lacks and that cannot be made again."""
     return CorruptDataError(f"{first.message}; {second.message.removeprefix(not_mended(record))}", hint=first.hint)

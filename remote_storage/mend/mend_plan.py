@@ -1,35 +1,38 @@
 """Choose the segments that `mend` replaces and those that it may delete, by the records that brokers know.
 
-Nothing here asks anybody: tests/broker/test_remote_index.py holds it, with publish_plan, against Kafka's own cache.
+Pure functions: tests/broker/test_remote_index.py compares them, with segments_to_publish, with Kafka's own cache.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from tiersnap.remote_storage.check.read_whole import ReadWhole
 from tiersnap.remote_storage.metadata.metadata_records import SegmentUpdate
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
+from tiersnap.remote_storage.verify.read_whole import ReadWhole
 
 _FINISHED = SegmentState.COPY_SEGMENT_FINISHED
 NO_BROKER = -1
-"""The broker id in our deletion records: a run knows by it which deletions it must go on with."""
+"""The broker id in our deletion records, by which a run recognises the deletions that it must finish."""
 
 
 def wrong_and_read(index: RemoteIndex, wrong: Collection[str], log_start: int) -> list[RemoteLogSegmentMetadata]:
-    """Return the wrong segments of which brokers find an offset from the log start on, ascending; `wrong` are ids."""
-    found = [
-        each
-        for each in index.finished()
-        if each.id.segment_id in wrong
-        and any(copy is not None and copy.id == each.id and last >= log_start for _, last, copy in index.read(each))
-    ]
+    """Return the wrong segments in which brokers find an offset from the log start on, ascending; `wrong` are ids."""
+    found = [each for each in index.finished() if each.id.segment_id in wrong and _is_read(index, each, log_start)]
     return sorted(found, key=lambda each: (each.start_offset, each.id.segment_id))
 
 
+def _is_read(index: RemoteIndex, segment: RemoteLogSegmentMetadata, log_start: int) -> bool:
+    """Return whether brokers read an offset from this segment, from the log start on."""
+    for _, last, copy in index.read(segment):
+        if copy is not None and copy.id == segment.id and last >= log_start:
+            return True
+    return False
+
+
 def unread(index: RemoteIndex) -> Iterator[RemoteLogSegmentMetadata]:
-    """Return finished segments of which brokers find no offset, under no leader epoch."""
+    """Return finished segments in which brokers find no offset under any leader epoch."""
     found = index.found()
     return (each for each in index.finished() if each.id not in found)
 
@@ -37,10 +40,10 @@ def unread(index: RemoteIndex) -> Iterator[RemoteLogSegmentMetadata]:
 def without_readers(
     index: RemoteIndex, deleting: Iterable[RemoteLogSegmentMetadata]
 ) -> Iterator[RemoteLogSegmentMetadata]:
-    """Return segments whose deletion we began, then unread ones.
+    """Yield segments whose deletion tiersnap began, then unread ones.
 
     Args:
-        deleting: in DELETE_SEGMENT_STARTED; brokers go on with their own.
+        deleting: in DELETE_SEGMENT_STARTED; brokers finish the deletions that they began.
     """
     yield from (each for each in deleting if each.broker_id == NO_BROKER)
     yield from unread(index)
@@ -50,7 +53,7 @@ def to_be_deleted(
     index: RemoteIndex, deleting: Iterable[RemoteLogSegmentMetadata], proof: ReadWhole
 ) -> list[RemoteLogSegmentMetadata]:
     """Return the segments `without_readers` that are wrong or redundant; `may_be_deleted` decides on each."""
-    found = {_extent(copy) for epoch in index.epochs.values() for copy, _ in epoch.copies}
+    found = _extents(index)
     return [
         each
         for each in without_readers(index, deleting)
@@ -58,11 +61,15 @@ def to_be_deleted(
     ]
 
 
+def _extents(index: RemoteIndex) -> set[tuple[object, ...]]:
+    return {_extent(copy) for epoch in index.epochs.values() for copy, _ in epoch.copies}
+
+
 def may_be_deleted(index: RemoteIndex, segment: RemoteLogSegmentMetadata, log_start: int, proof: ReadWhole) -> str:
     """Return why a segment may not be deleted; "" if other segments, read whole in this run, hold all its offsets.
 
     Args:
-        log_start: offsets below count for nothing if the deletion has begun; brokers delete the others themselves.
+        log_start: lower offsets do not count if the deletion has begun. Else they do: brokers delete them themselves.
     """
     if segment.id in index.found():
         return "brokers read it"

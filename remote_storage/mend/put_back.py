@@ -1,11 +1,11 @@
-"""Objects of segments that brokers know, put back under the brokers' keys.
+"""Put objects of published segments back under the brokers' keys.
 
-Segment ids stay, and no record changes: brokers find the objects as soon as they are there. In the same layout objects
-are copied as they are; in another one they are built again from the segment, by the uploader. Nothing is overwritten.
-What readers look for comes last, and only if brokers still know the segment: what they deleted meanwhile is taken back.
-What a run that failed or was killed has put there stays: the next one finds it and goes on.
+Segment ids stay, and no record changes: brokers find the objects as soon as they exist. In the same layout objects are
+copied as they are. In another layout the uploader builds them from the segment. No object is overwritten. The object
+that makes a segment visible comes last, and only if brokers still know the segment; if they have deleted it, the
+objects are deleted again. Objects that a failed or killed run has put stay: the next run continues with them.
 
-Each segment is fetched to this host first, read whole and compared; the same bytes are put then.
+Each segment is first fetched to this host, read whole and compared. Then the same bytes are put.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from itertools import groupby
 from pathlib import Path
 
 from tiersnap.remote_storage.errors import DeletedByClusterError, NotRebuiltError
-from tiersnap.remote_storage.inventory.remote_segment import read_indexes, read_lineage
-from tiersnap.remote_storage.inventory.segment_bytes import fetch_into
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import RemoteLogs
-from tiersnap.remote_storage.mend.mending import Mending, not_from
 from tiersnap.remote_storage.mend.right_segments import RightSegments
+from tiersnap.remote_storage.mend.segments_to_mend import Mending, not_from
 from tiersnap.remote_storage.mend.staged_segment import ObjectSource, StagedSegment, staged
 from tiersnap.remote_storage.mend.stored_files import index_files, not_mended, putting_back
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
-from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
+from tiersnap.remote_storage.remote_log.remote_segment import read_indexes, read_lineage
+from tiersnap.remote_storage.remote_log.segment_bytes import fetch_into
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.snapshot_source import SourceFile, TrustedSnapshot
@@ -43,12 +43,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PutBack:
-    """From one place to that of the brokers.
+    """Puts objects from another location back into the location that brokers read.
 
     Attributes:
-        logs: of the brokers' place, and what is known of the right content.
-        read: the records of the metadata topic as they are now.
-        apply: write; without it segments are read and compared, and nothing is kept.
+        logs: the brokers' location, and sources of the right content.
+        read: returns the current records of the metadata topic.
+        apply: write; a plan only reads and compares the segments.
     """
 
     source: ObjectStore
@@ -58,18 +58,20 @@ class PutBack:
 
     @property
     def target(self) -> RemoteLocation:
-        """Return the place of the brokers."""
+        """Return the location that brokers read."""
         return self.logs.location
 
     def each(self, planned: Sequence[Mending]) -> Iterator[Mending]:
-        """Put back what was planned, one segment after the other; what fails keeps no other from coming back."""
+        """Put the planned segments back one after the other; a failure does not stop the others."""
         for partition, group in groupby(planned, key=lambda each: each.metadata.id.topic_id_partition):
             of_one = list(group)
-            if not any(each.outcome is MendOutcome.PLANNED for each in of_one):
-                yield from of_one
-                continue
-            with self.logs.right_segments(partition, [each.metadata for each in of_one]) as right:
-                yield from [self._ended(each, right) for each in of_one]
+            if any(each.outcome is MendOutcome.PLANNED for each in of_one):
+                of_one = self._of_partition(partition, of_one)
+            yield from of_one
+
+    def _of_partition(self, partition: TopicIdPartition, of_one: Sequence[Mending]) -> list[Mending]:
+        with self.logs.right_segments(partition, [each.metadata for each in of_one]) as right:
+            return [self._ended(each, right) for each in of_one]
 
     def _ended(self, planned: Mending, right: RightSegments) -> Mending:
         if planned.outcome is not MendOutcome.PLANNED or planned.found is None:
@@ -105,7 +107,7 @@ class PutBack:
             raise
 
     def _copy_all(self, metadata: RemoteLogSegmentMetadata, segment: StagedSegment, made: list[str]) -> None:
-        last, *others = segment.copy.keys  # what makes it visible comes first there
+        last, *others = segment.copy.keys  # the first key makes the segment visible
         for key in reversed(others):
             self._copy(key, segment, made)
         check_known(self.read, metadata)
@@ -115,8 +117,8 @@ class PutBack:
         """Copy one object, and note its key if this call made it.
 
         Raises:
-            ObjectExistsError: there is an object with other content.
-            TransientError: the store has not kept what it was sent.
+            ObjectExistsError: an object with other content exists.
+            TransientError: the store lost or changed the object.
         """
         size = segment.copy.objects.sizes[key]
         content, metadata = ObjectSource(segment.store, key, size), segment.user_metadata[key]
@@ -125,8 +127,8 @@ class PutBack:
             there = self.target.store.head(key)
             if there is None or there.size != put.size or there.crc32c not in (None, put.crc32c):
                 raise TransientError(
-                    f"{self.target.store.uri}{key}: the store has other content than it was sent, or lost it",
-                    hint="run the same command again; if it recurs, the store is not to be trusted with this",
+                    f"{self.target.store.uri}{key}: the store lost or changed the object",
+                    hint="run the same command again; if it recurs, do not trust the store with segments",
                     key=key,
                 )
         except TiersnapError:
@@ -136,7 +138,7 @@ class PutBack:
         made += [key] if put.outcome.is_ours else []
 
     def _rebuild(self, metadata: RemoteLogSegmentMetadata, segment: StagedSegment, made: list[str]) -> None:
-        """Upload a segment again in the brokers' layout, which takes back what it made where it fails."""
+        """Upload a segment again in the brokers' layout; a failed upload deletes its objects."""
         started = replace(metadata, state=SegmentState.COPY_SEGMENT_STARTED)
         with tempfile.TemporaryDirectory(prefix="tiersnap-") as scratch:
             ready = _fetched(metadata, segment, Path(scratch))
@@ -145,7 +147,7 @@ class PutBack:
 
 
 def _fetched(metadata: RemoteLogSegmentMetadata, segment: StagedSegment, folder: Path) -> SegmentBundle:
-    """Return a segment's files; the upload checks every batch and makes the indexes right by them."""
+    """Return a segment's files; the upload checks every batch and rebuilds wrong indexes from them."""
     store, copy = segment.store, segment.copy
     log, indexes, end = fetch_into(folder, store, copy), read_indexes(store, copy), copy.end_offset
     files = index_files(folder, indexes)
@@ -164,10 +166,10 @@ def _fetched(metadata: RemoteLogSegmentMetadata, segment: StagedSegment, folder:
 
 
 def check_known(read: Callable[[], MetadataCache], metadata: RemoteLogSegmentMetadata) -> None:
-    """See that brokers still know a segment; `read` gives the records as they are now.
+    """Check that brokers still know a segment; `read` returns the current records.
 
     Raises:
-        DeletedByClusterError: they have deleted it, or begun to.
+        DeletedByClusterError: brokers have deleted it, or begun to.
     """
     known = read().segments(metadata.id.topic_id_partition).get(metadata.id.segment_id)
     if known is None or known.state is not SegmentState.COPY_SEGMENT_FINISHED:

@@ -1,33 +1,29 @@
-"""Wrong segments that brokers read, replaced by right ones under new ids; those that brokers read no more, deleted.
+"""Replace wrong segments that brokers read by right ones under new ids, and delete segments that brokers read no more.
 
-A right segment is uploaded by the code of `tier` and published by that of `publish`: after each record each offset is
-read that was read before. The claim of a replaced segment keeps its id, so that nobody deletes what brokers know. If a
-run is killed, the next one finds the segment that was uploaded, and publishes it.
+The code of `tier` uploads a right segment, and the code of `publish` publishes it: after each record brokers read all
+offsets that they read before. The claim of a replaced segment keeps its id, so that no run deletes a segment that
+brokers know. If a run is killed, the next one finds the uploaded segment and publishes it.
 
-A deletion is Kafka's own (RemoteLogManager.deleteRemoteLogSegment): DELETE_SEGMENT_STARTED, the objects,
-DELETE_SEGMENT_FINISHED. Its records name no broker, so a run knows those that it must go on with.
+A deletion follows RemoteLogManager.deleteRemoteLogSegment: DELETE_SEGMENT_STARTED, the objects,
+DELETE_SEGMENT_FINISHED. Its records name no broker, so that the next run recognises the deletions that it must finish.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tiersnap.remote_storage.check.read_whole import ReadWhole
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.errors import NotDeletedError
-from tiersnap.remote_storage.inventory.cluster_record import put_cluster_id
-from tiersnap.remote_storage.inventory.complete import complete_segments
-from tiersnap.remote_storage.inventory.finished import finished_of
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import RemoteLogs, check_plaintext
 from tiersnap.remote_storage.mend.mend_plan import deletion, may_be_deleted, wrong_and_read
-from tiersnap.remote_storage.mend.mending import Mending
 from tiersnap.remote_storage.mend.right_segments import RightSegments
+from tiersnap.remote_storage.mend.segments_to_mend import Mending
 from tiersnap.remote_storage.mend.stored_files import not_rebuilt
 from tiersnap.remote_storage.metadata.metadata_records import MetadataRecord
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
@@ -38,14 +34,18 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     new_segment_id,
 )
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
-from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishPlan
+from tiersnap.remote_storage.publish.segments_to_publish import TO_BE_TOLD, PublishPlan
 from tiersnap.remote_storage.publish.write_records import publish_plans
+from tiersnap.remote_storage.remote_log.cluster_record import put_cluster_id
+from tiersnap.remote_storage.remote_log.complete import complete_segments
+from tiersnap.remote_storage.remote_log.finished import finished_of
 from tiersnap.remote_storage.retire.partition_leftovers import Swept
 from tiersnap.remote_storage.stores.requests import Deadline
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.copy_attempt import CopyAttempt, begin_attempt
 from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
 from tiersnap.remote_storage.upload.uploader import delete_copy
+from tiersnap.remote_storage.verify.read_whole import ReadWhole
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 
 _log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class ReplaceWrong:
     """Replaces wrong segments, partition by partition.
 
     Attributes:
-        apply: write; without it segments are made to see that they can be, and nothing is kept.
+        apply: write; a plan only makes the segments, to check that they can be made.
     """
 
     cluster: Cluster
@@ -74,20 +74,17 @@ class ReplaceWrong:
     def of_partition(
         self, partition: TopicIdPartition, planned: Sequence[Mending], wrong: Collection[str]
     ) -> list[Mending]:
-        """Replace segments of one partition, one after the other in ascending offsets; each is published at once.
+        """Replace segments of one partition in ascending offsets, and publish each before the next one.
 
-        What may not be published now is asked again after each that was: a segment that hid others may be gone.
+        A segment that must not be published now is tried again after each published one, which may have hidden it.
 
         Args:
             wrong: ids of all segments of the partition that are wrong or lack objects.
         """
         waiting = {each.metadata.id.segment_id: _planned(each) for each in planned}
-        try:
-            check_plaintext(self.logs.location, planned[0].metadata, allowed=self.allow_plaintext)
-        except TiersnapError as error:
-            return [failed(each, error) for each in waiting.values()]
         start = self.logs.starts.get(partition, 0)
         try:
+            check_plaintext(self.logs.location, planned[0].metadata, allowed=self.allow_plaintext)
             ours, doubted = self._read_ours(partition, planned, wrong)
             wrong = {*wrong, *doubted}
             index = self._told_of_ours(partition, ours, wrong)
@@ -106,34 +103,29 @@ class ReplaceWrong:
                 if done[segment_id].outcome is MendOutcome.MENDED:
                     held.clear()
                     index = self.reader.cache.index(partition)
-        # Brokers read the others no more: what took the place of a wrong segment took theirs, too.
-        is_over = MendOutcome.MENDED if self.apply else MendOutcome.PLANNED
-        gone = {name: replace(each, outcome=is_over) for name, each in waiting.items()}
-        return [(done | held).get(name, each) for name, each in gone.items()]
+        return self._with_unread(waiting, done | held)
+
+    def _with_unread(self, waiting: Mapping[str, Mending], ended: Mapping[str, Mending]) -> list[Mending]:
+        """Return the segments as they ended; brokers read the others no more, since replaced ones cover them."""
+        outcome = MendOutcome.MENDED if self.apply else MendOutcome.PLANNED
+        return [ended.get(name) or replace(each, outcome=outcome) for name, each in waiting.items()]
 
     def _read_ours(
         self, partition: TopicIdPartition, planned: Sequence[Mending], wrong: Collection[str]
     ) -> tuple[list[RemoteLogSegmentMetadata], Collection[str]]:
-        """Return complete segments of ours that hold offsets of wrong ones, and the ids of those that are wrong, too.
-
-        tier uploaded them in the place of lost ones, or an earlier run of mend.
-        """
-        not_ours, bad = self.reader.cache.segments(partition).keys() | set(wrong), [each.metadata for each in planned]
-        ours = [
-            each
-            for each in finished_of(self.logs.location, partition)
-            if each.id.segment_id not in not_ours
-            and any(each.start_offset <= one.end_offset and one.start_offset <= each.end_offset for one in bad)
-        ]
-        doubted = self.logs.find_doubts(partition, {each.id.segment_id for each in ours})
-        return [each for each in ours if each.id.segment_id not in doubted], doubted.keys()
+        """Return complete unpublished segments that hold offsets of wrong ones, and the ids of the wrong among them."""
+        replaced = [each.metadata for each in planned]
+        known = self.reader.cache.segments(partition).keys() | set(wrong)
+        ours = _overlapping(finished_of(self.logs.location, partition), replaced, known)
+        doubted = self.logs.find_doubts(partition, ours.keys())
+        return [record for segment_id, record in ours.items() if segment_id not in doubted], doubted.keys()
 
     def _told_of_ours(
         self, partition: TopicIdPartition, ours: Iterable[RemoteLogSegmentMetadata], wrong: Collection[str]
     ) -> RemoteIndex:
-        """Publish segments of ours that were read; return what brokers find then.
+        """Publish segments of ours that were read; return the index of the brokers after that.
 
-        Behind the brokers' segments the copy task goes on.
+        Segments behind the brokers' last one are left out: the copy task continues there.
         """
         index = self.reader.cache.index(partition)
         end = max(each.end_offset for each in index.finished())
@@ -150,7 +142,7 @@ class ReplaceWrong:
         return index
 
     def _judged(self, mending: Mending, segment_id: str, wrong: Collection[str]) -> Mending:
-        """Ask whether brokers may be told of a segment with that id in the place of a wrong one."""
+        """Return whether a segment with this id may be published in the place of a wrong one."""
         return _as_planned(mending, self._plan([_renamed(mending.metadata, segment_id)], wrong), segment_id)
 
     def _replaced(self, planned: Mending, right: RightSegments, job: TierJob) -> Mending:
@@ -171,7 +163,7 @@ class ReplaceWrong:
         return mending
 
     def _plan(self, new: Sequence[RemoteLogSegmentMetadata], wrong: Collection[str]) -> PublishPlan:
-        """Plan the records of new segments; the copy task goes on behind them, so it need not rest."""
+        """Plan the records of new segments; the copy task works behind them, so copying stays enabled."""
         partition = new[0].id.topic_id_partition
         (plan,) = plan_publication(
             self.cluster,
@@ -188,18 +180,18 @@ class ReplaceWrong:
         return complete_segments(self.logs.location, partition, ids)
 
     def _uploaded(self, mending: Mending, right: RightSegments, job: TierJob) -> tuple[Mending, int]:
-        """Upload the right segment; return its largest timestamp (ms) as well, as its batches tell it."""
+        """Upload the right segment; return the mending, and the largest timestamp of its batches (ms)."""
         record = mending.metadata
         try:
             with right.of(record, prefers_local=True) as segment:
                 if not self.apply:
                     segment.bundle(job.store)
                     return mending, segment.max_timestamp
-                # If the topic is deleted meanwhile, this says whose leftovers these are.
+                # If the topic is deleted during the upload, `remove-orphans` needs the id to delete the leftovers.
                 put_cluster_id(job.store, job.partition, self.cluster.cluster_id())
                 segment_id = upload_right(job, segment)
                 if segment_id is None:
-                    raise not_rebuilt(record, "other segments hold its offsets: tiersnap publish tells brokers of them")
+                    raise not_rebuilt(record, "other segments hold its offsets: publish them by tiersnap publish")
         except TiersnapError as error:
             return failed(mending, error), -1
         _log.info("uploaded %s in the place of %s", segment_id, record.id)
@@ -207,21 +199,21 @@ class ReplaceWrong:
 
 
 def check_complete(location: RemoteLocation, partition: TopicIdPartition, wrong_id: str, right_id: str) -> None:
-    """See that the segment which takes the place of a wrong one is complete still, before that is hidden or deleted.
+    """Check that the right segment is still complete, before the wrong one is hidden or deleted.
 
     Raises:
         TransientError: it lost an object.
     """
     if right_id not in complete_segments(location, partition, {right_id}):
-        why = f"{right_id}, which is to take its place, has lost an object since it was uploaded"
-        raise TransientError(f"{partition}:{wrong_id}: {why}", hint="run the same command again: it uploads anew")
+        why = f"{right_id}, which replaces it, has lost an object since it was uploaded"
+        raise TransientError(f"{partition}:{wrong_id}: {why}", hint="run the same command again: it uploads another")
 
 
 def upload_right(job: TierJob, segment: PlannedSegment) -> str | None:
-    """Upload a right segment unless it is there; return the id of the one that counts.
+    """Upload a right segment unless it exists; return its id in remote storage.
 
     Raises:
-        TiersnapError: it could not be uploaded, and nothing of it is visible.
+        TiersnapError: the upload failed, and the segment is not visible.
     """
     begun = begin_attempt(job, segment, Deadline(job.tierer.timeout))
     ended = begun.complete(begun.look) if isinstance(begun, CopyAttempt) else begun
@@ -243,7 +235,7 @@ def failed(mending: Mending, error: TiersnapError) -> Mending:
 
 
 def _as_planned(mending: Mending, plan: PublishPlan, segment_id: str) -> Mending:
-    """Return a segment as a plan with a new id for it says."""
+    """Return a segment with the outcome of the plan that publishes it under a new id."""
     if plan.refusal is not None:
         return failed(mending, plan.refusal)
     told = {each.metadata.id.segment_id: each for each in plan.segments}[segment_id]
@@ -260,6 +252,20 @@ def _renamed(record: RemoteLogSegmentMetadata, segment_id: str) -> RemoteLogSegm
     return replace(record, id=replace(record.id, segment_id=segment_id), state=_FINISHED)
 
 
+def _overlapping(
+    segments: Iterable[RemoteLogSegmentMetadata],
+    others: Collection[RemoteLogSegmentMetadata],
+    left_out: Collection[str],
+) -> dict[str, RemoteLogSegmentMetadata]:
+    """Return the segments that share an offset with one of `others`, by id, without the ids `left_out`."""
+    found = {}
+    for each in segments:
+        shares = any(each.start_offset <= one.end_offset and one.start_offset <= each.end_offset for one in others)
+        if shares and each.id.segment_id not in left_out:
+            found[each.id.segment_id] = each
+    return found
+
+
 # Segments that brokers read no more.
 
 
@@ -268,7 +274,7 @@ class DeleteUnread:
     """Deletes segments of one partition that brokers read no more.
 
     Attributes:
-        proof: of the segments that remain.
+        proof: the remaining segments, read whole.
     """
 
     metadata_topic: MetadataTopic
@@ -277,10 +283,10 @@ class DeleteUnread:
     proof: ReadWhole
 
     def check(self, index: RemoteIndex, segment: RemoteLogSegmentMetadata) -> None:
-        """See that a segment may be deleted.
+        """Check that a segment may be deleted.
 
         Raises:
-            NotDeletedError: it may not.
+            NotDeletedError: the segment must stay.
         """
         start = self.logs.starts.get(segment.id.topic_id_partition, 0)
         if why := may_be_deleted(index, segment, start, self.proof):
@@ -290,11 +296,11 @@ class DeleteUnread:
             )
 
     def delete(self, segment: RemoteLogSegmentMetadata) -> None:
-        """Delete a segment, or go on with its deletion.
+        """Delete a segment, or continue its deletion.
 
         Raises:
-            NotDeletedError: it may not be deleted any more.
-            TransientError: an object could not be deleted; the next run goes on.
+            NotDeletedError: the segment must stay since it was planned.
+            TransientError: an object could not be deleted; the next run continues.
             DeliveryFailedError: a record was not acknowledged.
         """
         partition, now = segment.id.topic_id_partition, self.logs.rules.now

@@ -1,7 +1,7 @@
-"""Make remote segments right, as `tier` would upload them: from a log on this host, or from the tier's other objects.
+"""Make right remote segments, as `tier` would upload them: from a log on this host, or from the tier's other objects.
 
-The producer snapshot is the fold of that log, or the state that the tier tells at the start of the segment, by the rule
-of snapshot.replay.remote_state, and the fold of the segment on top. Nothing is derived from a segment that is wrong.
+The producer snapshot is the fold of the local log. Or it is the tier's state at the start of the segment, by the rule
+of remote_log.remote_state, combined with the fold of the segment. Wrong segments are never used.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from pathlib import Path
 
 import numpy as np
 
-from tiersnap.remote_storage.check.local_log import LocalLog
-from tiersnap.remote_storage.check.segment_log import combined
-from tiersnap.remote_storage.inventory.observe import Observe
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
-from tiersnap.remote_storage.inventory.segment_bytes import fetch_into
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
-from tiersnap.remote_storage.inventory.starts import state_at
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.mend.mend_rules import MendRules
+from tiersnap.remote_storage.mend.record_lineage import lineage_of_record
 from tiersnap.remote_storage.mend.stored_files import not_rebuilt, stored_copy, stored_entries, stored_index_files
 from tiersnap.remote_storage.mend.stored_logs import StoredLogs
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
-    epochs_in_range,
 )
+from tiersnap.remote_storage.remote_log.observe import Observe
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
+from tiersnap.remote_storage.remote_log.segment_bytes import fetch_into
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
+from tiersnap.remote_storage.remote_log.starts import state_at
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, SourceFile
+from tiersnap.remote_storage.verify.local_log import LocalLog
+from tiersnap.remote_storage.verify.segment_log import combined
 from tiersnap.snapshot.errors import UnknownStateError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
@@ -46,10 +47,9 @@ from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.producer_fold import ProducerFold, from_entries, to_entries
 from tiersnap.snapshot.replay.examine import Examination, examine_decodes
-from tiersnap.snapshot.replay.expiry import BrokerExpiry, Expiry
 from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 from tiersnap.snapshot.replay.partition_state import Boundary, SnapshotAt
-from tiersnap.snapshot.replay.remote_state import RemoteState
+from tiersnap.snapshot.replay.remote_listing import RemoteState
 from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 from tiersnap.snapshot.replay.segment_runs import LocalDecodes, Run, fold_segment
 from tiersnap.snapshot.replay.snapshot_comparison import compare
@@ -61,37 +61,19 @@ _DIFFER = "two whole logs of it differ, in the tier or in LOGDIR, and nothing sh
 Opened = tuple[tuple[int, int], ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class MendRules:
-    """The rules of time: see Expiry; `producer_expiration` is the broker's, in ms."""
-
-    expiry: Expiry
-    producer_expiration: int | None
-
-    @property
-    def now(self) -> int:
-        """Return the run's time, ms."""
-        return self.expiry.now
-
-    @property
-    def broker_expiry(self) -> BrokerExpiry:
-        """Return what a broker drops now."""
-        return BrokerExpiry(self.now, self.producer_expiration)
-
-
 @dataclass
 class RightSegments:
     """The right content of segments of one partition.
 
     Attributes:
-        listed: objects that are there, by segment id.
-        lineage: leader epochs of the partition; empty where nobody tells them.
+        listed: existing objects, by segment id.
+        lineage: leader epochs of the partition; empty if they are unknown.
         log_start: of the whole log.
-        wrong: ids of segments whose snapshots are not believed.
-        ends: offsets (exclusive) at which segments end that may be asked for.
+        wrong: ids of segments whose snapshots are not trusted.
+        ends: end offsets (exclusive) of the segments that the caller may ask for.
         stored: logs of the complete segments in the tier that are not wrong.
         local: the log on this host; None without one.
-        folder: for files that nobody needs later.
+        folder: for temporary files.
     """
 
     location: RemoteLocation
@@ -110,13 +92,13 @@ class RightSegments:
 
     @contextmanager
     def of(self, record: RemoteLogSegmentMetadata, *, prefers_local: bool) -> Iterator[PlannedSegment]:
-        """Give the segment of a record as `tier` would upload it; its files go with the context.
+        """Yield the segment of a record as `tier` would upload it; its files are deleted at the end of the context.
 
         Args:
-            prefers_local: take the log of this host even where the tier has one.
+            prefers_local: take the log of this host even if the tier has one.
 
         Raises:
-            NotRebuiltError: it cannot be made; says why.
+            NotRebuiltError: the segment cannot be made, and why.
             CorruptDataError: a batch is damaged.
             TransientError, RemoteStorageError: remote storage does not answer, or refuses.
         """
@@ -127,18 +109,18 @@ class RightSegments:
         local = None if self.local is None else self.local.segment_of(record)
         own = self.own(record)
         if local is not None and (prefers_local or own is None):
-            segment, files = local, self._local_files(local)
-            there = self.listed.get(record.id.segment_id)
-            if there is not None and not prefers_local:
-                files |= stored_index_files(folder, self.location.store, there)
-            source = None
+            segment, witness = local, own
+            log = SourceFile(self._local.filesystem, segment.log.path, segment.log.size)
+            files = self._local_files(local)
+            if not prefers_local:
+                files |= self._stored_files(record, folder)
         else:
             source = self._source(record, own, replaces=prefers_local)
-            segment = self._fetched(record, source, folder)
+            segment, witness = self._fetched(record, source, folder), None if source is own else own
+            log = SourceFile(LOCAL, segment.log.path, segment.log.size)
             files = stored_index_files(folder, self.location.store, source.objects)
-        log = SourceFile(LOCAL if local is not segment else self._local.filesystem, segment.log.path, segment.log.size)
         runs, told = self._read(record, segment, log)
-        self.refuse_other_logs(record, None if source is own else own, told.digest)
+        self.refuse_other_logs(record, witness, told.digest)
         if segment is local and (own is None or self.stored.digest(own) is None):
             self._refuse_other_lineage(record, runs, told.digest)
         opened, snapshot = self._folded(record, runs, told, folder)
@@ -147,7 +129,7 @@ class RightSegments:
             next_base_offset=record.end_offset + 1,
             max_timestamp=told.max_timestamp if told.max_timestamp >= 0 else record.max_timestamp,
             log=log,
-            leader_epochs=self._leader_epochs(record),
+            leader_epochs=lineage_of_record(record, self.lineage, self.log_start),
             offset_index=files.get(IndexType.OFFSET),
             time_index=files.get(IndexType.TIMESTAMP),
             transaction_index=files.get(IndexType.TRANSACTION),
@@ -172,30 +154,43 @@ class RightSegments:
         filesystem = self._local.filesystem
         return {index: SourceFile(filesystem, ref.path, ref.size) for index, ref in refs.items() if ref is not None}
 
+    def _stored_files(self, record: RemoteLogSegmentMetadata, folder: Path) -> dict[IndexType, SourceFile]:
+        """Fetch the segment's own indexes from the tier."""
+        there = self.listed.get(record.id.segment_id)
+        return {} if there is None else stored_index_files(folder, self.location.store, there)
+
     def own(self, record: RemoteLogSegmentMetadata) -> RemoteSegment | None:
         """Return the segment's own log in the tier; None without one."""
         there = self.listed.get(record.id.segment_id)
         return None if there is None or there.log is None else stored_copy(self.location.store, record, there)
 
     def _source(self, record: RemoteLogSegmentMetadata, own: RemoteSegment | None, *, replaces: bool) -> RemoteSegment:
-        """Return the remote segment whose log is taken: its own, or another copy of it.
+        """Return the remote segment that provides the log: itself, or another copy of it.
 
         Args:
-            replaces: a damaged log is no source. Else it stays where it is; and if no object is left, another copy
-                takes the segment's place.
+            replaces: the segment gets a new id, so that an undamaged copy goes before its own damaged log. Else its own
+                log stays; and if it has no objects left, `publish` can publish the copy in its place.
         """
-        copies = self.stored.twins(record) if replaces or record.id.segment_id in self.listed else []
-        if own is not None and (not replaces or not copies or self.stored.digest(own) is not None):
+        if own is not None:
+            return self._own_or_twin(record, own) if replaces else own
+        may_use_twin = replaces or record.id.segment_id in self.listed
+        twin = self._undamaged_twin(record) if may_use_twin else None
+        if twin is None:
+            raise not_rebuilt(record, "neither the tier, nor a LOGDIR with its offsets has its log")
+        return twin
+
+    def _own_or_twin(self, record: RemoteLogSegmentMetadata, own: RemoteSegment) -> RemoteSegment:
+        if not self.stored.twins(record) or self.stored.digest(own) is not None:
             return own
-        twins = (each for each in copies if self.stored.digest(each) is not None)
-        if (found := next(twins, own)) is not None:
-            return found
-        raise not_rebuilt(record, "its log is nowhere: neither in the tier, nor in a LOGDIR with its offsets")
+        return self._undamaged_twin(record) or own
+
+    def _undamaged_twin(self, record: RemoteLogSegmentMetadata) -> RemoteSegment | None:
+        return next((each for each in self.stored.twins(record) if self.stored.digest(each) is not None), None)
 
     def _fetched(self, record: RemoteLogSegmentMetadata, source: RemoteSegment, folder: Path) -> Segment:
         segment = fetch_into(folder, self.location.store, source)
         if (size := segment.log.size) != record.segment_size:
-            raise not_rebuilt(record, f"its log has {size} bytes in the tier, its record says {record.segment_size}")
+            raise not_rebuilt(record, f"its log has {size} bytes in the tier, and {record.segment_size} in its record")
         return segment
 
     def _read(
@@ -211,24 +206,32 @@ class RightSegments:
     # Witnesses of the log.
 
     def refuse_other_logs(self, record: RemoteLogSegmentMetadata, own: RemoteSegment | None, digest: str) -> None:
-        """Refuse a log if a whole one of the same segment has other batches: in the tier, or on this host.
+        """Refuse a log if an undamaged log of the same segment has other batches, in the tier or on this host.
 
         Args:
-            own: in the tier, unless it is the log that is to be used.
+            own: the segment's own log in the tier; None if that is the log to be used.
         """
-        copies = [*([] if own is None else [own]), *self.stored.twins(record)]
-        if any(self.stored.digest(each) not in (None, digest) for each in copies):
+        copies = self.stored.twins(record)
+        if own is not None:
+            copies = [own, *copies]
+        for each in copies:
+            if self.stored.digest(each) not in (None, digest):
+                raise not_rebuilt(record, _DIFFER)
+        if self._local_digest(record) not in (None, digest):
             raise not_rebuilt(record, _DIFFER)
-        is_local = self.local is not None and self.local.segment_of(record) is not None
-        if is_local and self._local_digests.get(record.start_offset, digest) != digest:
-            raise not_rebuilt(record, _DIFFER)
+
+    def _local_digest(self, record: RemoteLogSegmentMetadata) -> str | None:
+        """Return the digest of the segment in the log on this host; None without it, or if it is damaged."""
+        if self.local is None or self.local.segment_of(record) is None:
+            return None
+        return self._local_digests.get(record.start_offset)
 
     def refuse_diverged_log(self, record: RemoteLogSegmentMetadata, digest: str) -> bool:
-        """Refuse the local log if it diverged from the one in the tier; return whether a segment behind proves it.
+        """Refuse the local log if it diverged from the tier's log; return whether a later segment confirms it.
 
-        The nearest segments that both have must hold the same batches, those included that are wrong by the local log.
-        Logs that parted do not meet again: a later segment behind proves the local log if the nearest one is wrong. If
-        none does, copies of the segment are witnesses, too.
+        The nearest segments before and behind, which both logs have, must hold the same batches, even if the local log
+        shows that they are wrong. Logs that diverged never agree again, so if the nearest segment behind is wrong, any
+        later one can confirm the local log. If none does, copies of the segment must agree with it, too.
         """
         before, behind = self.stored.neighbours(record)
         agreements = self._agreements(behind)
@@ -244,7 +247,7 @@ class RightSegments:
         return bool(agrees)
 
     def _refuse_other_lineage(self, record: RemoteLogSegmentMetadata, runs: Sequence[Run], digest: str) -> None:
-        """Refuse a diverged local log; if nothing behind proves it, the snapshot that is left must agree with it."""
+        """Refuse a diverged local log; if no later segment confirms it, the segment's own snapshot must agree."""
         agrees = self.refuse_diverged_log(record, digest)
         there = self.listed.get(record.id.segment_id)
         entries = None if agrees or there is None else stored_entries(self.location.store, there)
@@ -257,7 +260,7 @@ class RightSegments:
             raise not_rebuilt(record, f"its snapshot in the tier contradicts the log in LOGDIR: {says}")
 
     def _agreements(self, copies: Iterable[RemoteSegment]) -> Iterator[bool]:
-        """Yield whether each remote segment that is in the local log, too, has its batches."""
+        """Yield, for each remote segment that the local log has too, whether the batches are the same."""
         for each in copies:
             known = self._local_digests.get(each.start_offset)
             if known is None or self._local.segment_of(each.metadata) is None:
@@ -267,7 +270,7 @@ class RightSegments:
 
     @cached_property
     def _local_digests(self) -> Mapping[int, str]:
-        """Digests of segments by base offset; without those that are damaged, or behind damage and not read."""
+        """Return the digests of segments by base offset, without segments that are damaged or were not read."""
         read = (each for each in self._replayed.segments if each.damage_kind is None and each.digest)
         return {each.base_offset: each.digest for each in read}
 
@@ -301,20 +304,25 @@ class RightSegments:
             runs: of its log.
         """
         end = record.end_offset + 1
-        if self.local is not None and self._replayed and end in self._snapshots:
-            return snapshot_file.decode(self._snapshots[end].load(self.location.store).data), 0
+        local = self._local_snapshot(end)
+        if local is not None:
+            return snapshot_file.decode(local.load(self.location.store).data), 0
         try:
             before = self._state_at(record.start_offset)
         except UnknownStateError:
             return to_entries(combined(runs)), record.start_offset
         return self._continued(record, before, runs).entries, 0 if before.is_complete else record.start_offset
 
+    def _local_snapshot(self, offset: int) -> SnapshotSource | None:
+        """Return the snapshot that the log on this host gives at an offset; None if it gives none."""
+        return self._snapshots.get(offset) if self.local is not None and self._replayed else None
+
     def _state_before(self, record: RemoteLogSegmentMetadata) -> RemoteState:
         try:
             return self._state_at(record.start_offset)
         except UnknownStateError as error:
-            why = "no LOGDIR tells the producer state at its end" if self.local is None else "nor does LOGDIR"
-            why = f"the tier does not tell the producer state at {record.start_offset}, {why}: {error.message}"
+            why = "and no LOGDIR was given" if self.local is None else "nor does LOGDIR at its end"
+            why = f"the tier does not have the producer state at {record.start_offset}, {why}: {error.message}"
             raise not_rebuilt(record, why) from error
 
     def _continued(self, record: RemoteLogSegmentMetadata, before: RemoteState, runs: Sequence[Run]) -> RemoteState:
@@ -338,7 +346,7 @@ class RightSegments:
 
     @cached_property
     def _replayed(self) -> Examination:
-        """Replay the log on this host, and keep what it says at the wanted offsets."""
+        """Replay the log on this host, and keep its snapshots at the wanted offsets."""
         local, rules = self._local, self.rules
         wanted = {end: _NO_FILE for end in self.ends if end > local.partition.first_base_offset}
         own = local.partition
@@ -363,19 +371,6 @@ class RightSegments:
             on_boundary=settle,
             begins=Beginnings(partial(beginning, look, rules.broker_expiry)).of(own),
         )
-
-    # The leader epochs.
-
-    def _leader_epochs(self, record: RemoteLogSegmentMetadata) -> LeaderEpochs:
-        """Return the lineage up to the end of a segment, as it was when its record was written."""
-        own, first = record.segment_leader_epochs, record.segment_leader_epochs[0]
-        before = [each for each in self.lineage if each[0] <= first[0] and each[1] <= first[1]]
-        if not before and record.start_offset > self.log_start:
-            raise not_rebuilt(record, "no other segment tells the leader epochs before it")
-        told = (*before, *(own[1:] if before and before[-1][0] == first[0] else own))
-        if epochs_in_range(told, record.start_offset, record.end_offset + 1) != own:
-            raise not_rebuilt(record, f"its leader epochs {own} are not those of the log {self.lineage}")
-        return told
 
 
 def _kept(path: Path, offset: int, data: bytes, provenance: Provenance) -> SnapshotSource:

@@ -1,4 +1,4 @@
-"""A segment of `--from`, fetched whole to this host and compared before anything of it is written for brokers."""
+"""A segment of `--from`: fetched to this host, read whole and compared before an object is written for brokers."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tiersnap.remote_storage.check.local_log import LocalLog
-from tiersnap.remote_storage.check.segment_log import read_log
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, decode_lineage, read_indexes, read_segment
-from tiersnap.remote_storage.inventory.segment_bytes import fetched_segment
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.mend.covered_batches import are_among, batches_of
-from tiersnap.remote_storage.mend.mending import Mending, why_not
 from tiersnap.remote_storage.mend.right_segments import RightSegments
+from tiersnap.remote_storage.mend.segments_to_mend import Mending, why_not
 from tiersnap.remote_storage.mend.stored_files import not_rebuilt
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, decode_lineage, read_indexes, read_segment
+from tiersnap.remote_storage.remote_log.segment_bytes import fetched_segment
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.verify.local_log import LocalLog
+from tiersnap.remote_storage.verify.segment_log import read_log
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.gate.remote_check import RemoteVerdict
@@ -38,8 +38,8 @@ class StagedSegment:
     """A segment on this host.
 
     Attributes:
-        store: holds its objects under their keys.
-        user_metadata: of each object, by key, as it was stored with it.
+        store: has its objects under their keys.
+        user_metadata: the user metadata of each object in the source, by key.
     """
 
     store: DirectoryStore
@@ -47,14 +47,13 @@ class StagedSegment:
     user_metadata: Mapping[str, Mapping[str, str]]
 
     def check(self, right: RightSegments, planned: Mending) -> None:
-        """See that the segment is right.
+        """Check that the segment is right.
 
-        Every batch, the leader epochs, the indexes and the snapshot are compared; the log with each whole log of the
-        same segment, on this host or in the tier; and with the log of this host wherever that rolled, which must be
-        the log of the tier.
+        Checks every batch, the leader epochs, the indexes and the snapshot. The log must equal each undamaged log of
+        the same segment, on this host or in the tier, and the log of this host even if that rolled elsewhere.
 
         Raises:
-            CorruptDataError, NotRebuiltError: it is not; says what is wrong.
+            CorruptDataError, NotRebuiltError: the segment is wrong, and why.
         """
         record, store = planned.metadata, self.store
         copy = read_segment(store, self.copy.objects)
@@ -79,22 +78,22 @@ class StagedSegment:
         self, right: RightSegments, local: LocalLog, record: RemoteLogSegmentMetadata, digest: str
     ) -> None:
         if local.segment_of(record) is not None:
-            right.refuse_diverged_log(record, digest)  # `digest` is that of the local segment as well
+            right.refuse_diverged_log(record, digest)  # the local segment has the same digest
             return
         if not self.copy.facts.is_of(local.partition.whole_epochs):
             return
         bounds, held = self.copy.bounds, local.partition.segments
         with fetched_segment(self.store, self.copy) as segment:
             theirs = batches_of(LOCAL, [segment], bounds)
-        # Files may be missing here: what is left must be the same.
+        # Files may be missing on this host; the remaining ones must have the same batches.
         if not are_among(batches_of(local.filesystem, held, bounds), theirs):
             raise not_rebuilt(record, "the log in LOGDIR has other batches at its offsets")
 
     def check_target(self, target: ObjectStore) -> None:
-        """See that no other content is under the keys, so that no half of this segment gets between another's objects.
+        """Check that no other content exists under the keys, so that objects of two segments are never mixed.
 
         Raises:
-            ObjectExistsError: there is.
+            ObjectExistsError: an object has other content.
         """
         for key in self.copy.keys:
             if (there := target.head(key)) is None:
@@ -102,15 +101,15 @@ class StagedSegment:
             size = self.copy.objects.sizes[key]
             own, other = ObjectSource(self.store, key, size), ObjectSource(target, key, size)
             if there.size != size or not _is_same(own, other):
-                raise ObjectExistsError(f"{target.uri}{key}: there is an object with other content")
+                raise ObjectExistsError(f"{target.uri}{key}: an object with other content exists")
 
 
 @contextmanager
 def staged(source: ObjectStore, found: RemoteSegment) -> Iterator[StagedSegment]:
-    """Fetch all objects of a segment as they are stored; they go with the context.
+    """Fetch all objects of a segment as they are stored; they are deleted at the end of the context.
 
     Raises:
-        CorruptDataError: the source gave other bytes than were stored with it, or an object is gone.
+        CorruptDataError: the bytes of an object contradict its stored checksum, or an object is gone.
         TransientError, RemoteStorageError: the source does not answer, or refuses.
     """
     with TemporaryDirectory(prefix="tiersnap-") as scratch:

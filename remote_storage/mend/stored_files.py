@@ -1,4 +1,4 @@
-"""The files of a segment that is stored in remote storage, though others of its objects may be missing or wrong."""
+"""Read files of a remote segment whose other objects may be missing or wrong."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from tiersnap.remote_storage.errors import NotRebuiltError, ObjectNotFoundError
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import IndexType
@@ -20,6 +18,8 @@ from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks import claim_protocol
 from tiersnap.remote_storage.locks.claim import ClaimedSegment
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_indexes
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
 from tiersnap.remote_storage.retire.store_leftovers import abort_uploads_of
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES, read_decoded
@@ -35,20 +35,30 @@ _OF_BATCHES = (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION)
 
 
 def stored_index_files(folder: Path, store: ObjectStore, there: SegmentObjects) -> dict[IndexType, SourceFile]:
-    """Fetch the indexes of batches that the tier has, into a folder; none if one is damaged or gone.
+    """Fetch the tier's indexes of batches into a folder; none if one is damaged or gone.
 
-    Which of them are right is seen by the batches.
+    They may be wrong: the caller compares them with the batches.
     """
     try:
         if there.is_local:
-            keys = {index: there.objects[KIND_OF_INDEX[index]].key for index in _OF_BATCHES if _has(there, index)}
-            return index_files(folder, {index: store.get(key) for index, key in keys.items()})
-        if KeyKind.INDEXES in there.objects and KeyKind.RSM_MANIFEST in there.objects:
+            return index_files(folder, _local_indexes(store, there))
+        if _has_indexes(there):
             manifest = manifest_of(store, there)
             return index_files(folder, read_indexes(store, RemoteSegment(there, manifest.metadata, manifest.indexes)))
     except (CorruptDataError, ObjectNotFoundError):
         pass
     return {}
+
+
+def _local_indexes(store: ObjectStore, there: SegmentObjects) -> dict[IndexType, bytes | None]:
+    """Return the indexes of batches in LocalTieredStorage's layout."""
+    stored = ((index, there.objects.get(KIND_OF_INDEX[index])) for index in _OF_BATCHES)
+    return {index: store.get(info.key) for index, info in stored if info is not None}
+
+
+def _has_indexes(there: SegmentObjects) -> bool:
+    """Return whether the Aiven plugin's indexes object can be read: it exists, and the manifest does."""
+    return {KeyKind.INDEXES, KeyKind.RSM_MANIFEST} <= there.objects.keys()
 
 
 def stored_entries(store: ObjectStore, there: SegmentObjects) -> np.ndarray | None:
@@ -57,7 +67,7 @@ def stored_entries(store: ObjectStore, there: SegmentObjects) -> np.ndarray | No
         if there.is_local:
             snapshot = there.objects.get(KeyKind.LOCAL_SNAPSHOT)
             return None if snapshot is None else snapshot_file.decode(store.get(snapshot.key))
-        if KeyKind.INDEXES not in there.objects or KeyKind.RSM_MANIFEST not in there.objects:
+        if not _has_indexes(there):
             return None
         manifest = manifest_of(store, there)
         if manifest.is_encrypted:
@@ -68,15 +78,11 @@ def stored_entries(store: ObjectStore, there: SegmentObjects) -> np.ndarray | No
         return None
 
 
-def _has(there: SegmentObjects, index: IndexType) -> bool:
-    return KIND_OF_INDEX[index] in there.objects
-
-
 def index_files(folder: Path, indexes: Mapping[IndexType, bytes | None]) -> dict[IndexType, SourceFile]:
-    """Write the indexes of batches that there are into a folder.
+    """Write the existing indexes of batches into a folder.
 
     Raises:
-        UsageError, NoSpaceError: one cannot be written.
+        UsageError, NoSpaceError: a file cannot be written.
     """
     files = {}
     for index in _OF_BATCHES:
@@ -92,15 +98,15 @@ def index_files(folder: Path, indexes: Mapping[IndexType, bytes | None]) -> dict
 
 
 def not_mended(record: RemoteLogSegmentMetadata) -> str:
-    """Return the beginning of the sentence that says why a segment is not mended."""
+    """Return the beginning of the message that a segment is not mended."""
     return f"{record.id}: offsets {record.start_offset} to {record.end_offset} are not mended: "
 
 
 def not_rebuilt(record: RemoteLogSegmentMetadata, why: str) -> NotRebuiltError:
-    """Return the error that a segment cannot be made right."""
+    """Return the error for a segment that cannot be made right."""
     return NotRebuiltError(
         f"{not_mended(record)}{why}",
-        hint="LOGDIR of a replica with these offsets; or --from, where the objects are",
+        hint="give the LOGDIR of a replica with these offsets; or --from, the location of the objects",
     )
 
 
@@ -121,12 +127,13 @@ def claimed_as(record: RemoteLogSegmentMetadata) -> ClaimedSegment:
 
 @contextmanager
 def putting_back(location: RemoteLocation, record: RemoteLogSegmentMetadata) -> Iterator[None]:
-    """Keep a segment whose objects come back, though another attempt has finished since; see `claim_protocol.keep`.
+    """Mark a published segment as kept while its objects are restored, so that no attempt deletes them.
 
-    Unfinished uploads of it are aborted before and after: completed late, one would put another object there.
+    See `claim_protocol.keep`. Its unfinished uploads are aborted before and after: a late completion would put another
+    object there.
 
     Raises:
-        TiersnapError: another attempt may delete it, or remote storage does not answer; nothing is written then.
+        TiersnapError: another attempt may delete the segment, or remote storage does not answer. The body has not run.
     """
     store, segment_id, stem = location.store, record.id.segment_id, location.layout.stem(record)
     claim_protocol.keep(store, claimed_as(record), segment_id)
@@ -134,15 +141,15 @@ def putting_back(location: RemoteLocation, record: RemoteLogSegmentMetadata) -> 
     try:
         yield
     finally:
-        with suppress(TiersnapError):  # what was put is there, or is taken back
+        with suppress(TiersnapError):  # the objects exist, or were deleted again
             abort_uploads_of(store, stem, segment_id)
 
 
 def stored_copy(store: ObjectStore, record: RemoteLogSegmentMetadata, there: SegmentObjects) -> RemoteSegment:
-    """Return what reading the log of listed objects takes, though others of them may be missing, the manifest damaged.
+    """Return a remote segment whose log can be read, even if other objects are missing or the manifest is damaged.
 
     Raises:
-        NotRebuiltError: only the plugin can read it.
+        NotRebuiltError: only the plugin can read the log.
     """
     if there.is_local:
         return RemoteSegment(there, record, None)

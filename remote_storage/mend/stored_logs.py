@@ -1,13 +1,13 @@
-"""The logs of a partition's complete remote segments: other sources of a segment's content, and witnesses of it."""
+"""The logs of a partition's complete remote segments, which provide a segment's content or confirm it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
-from tiersnap.remote_storage.inventory.segment_bytes import fetched_segment
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
+from tiersnap.remote_storage.remote_log.segment_bytes import fetched_segment
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.log.file_system import LOCAL
@@ -19,7 +19,7 @@ class StoredLogs:
     """Logs of complete remote segments; each is read once.
 
     Attributes:
-        wrong: ids of segments that are wrong, by the local log or in themselves: witnesses, and no sources.
+        wrong: ids of wrong segments: they may contradict a log, but never provide one.
     """
 
     store: ObjectStore
@@ -32,9 +32,11 @@ class StoredLogs:
 
     def twins(self, record: RemoteLogSegmentMetadata, *, also_wrong: bool = False) -> list[RemoteSegment]:
         """Return other remote segments with the offsets, leader epochs and size of a record."""
-        left_out = {record.id.segment_id, *(() if also_wrong else self.wrong)}
-        others = (each for each in self.copies if each.segment_id not in left_out)
-        return [each for each in others if extent(each.metadata) == extent(record)]
+        left_out = {record.id.segment_id}
+        if not also_wrong:
+            left_out.update(self.wrong)
+        others = (each for each in self.copies if extent(each.metadata) == extent(record))
+        return [each for each in others if each.segment_id not in left_out]
 
     def neighbours(self, record: RemoteLogSegmentMetadata) -> tuple[list[RemoteSegment], list[RemoteSegment]]:
         """Return the remote segments before and behind a record's offsets, the nearest first."""
@@ -60,5 +62,5 @@ class StoredLogs:
 
 
 def extent(record: RemoteLogSegmentMetadata) -> tuple[object, ...]:
-    """Return what two segments with the same batches have in common."""
+    """Return offsets, leader epochs and size, which are equal for segments with the same batches."""
     return record.start_offset, record.end_offset, record.segment_leader_epochs, record.segment_size

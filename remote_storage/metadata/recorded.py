@@ -12,8 +12,8 @@ from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC, Co
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_partition, split_folder_name
 from tiersnap.snapshot.log.records import SegmentRecords
-from tiersnap.snapshot.replay.remote_listing import RemoteSegmentState
-from tiersnap.snapshot.replay.remote_records import PartitionRecords, RecordedSegment, Records
+from tiersnap.snapshot.replay.remote_listing import ListedCopy, RemoteSegmentState
+from tiersnap.snapshot.replay.remote_records import PartitionRecords, Records
 
 _log = logging.getLogger(__name__)
 
@@ -24,13 +24,13 @@ def recorded(cache: MetadataCache, partition: TopicIdPartition, *, is_complete: 
     return PartitionRecords(partition.topic_id or "", segments, is_complete, tuple(sorted(cache.doubtful)))
 
 
-def _segment(found: RemoteLogSegmentMetadata) -> RecordedSegment:
-    return RecordedSegment(
+def _segment(found: RemoteLogSegmentMetadata) -> ListedCopy:
+    return ListedCopy(
         found.id.segment_id,
-        RemoteSegmentState(found.state.name),
         found.start_offset,
         found.end_offset + 1,
-        found.segment_leader_epochs,
+        RemoteSegmentState(found.state.name),
+        leader_epochs=found.segment_leader_epochs,
     )
 
 

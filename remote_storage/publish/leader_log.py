@@ -13,7 +13,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tiersnap.remote_storage.check.local_log import LocalLog
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.passing_errors import PASSING
 from tiersnap.remote_storage.errors import (
@@ -22,6 +21,7 @@ from tiersnap.remote_storage.errors import (
     DivergedLogError,
     UnprovenLogError,
 )
+from tiersnap.remote_storage.verify.local_log import LocalLog
 from tiersnap.snapshot.log.log_dir import Segment
 from tiersnap.snapshot.log.records import LogRecord, SegmentRecords
 from tiersnap.snapshot.units import utc

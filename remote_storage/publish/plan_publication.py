@@ -18,7 +18,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     outside_lineage,
 )
-from tiersnap.remote_storage.publish.publish_plan import PublishPlan, plan_segments
+from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan, plan_segments
 from tiersnap.snapshot.errors import CorruptDataError, GateError, TransientError
 
 _log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def plan_publication(
 
     A broker's attempt without COPY_SEGMENT_FINISHED is finished only if its id is among `compared`: every object was
     read and compared with the log. `doubts` reads the segments that brokers would be told of, and says which are wrong:
-    see `check.read_first`. Without it whoever plans has read them, or has just uploaded them. `remote` are the
+    see `verify.compare_whole`. Without it whoever plans has read them, or has just uploaded them. `remote` are the
     words of the location (RemoteLocation.words), for the command that uploads such a segment again.
     """
     topics = cluster.topics({partition.topic for partition in wanted})

@@ -17,8 +17,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import groupby
 
-from tiersnap.remote_storage.check.local_log import LocalLogs
-from tiersnap.remote_storage.check.read_first import find_doubts
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_progress import CopyProgress, Watched, quiet_seconds, watch
 from tiersnap.remote_storage.cluster.leader_epochs import open_lineage
@@ -31,7 +29,6 @@ from tiersnap.remote_storage.errors import (
     SettingsAsideError,
     UnblockHeldError,
 )
-from tiersnap.remote_storage.inventory.complete import complete_segments
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.metadata.segment_metadata import (
@@ -45,10 +42,13 @@ from tiersnap.remote_storage.publish.location_proof import PlaceProof
 from tiersnap.remote_storage.publish.paused_topics import PausedTopics, restore_left
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
 from tiersnap.remote_storage.publish.publish_counts import PublishCounts
-from tiersnap.remote_storage.publish.publish_plan import PublishPlan, by_partition
+from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan, by_partition
 from tiersnap.remote_storage.publish.watch_resumed import still_stuck, watch_resumed
 from tiersnap.remote_storage.publish.write_records import publish_plans
+from tiersnap.remote_storage.remote_log.complete import complete_segments
 from tiersnap.remote_storage.stores.probe import check_conditions
+from tiersnap.remote_storage.verify.compare_whole import find_doubts
+from tiersnap.remote_storage.verify.local_log import LocalLogs
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
 from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
@@ -347,8 +347,7 @@ class Publish:
             f"{topic}: copying was switched on while it was published: its copiers do not see all of it, and copy the "
             "rest again",
             hint=f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=true with endless retention, then "
-            "false: they look again, and go on behind it. What was copied twice stays so: docs/runbook.md, "
-            "exit code 6",
+            "false: they look again, and go on behind it. What was copied twice stays so: tiersnap runbook 6",
         )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
-    from tiersnap.remote_storage.publish.publish_plan import PublishPlan
+    from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan
 
 
 @dataclass(frozen=True, slots=True)

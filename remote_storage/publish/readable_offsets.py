@@ -23,7 +23,7 @@ WholeOf = Callable[[Collection[str]], Collection[str]]
 
 KEEP_LOCAL = (
     "keep the local files (local.retention.ms and local.retention.bytes of the topic) and put the objects back: "
-    "docs/runbook.md, Objects that are lost or damaged"
+    "tiersnap runbook 'Objects that are lost or damaged'"
 )
 _OTHER_PLACE = f"is --remote, with its prefix and --layout, what the brokers use? If it is: {KEEP_LOCAL}"
 _NAMED = 5

@@ -6,19 +6,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from tiersnap.remote_storage.check.local_log import LocalLogs, logs_of_replicas
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copied_topics import configs_of
 from tiersnap.remote_storage.cluster.leader_epochs import can_speak
 from tiersnap.remote_storage.cluster.topic_checks import check_identity, check_settings, is_marked
 from tiersnap.remote_storage.errors import ClusterRefusedError, UnknownTopicError, UnprovenLogError
-from tiersnap.remote_storage.inventory.finished import finished_of
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.publish.leader_log import LeaderLog
-from tiersnap.remote_storage.publish.prove_location import ProvePlace
+from tiersnap.remote_storage.publish.location_evidence import ProvePlace
 from tiersnap.remote_storage.publish.publish import Publish, Published
-from tiersnap.remote_storage.publish.publish_plan import PublishPlan
+from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan
+from tiersnap.remote_storage.remote_log.finished import finished_of
+from tiersnap.remote_storage.verify.local_log import LocalLogs, logs_of_replicas
 from tiersnap.snapshot.errors import GateError, TiersnapError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.selection import Selection

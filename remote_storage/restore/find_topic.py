@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.cluster_record import read_cluster_id
-from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects, list_topic
+from tiersnap.remote_storage.remote_log.cluster_record import read_cluster_id
+from tiersnap.remote_storage.remote_log.partition_objects import PartitionObjects, list_topic
 from tiersnap.remote_storage.restore.request import RestoreRequest
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, UsageError
@@ -28,7 +28,7 @@ def find_topic(store: ObjectStore, asked: RestoreRequest) -> list[FoundPartition
     """Return the partitions of the topic in remote storage.
 
     Raises:
-        ObjectNotFoundError: the topic, or a partition that was asked for, has no segment there.
+        ObjectNotFoundError: the topic, or a partition of the request, has no segment there.
         UsageError: the topic has several topic ids or layouts; or the record names another cluster than the user; or an
             offset was given for several partitions.
         CorruptDataError, NewerFormatError: the record of the cluster cannot be read, and the user named none.
@@ -50,20 +50,24 @@ def _check_offsets(listed: Sequence[PartitionObjects], asked: RestoreRequest) ->
 
 def _find_partitions(store: ObjectStore, asked: RestoreRequest) -> list[PartitionObjects]:
     """Return the partitions, all of one topic id and one layout; neither needs a name if there is only one."""
-    topic, numbers = asked.name, asked.numbers
-    local = None if asked.layout is None else asked.layout == "local-tiered-storage"
-    only = next(iter(numbers)) if len(numbers) == 1 else None
-    found = list_topic(store, topic, topic_id=asked.topic_id, partition=only, local=local)
-    listed = [each for each in found if not numbers or each.partition.partition in numbers]
-    missing = numbers - {each.partition.partition for each in listed}
+    topic, listed = asked.name, _list_wanted(store, asked)
+    missing = asked.numbers - {each.partition.partition for each in listed}
     if not listed or missing:
         number = f", partition {min(missing)}" if missing else ""
         raise ObjectNotFoundError(
             f"{store.uri}: no remote segment of {topic}{number}",
-            hint="--remote names the place where it was tiered, the plugin's key.prefix included",
+            hint="--remote is the location that it was tiered to, with the plugin's key.prefix",
         )
     _check_is_one_topic(store, topic, listed)
     return listed
+
+
+def _list_wanted(store: ObjectStore, asked: RestoreRequest) -> list[PartitionObjects]:
+    """List the partitions that the user asked for, under all topic ids and in all layouts unless one was named."""
+    numbers = asked.numbers
+    only = next(iter(numbers)) if len(numbers) == 1 else None
+    found = list_topic(store, asked.name, topic_id=asked.topic_id, partition=only, local=asked.is_local)
+    return [each for each in found if not numbers or each.partition.partition in numbers]
 
 
 def _check_is_one_topic(store: ObjectStore, topic: str, listed: Sequence[PartitionObjects]) -> None:
@@ -71,12 +75,12 @@ def _check_is_one_topic(store: ObjectStore, topic: str, listed: Sequence[Partiti
     if len(topic_ids) > 1:
         raise UsageError(
             f"{store.uri}: {topic} has segments under {len(topic_ids)} topic ids: {named(map(str, topic_ids))}",
-            hint="the topic was made anew; say which one: --topic-id ID",
+            hint="the topic was created again; name one: --topic-id ID",
         )
     if len({each.is_local for each in listed}) > 1:
         raise UsageError(
             f"{store.uri}: {topic} has segments in both layouts",
-            hint="say which: --layout aiven or --layout local-tiered-storage",
+            hint="name one: --layout aiven or --layout local-tiered-storage",
         )
 
 
@@ -87,12 +91,14 @@ def _source_cluster(store: ObjectStore, listed: PartitionObjects, given: str | N
         if given is None or isinstance(error, NewerFormatError):
             raise
         return given
-    if recorded is not None and given not in (None, recorded):
+    if recorded is None:
+        return given
+    if given not in (None, recorded):
         raise UsageError(
             f"{listed.partition}: --cluster-id {given}, but the run that tiered it recorded {recorded}",
-            hint="leave --cluster-id out: what was recorded is taken",
+            hint="leave --cluster-id out: restore uses the recorded id",
         )
-    return recorded or given
+    return recorded
 
 
 def named(texts: Iterable[str]) -> str:

@@ -10,10 +10,10 @@ from pathlib import Path
 from re import Pattern
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import NO_TOPIC_ID, KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.remote_log import name_of
 from tiersnap.remote_storage.restore.install_outcome import InstallOutcome, PlannedInstall
 from tiersnap.remote_storage.restore.install_plan import InstallPlanner, PartitionSnapshots, without_folding
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -76,18 +76,20 @@ class Installation:
         has_any = False
         for partition in self.watch(selected(self.log_dir, self.logdir, self.topic)):
             if not partition.segments:
-                # Nobody can tell which snapshots an unreadable folder lacks.
+                # An unreadable folder may lack snapshots, too.
                 self.findings += partition.findings
-                has_any = has_any or not all(each.is_gone for each in partition.findings)
-            elif (planned := self._planned_or_error(partition, write=write)) is not None:
+                has_any |= not all(each.is_gone for each in partition.findings)
+                continue
+            planned = self._planned_or_error(partition, write=write)
+            if planned is not None:
                 has_any = True
                 self._count(planned)
                 yield partition, planned
         if not (has_any or self.other_ids or self.errors):
             raise ObjectNotFoundError(
                 "no run stored a snapshot of any of these partitions there",
-                hint="--remote names the place that it named in tiersnap run; a run stores what the brokers lack, "
-                "with --all every boundary",
+                hint="give the --remote of tiersnap run; a run stores the snapshots that the brokers lack, "
+                "with --all the snapshot of every boundary",
             )
 
     def _count(self, planned: Iterable[PlannedInstall]) -> None:
@@ -145,14 +147,23 @@ class Installation:
         for other in sorted(self._partitions_stored(at.topic), key=lambda each: each.topic_id or ""):
             if (other.topic, other.partition) == (at.topic, at.partition) and other != at:
                 self.other_ids.append(
-                    f"{at}: its topic id is {at.topic_id or NO_TOPIC_ID}, and what is stored is of "
-                    f"{other.topic_id or NO_TOPIC_ID}: not installed; tiersnap repair makes its snapshots from its log"
+                    f"{at}: its topic id is {_id_of(at)}, and the stored snapshots are of {_id_of(other)}: not "
+                    "installed; tiersnap repair makes its snapshots from its log"
                 )
 
     def _partitions_stored(self, topic: str) -> set[TopicIdPartition]:
         """Return the partitions of a topic with a stored snapshot, under any topic id."""
         if topic not in self._topics:
-            parsed = (keys.recognise(found.key) for found in self.store.list(keys.topic_snapshots(topic)))
-            # `tier` writes cluster.json there, and no snapshot.
-            self._topics[topic] = {key.partition for key in parsed if key and key.kind is KeyKind.SNAPSHOT}
+            self._topics[topic] = set(self._list_partitions(topic))
         return self._topics[topic]
+
+    def _list_partitions(self, topic: str) -> Iterator[TopicIdPartition]:
+        for found in self.store.list(keys.topic_snapshots(topic)):
+            key = keys.recognise(found.key)
+            # `tier` writes cluster.json there, and no snapshot.
+            if key is not None and key.kind is KeyKind.SNAPSHOT:
+                yield key.partition
+
+
+def _id_of(partition: TopicIdPartition) -> str:
+    return partition.topic_id or NO_TOPIC_ID

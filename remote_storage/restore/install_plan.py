@@ -1,7 +1,7 @@
-"""Plan what `install` does at each offset of a partition: what `repair` does, with snapshots that a run stored.
+"""Plan the actions of `install` on a partition, by offset.
 
-`repair`'s plan says where a snapshot may be written at all. There the stored one is taken, if a run that finished
-vouches for its bytes and it says what the log says; nothing that was computed here is written.
+`repair`'s plan decides at which offsets a snapshot may be written. `install` writes the stored snapshot there if a
+finished run vouches for its bytes and it agrees with the log. It never writes a snapshot that was computed here.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tiersnap.remote_storage.inventory.snapshot_objects import (
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.snapshot_objects import (
     SnapshotRecord,
     list_manifests,
     list_snapshots,
     read_snapshot,
 )
-from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.restore.install_outcome import InstallOutcome, PlannedInstall, StoredBy
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
@@ -44,7 +44,7 @@ class Vouched:
 
 
 class PartitionSnapshots:
-    """The snapshots that runs stored of one partition, and what their manifests say of them."""
+    """The snapshots that runs stored for one partition, and their entries in manifests."""
 
     def __init__(self, store: ObjectStore, partition: TopicIdPartition) -> None:
         self._store, self._partition = store, partition
@@ -55,7 +55,7 @@ class PartitionSnapshots:
                 self._vouched.setdefault(record.offset, []).append(Vouched(manifest.run_id, record))
 
     def read(self, offset: int) -> tuple[bytes | None, Vouched | None]:
-        """The snapshot at an offset, None when it is gone, and a manifest's word for it; None when none names it.
+        """Return the snapshot at an offset, None if it is gone, and its entry in a manifest, None without one.
 
         Raises:
             CorruptDataError: it is no snapshot, or manifests name other bytes.
@@ -92,7 +92,7 @@ class InstallPlanner:
         compares: bool = True,
     ) -> None:
         self.planned: list[PlannedInstall] = []
-        # A stored snapshot may lack what does no harm at the options' `now`.
+        # A stored snapshot may lack producers that have expired at the options' `now`.
         self._partition, self._stored, self._options = partition, stored, options
         self._write = write
         self._compares = compares  # whether boundaries are folded from the log; else their entries mean nothing
@@ -120,7 +120,7 @@ class InstallPlanner:
             self._take(boundary, repair)
 
     def finish(self, why_not_reached: str) -> None:
-        """Account for what was stored and no boundary asked for."""
+        """Add the stored snapshots that no boundary asked for."""
         for offset in sorted(self._left):
             if offset <= unloaded_below(self._partition):
                 self._add(offset, InstallOutcome.STRAY, "at or below the log start offset: a broker deletes it unread")
@@ -178,7 +178,7 @@ class InstallPlanner:
 
 
 def without_folding(partition: Partition, stored: PartitionSnapshots, read_here: ReadSnapshot) -> list[Boundary]:
-    """Boundaries for a planner that does not compare: each judged by whether a file is there and can be read."""
+    """Return boundaries for a planner that does not compare; a verdict says whether the file can be read."""
     here = sorted((stored.offsets & {segment.base_offset for segment in partition.segments}) | set(partition.snapshots))
     return [
         Boundary(offset, lambda: np.empty(0, ENTRY_DTYPE), Provenance.BROKER, _readable(read_here, offset), 0)

@@ -1,8 +1,8 @@
-"""A folder that restore builds in somebody else's directory, held by its descriptor.
+"""A folder that restore builds in another user's directory, held by its descriptor.
 
-Restore runs as root in a directory that another user owns. So the folder's name cannot be foretold, it is made and
-never found, and everything in it is reached through its descriptor: no link is followed, a file is made and never
-opened to be written. A marker file tells our unfinished folders from others; nothing without one is emptied or removed.
+Restore runs as root in a directory that another user owns. So the folder has a random name, and restore always creates
+it. Restore reaches its files through its descriptor, follows no link, and creates files instead of opening existing
+ones for writing. A marker file identifies our unfinished folders; a folder without one is never emptied or removed.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class OwnFolder:
     """A folder by its descriptor."""
 
     def __init__(self, path: Path, *, like: Path | None = None) -> None:
-        """Open the folder at `path`, which must be one and no link.
+        """Open the folder at `path`, which must be a directory and no link.
 
         Args:
-            like: a file beside it, whose mode new files get. Their owner is that of the folder around both, which a
-                broker writes to; where that is root's, as a mounted disk may be, it is that of the file.
+            like: a file in the same directory, whose mode new files get. Their owner is the owner of the directory,
+                which a broker writes to; if root owns it, as a mounted disk may be, the owner of the file.
 
         Raises:
             OSError: it cannot be opened.
@@ -49,7 +49,7 @@ class OwnFolder:
 
     @classmethod
     def made(cls, parent: Path, prefix: str, plan: str, *, like: Path | None = None) -> OwnFolder:
-        """A new folder `<prefix><16 hex>` with a marker that names the plan; its mode is that of `parent`."""
+        """Make a folder `<prefix><16 hex>` with a marker that names the plan and the mode of `parent`; return it."""
         path = parent / f"{prefix}{secrets.token_hex(8)}"
         directory = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -127,7 +127,7 @@ class OwnFolder:
 def plan_of(path: Path) -> str | None:
     """The plan that the marker of an unfinished folder names, "" where it was cut short; None if it is not ours.
 
-    An empty folder counts as ours: a restore was killed as it made it, and there is nothing to lose.
+    An empty folder counts as ours: a restore was killed while it made the folder, and there is nothing to lose.
     """
     try:
         with OwnFolder(path) as folder:
@@ -144,7 +144,7 @@ def plan_of(path: Path) -> str | None:
 
 
 def remove_own(path: Path) -> None:
-    """Delete an unfinished folder that has our marker; anything else is left alone.
+    """Delete an unfinished folder if it has our marker.
 
     Raises:
         OSError: it cannot be deleted.

@@ -23,8 +23,8 @@ from threading import Event
 from typing import Protocol
 
 from tiersnap.remote_storage.errors import FolderDiffersError
-from tiersnap.remote_storage.inventory.remote_segment import read_indexes
 from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.remote_log.remote_segment import read_indexes
 from tiersnap.remote_storage.restore.own_folder import MARKER, OwnFolder, plan_of, remove_own
 from tiersnap.remote_storage.restore.segment_chain import Chain, LogPiece
 from tiersnap.remote_storage.restore.segment_files import fetch_piece, same_content
@@ -91,31 +91,35 @@ class _Files(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """Names of folders that earlier restores of a partition left: the one to continue, and those to delete."""
+    """Names of folders that earlier restores of a partition left: the folder to continue, and folders to delete."""
 
     resumed: str | None
     leftovers: tuple[str, ...]
 
 
 def find_unfinished(plan: FolderPlan, log_dir: Path) -> Unfinished:
-    """Return the unfinished folder that this plan continues, and those to delete.
+    """Return the unfinished folder that this plan continues, and the folders to delete.
 
     Raises:
-        FolderDiffersError: a folder has such a name and no marker of this user's.
+        FolderDiffersError: a folder has such a name, and no marker that this user wrote.
     """
     resumed, leftovers = None, []
-    for name in sorted(path.name for path in log_dir.iterdir() if path.name.startswith(plan.unfinished_prefix)):
+    for name in _unfinished_names(plan, log_dir):
         digest = plan_of(log_dir / name)
         if digest is None:
             raise FolderDiffersError(
-                f"{log_dir / name} has the name of an unfinished restore, and is none of this user's",
-                hint="no broker starts while it is there: look at it, and delete it yourself",
+                f"{log_dir / name} has the name of an unfinished restore, and this user did not make it",
+                hint="no broker starts while it exists: look at it, and delete it yourself",
             )
         if digest == plan.digest and resumed is None:
             resumed = name
         else:
             leftovers.append(name)
     return Unfinished(resumed, tuple(leftovers))
+
+
+def _unfinished_names(plan: FolderPlan, log_dir: Path) -> list[str]:
+    return sorted(path.name for path in log_dir.iterdir() if path.name.startswith(plan.unfinished_prefix))
 
 
 def build_folder(store: ObjectStore, plan: FolderPlan, log_dir: Path) -> tuple[Path, RestoredLog]:
@@ -252,7 +256,7 @@ def _log_name(piece: LogPiece) -> str:
 
 
 class _SameFiles:
-    """Files of an existing folder, which must equal those of the plan."""
+    """Files of an existing folder, which must equal the files of the plan."""
 
     def __init__(self, store: ObjectStore, folder: Path, scratch: Path) -> None:
         self._store, self._folder, self._scratch = store, folder, scratch / "fetched"
@@ -289,7 +293,7 @@ class _SameFiles:
 def folder_differs(folder: Path, how: str) -> FolderDiffersError:
     """Return the error that refuses to write to an existing folder."""
     return FolderDiffersError(
-        f"{folder} is there and is not what restore would write: {how}",
+        f"{folder} exists and differs from the restored log: {how}",
         hint="nothing is overwritten: a broker may have written there since. Look at it (tiersnap scan), move it out "
         "of the log directory, and run restore again",
     )

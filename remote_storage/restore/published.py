@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 from tiersnap.remote_storage.errors import DeletedByClusterError
-from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects
-from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
-from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, read_segment
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.locks.claim import ClaimedSegment
 from tiersnap.remote_storage.locks.claim_protocol import claimed_segments, read_claim
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
+from tiersnap.remote_storage.remote_log.partition_objects import PartitionObjects
+from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory
+from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment, read_segment
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import CorruptDataError
@@ -41,20 +42,30 @@ def as_published(remote: RemoteInventory, published: Published, *, unpublished: 
         DeletedByClusterError: every published segment is deleted.
     """
     deleted = {segment_id for segment_id, known in published.items() if known.state in _DELETED}
-    stored = {copy.segment_id for copy in remote.segments} | {each.segment_id for each in remote.leftovers}
-    unknown = {copy.segment_id for copy in remote.segments}.difference(published)
+    stored = _ids(remote.segments) | _ids(remote.leftovers)
+    unknown = _ids(remote.segments).difference(published)
     recorded = stored.intersection(published)
-    if recorded and recorded <= deleted and not (unknown and unpublished):
+    is_deleted = bool(recorded) and recorded <= deleted
+    if is_deleted and not (unknown and unpublished):
         raise _deleted(remote, len(unknown))
-    left = [each for each in remote.leftovers if each.segment_id not in deleted]
+    left = without_ids(remote.leftovers, deleted)
     return replace(
         _set_apart(remote, unknown, "never published", without=deleted),
         leftovers=_sorted((*left, *_lost(published, stored))),
     )
 
 
+def _ids(segments: Iterable[RemoteSegment | IncompleteSegment]) -> set[str]:
+    return {each.segment_id for each in segments}
+
+
+def without_ids(segments: Iterable[_S], segment_ids: Collection[str]) -> list[_S]:
+    """Return the segments whose ids are not among `segment_ids`."""
+    return [each for each in segments if each.segment_id not in segment_ids]
+
+
 def _deleted(remote: RemoteInventory, unknown: int) -> DeletedByClusterError:
-    more = f"; --unpublished restores {count_of(unknown, 'segment')} that it never heard of" if unknown else ""
+    more = f"; --unpublished restores {count_of(unknown, 'segment')} without a record" if unknown else ""
     return DeletedByClusterError(
         f"{remote.partition}: its remote segments are published as deleted",
         hint=f"the topic was deleted, or retention took all of it{more}",
@@ -62,7 +73,7 @@ def _deleted(remote: RemoteInventory, unknown: int) -> DeletedByClusterError:
 
 
 def _lost(published: Published, stored: Collection[str]) -> Iterator[IncompleteSegment]:
-    """Yield the segments that brokers read and that are not in the store."""
+    """Yield the segments that brokers read and the store lacks."""
     why = "published as finished, and not in the store"
     for segment_id, known in published.items():
         if known.state is SegmentState.COPY_SEGMENT_FINISHED and segment_id not in stored:
@@ -70,10 +81,9 @@ def _lost(published: Published, stored: Collection[str]) -> Iterator[IncompleteS
 
 
 def as_claimed(store: ObjectStore, remote: RemoteInventory) -> RemoteInventory:
-    """Keep the copies that brokers made, which publish every copy; set those that tiersnap made apart.
+    """Keep the segments that brokers uploaded, since they publish each; set the segments of tiersnap apart.
 
-    For a restore without a cluster. A copy is tiersnap's if a claim names it, or if the claim on its segment cannot be
-    read.
+    For a restore without a cluster. A segment is tiersnap's if a claim names it, or if its claim cannot be read.
     """
     claimed = _claimed(store, remote)
     return _set_apart(remote, claimed, "made by tiersnap and not known to be published")
@@ -82,12 +92,12 @@ def as_claimed(store: ObjectStore, remote: RemoteInventory) -> RemoteInventory:
 def _set_apart(
     remote: RemoteInventory, segment_ids: Collection[str], why: str, *, without: Collection[str] = ()
 ) -> RemoteInventory:
-    """Move the segments of some ids to `unpublished`, and drop those of `without`."""
-    left = [copy for copy in remote.segments if copy.segment_id not in without]
+    """Move segments with these ids to `unpublished`, and drop segments whose ids are in `without`."""
+    left = without_ids(remote.segments, without)
     apart = tuple(copy for copy in left if copy.segment_id in segment_ids)
     return replace(
         remote,
-        segments=tuple(copy for copy in left if copy.segment_id not in segment_ids),
+        segments=tuple(without_ids(left, segment_ids)),
         unpublished=apart,
         why_unpublished=why if apart else "",
     )
@@ -99,7 +109,7 @@ def _claimed(store: ObjectStore, remote: RemoteInventory) -> frozenset[str]:
         by_offset.setdefault(copy.start_offset, []).append(copy)
     claims = [each for each in claimed_segments(store, remote.partition) if each.base_offset in by_offset]
     named = in_parallel(partial(_named, store, by_offset), claims)
-    return frozenset(segment_id for each in named for segment_id in each)
+    return frozenset(chain.from_iterable(named))
 
 
 def _named(store: ObjectStore, by_offset: Mapping[int, Iterable[RemoteSegment]], segment: ClaimedSegment) -> set[str]:
@@ -129,9 +139,9 @@ def _sorted(segments: Iterable[_S]) -> tuple[_S, ...]:
 
 
 def read_copies(store: ObjectStore, listed: PartitionObjects) -> RemoteInventory:
-    """Read the metadata of listed segments: which copies are complete, and the offsets that they hold.
+    """Read the metadata of listed segments, and return the complete and the incomplete ones.
 
-    A copy that the plugin compressed can be restored; one that it encrypted cannot.
+    A segment that the plugin compressed can be restored. An encrypted segment cannot, and counts as incomplete.
     """
 
     def read(attempt: SegmentObjects) -> RemoteSegment | IncompleteSegment:

@@ -18,24 +18,24 @@ class RestoreAction(StrEnum):
 
     RESTORE = "RESTORE"
     RESUME = "RESUME"  # an earlier restore was cut short
-    COMPARE = "COMPARE"  # a folder with such segments is there
+    COMPARE = "COMPARE"  # a folder with such segments exists
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """Partitions of one topic, where they come from, and what they are to be in the target."""
+    """Partitions of one topic, their source, and their topic id and state in the target."""
 
     topic: str | None  # None if the partitions name it
-    partitions: tuple[TopicPartition, ...]  # empty for all of the topic that are in remote storage
-    topic_id: str | None  # in remote storage; None where the topic has segments under one id alone
-    layout: str | None  # of layouts.open_layout.LAYOUTS; None where there are segments in one alone
-    cluster_id: str | None  # that wrote the segments; None where a run recorded it
-    as_topic_id: str | None  # what the target's cluster knows the topic by; None for that in remote storage
-    producer_state: str | None  # "keep" or "empty"; None where it need not be chosen
+    partitions: tuple[TopicPartition, ...]  # empty for all partitions in remote storage
+    topic_id: str | None  # in remote storage; None if the topic has segments under one id only
+    layout: str | None  # of layouts.open_layout.LAYOUTS; None if the topic has segments in one layout only
+    cluster_id: str | None  # of the cluster that wrote the segments; None if a run recorded it
+    as_topic_id: str | None  # in the target's cluster; None for the same id as in remote storage
+    producer_state: str | None  # "keep" or "empty"; None if there is nothing to choose
     log_start: int | None  # first offset wanted, inclusive; None for the tier's
     until: int | None  # end of the log, exclusive; None for the tier's
     without: tuple[str, ...]  # ids of segments to leave out
-    unpublished: bool  # also take copies that the cluster does not know; without one, those that tiersnap made
+    unpublished: bool  # also take segments that the cluster, or without a cluster a broker, did not publish
     broker_expiry: BrokerExpiry
 
     def __post_init__(self) -> None:
@@ -51,8 +51,13 @@ class RestoreRequest:
 
     @property
     def numbers(self) -> frozenset[int]:
-        """Return the numbers of the partitions; none for all that are in remote storage."""
+        """Return the numbers of the partitions; empty for all partitions in remote storage."""
         return frozenset(number for _, number in self.partitions)
+
+    @property
+    def is_local(self) -> bool | None:
+        """Return whether the segments are files of LocalTieredStorage; None if the layout was not named."""
+        return None if self.layout is None else self.layout == "local-tiered-storage"
 
 
 @dataclass(frozen=True, slots=True)

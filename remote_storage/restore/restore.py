@@ -27,9 +27,9 @@ _FILES_OF_A_SEGMENT = 5  # log, two indexes, transaction index, snapshot
 class Restored:
     """The end of a restore."""
 
-    done: tuple[tuple[RestorePlan, RestoredLog], ...]  # plans that were carried out, and what is in their folders
-    failure: TiersnapError | None = None  # what ended it before all were; None where none is left
-    left: tuple[Path, ...] = ()  # unfinished folders of the plan that failed; no broker starts beside them
+    done: tuple[tuple[RestorePlan, RestoredLog], ...]  # plans that were carried out, and the logs in their folders
+    failure: TiersnapError | None = None  # of the plan that ended the restore; None if all were carried out
+    left: tuple[Path, ...] = ()  # unfinished folders of the plan that failed; no broker starts while they exist
 
 
 def carry_out(
@@ -44,8 +44,8 @@ def carry_out(
 
     Args:
         target: its log directory is locked by the caller, who has made room there.
-        begin: called with each plan before anything is done about it.
-        talk: told what takes a while or is out of the ordinary.
+        begin: called with each plan before the plan is carried out.
+        talk: prints steps that take a while, and unusual ones.
     """
     done: list[tuple[RestorePlan, RestoredLog]] = []
     for plan in plans:
@@ -53,7 +53,7 @@ def carry_out(
         try:
             done.append((plan, restore_partition(store, target, plan, talk)))
         except TiersnapError as error:
-            _log.debug("%s failed, and what comes after it is not begun", plan.folder.name)
+            _log.debug("%s failed, and the plans after it are not begun", plan.folder.name)
             left = tuple(target.path.glob(f"{plan.folder.unfinished_prefix}*"))
             return Restored(tuple(done), _gone(error) if isinstance(error, ObjectNotFoundError) else error, left)
     return Restored(tuple(done))
@@ -66,15 +66,16 @@ def _gone(error: ObjectNotFoundError) -> TransientError:
 
 
 def make_room(target: Target, plans: Sequence[RestorePlan]) -> None:
-    """Delete folders that restores of other segments left, and see that the disk has room for what is to be made.
+    """Delete the unfinished folders of earlier restores, and check that the disk has room for the new ones.
 
     Raises:
-        NoSpaceError: it has not.
+        NoSpaceError: the disk is too small.
         UsageError, TransientError: a folder cannot be deleted.
     """
-    for name in (name for plan in plans for name in plan.leftovers):
-        discard(target.path / name)
-        _log.info("deleted %s, which an earlier restore left", target.path / name)
+    for plan in plans:
+        for name in plan.leftovers:
+            discard(target.path / name)
+            _log.info("deleted %s, which an earlier restore left", target.path / name)
     needed = sum(_on_disk(plan) for plan in plans if plan.action is RestoreAction.RESTORE)
     disk = disk_of(target.path)
     if needed > disk.writable:
@@ -86,7 +87,7 @@ def make_room(target: Target, plans: Sequence[RestorePlan]) -> None:
 
 
 def _on_disk(plan: RestorePlan) -> int:
-    """Bytes of a folder: indexes are some 0.5 % of the segments, and each small file takes a block."""
+    """Return the bytes of a folder: indexes are some 0.5 % of the segments, and each small file takes a block."""
     chain = plan.folder.chain
     return chain.size + chain.size // 200 + len(chain.pieces) * _FILES_OF_A_SEGMENT * BLOCK
 
@@ -105,16 +106,16 @@ def restore_partition(
     else:
         talk(f"fetching {count_of(len(chain.pieces), 'segment')} of {folder.name}, {human_bytes(chain.size)}")
         built, found = build_folder(store, folder, target.path)
-    # A broker that checked every segment would fold the producers from them that are not to be there.
+    # An empty state stays empty only if the broker does not check the segments, since that would fold producers.
     checks_all = bool(found.files.doubts) and not folder.empty_state
     if checks_all and target.forget_clean_shutdown():
-        talk("removed .kafka_cleanshutdown: the broker is to check what the tier contradicts itself about")
-    # All before the folder has its name: what a broker finds of the partition is then complete.
+        talk("removed .kafka_cleanshutdown, so that the broker checks the files on which the tier contradicts itself")
+    # Before the folder gets its name, so that a broker finds a complete partition.
     target.set_checkpoints(
         (folder.topic, folder.partition),
         log_start=chain.log_start_offset,
         log_end=chain.end_offset,
-        # From here on an unclean start checks segments: the empty active one, or where there was any doubt all.
+        # An unclean start checks segments from here on: the empty active one, or all of them if any is doubtful.
         recovery_point=chain.start_offset if checks_all else chain.end_offset,
     )
     if plan.action is not RestoreAction.COMPARE:

@@ -16,16 +16,16 @@ from tiersnap.remote_storage.errors import (
     RemoteGapError,
     UnpublishedError,
 )
-from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects
-from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
-from tiersnap.remote_storage.inventory.remote_segment import (
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.partition_objects import PartitionObjects
+from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory
+from tiersnap.remote_storage.remote_log.remote_segment import (
     RemoteSegment,
     newest,
     read_indexes,
     read_lineage,
 )
-from tiersnap.remote_storage.layouts.layout import IndexType
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.restore.find_topic import FoundPartition, named
 from tiersnap.remote_storage.restore.partition_folder import FolderPlan, find_unfinished, folder_differs
 from tiersnap.remote_storage.restore.published import (
@@ -35,6 +35,7 @@ from tiersnap.remote_storage.restore.published import (
     read_copies,
     refusing,
     taking_all,
+    without_ids,
 )
 from tiersnap.remote_storage.restore.request import RestoreAction, RestoreRequest
 from tiersnap.remote_storage.restore.segment_chain import Chain, plan_chain
@@ -94,13 +95,15 @@ def _check_without(
     asked: RestoreRequest,
     published: Mapping[TopicIdPartition, Published],
 ) -> None:
-    known = {attempt.segment_id for each in found for attempt in each.listed.attempts}.union(*published.values())
-    unknown = [segment_id for segment_id in asked.without if segment_id not in known]
-    if unknown:
-        raise UsageError(
-            f"--without {unknown[0]}: {store.uri} has no such segment of what is to be restored",
-            hint="tiersnap restore --segments, without --apply, lists what there is",
-        )
+    known = set[str]().union(*published.values())
+    for each in found:
+        known.update(attempt.segment_id for attempt in each.listed.attempts)
+    for segment_id in asked.without:
+        if segment_id not in known:
+            raise UsageError(
+                f"--without {segment_id}: {store.uri} has no such segment of these partitions",
+                hint="tiersnap restore --segments, without --apply, lists the segments",
+            )
 
 
 def _plan(
@@ -146,7 +149,7 @@ def _chain(
     """Return the segments that make the log.
 
     Args:
-        known_log_start: that of the log directory; used if the user gave none.
+        known_log_start: from the log directory; used if the user gave none.
     """
     remote = read_copies(store, listed)
     if published is None:
@@ -164,44 +167,45 @@ def _chain(
         ids = {copy.segment_id for copy in remote.unpublished}
         needed = [piece.copy for piece in chain.pieces if piece.copy.segment_id in ids]
         if not needed:
-            return chain  # the unpublished ones are of a leader that lost an unclean election
+            return chain  # the unpublished segments come from a leader that lost an unclean election
         raise _unpublished(remote, needed, is_asked=published is not None) from error
 
 
 def _unpublished(remote: RemoteInventory, needed: Sequence[RemoteSegment], *, is_asked: bool) -> UnpublishedError:
     those = named(f"segment {each.segment_id} from offset {each.start_offset}" for each in needed)
+    first = "tiersnap publish publishes them" if is_asked else "--bootstrap-server HOST:PORT asks the cluster"
     restores = "--unpublished restores them all the same"
     return UnpublishedError(
         f"{remote.partition}: the log needs {count_of(len(needed), 'segment')}, {remote.why_unpublished}: {those}",
-        hint=f"tiersnap publish tells the cluster of them; {restores}"
-        if is_asked
-        else f"--bootstrap-server HOST:PORT asks the cluster; {restores}",
+        hint=f"{first}; {restores}",
     )
 
 
 def _chain_of(store: ObjectStore, asked: RestoreRequest, known_log_start: int, remote: RemoteInventory) -> Chain:
-    copies = [copy for copy in remote.segments if copy.segment_id not in asked.without]
+    copies = without_ids(remote.segments, asked.without)
     if not copies:
-        problems = named(f"segment {each.start_offset}: {each.problem}" for each in remote.leftovers)
-        raise ObjectNotFoundError(
-            f"{store.uri}: no complete copy of any segment of {remote.partition}"
-            + (f": {problems}" if problems else ""),
-            hint="only a copy that was finished is restored",
-        )
+        raise _nothing_complete(store, remote)
     lineage = _read_lineage(store, newest(copies))
-    unusable = [each for each in remote.leftovers if each.segment_id not in asked.without]
-    is_of_disk = asked.log_start is None and known_log_start > lineage[0][1]
-    wanted = known_log_start if is_of_disk else asked.log_start
+    unusable = without_ids(remote.leftovers, asked.without)
+    chain_from = partial(plan_chain, copies, lineage, unusable=unusable, until=asked.until)
+    if asked.log_start is not None or known_log_start <= lineage[0][1]:
+        return chain_from(log_start_offset=asked.log_start)
     try:
-        return plan_chain(copies, lineage, unusable=unusable, log_start_offset=wanted, until=asked.until)
+        return chain_from(log_start_offset=known_log_start)
     except (ObjectNotFoundError, RemoteGapError) as error:
-        if is_of_disk:
-            error.hint = (
-                f"that the log starts at {wanted} says the {LOG_START_OFFSETS} of the log directory: if it is of an "
-                f"older log, --log-start {lineage[0][1]} --partition {remote.partition} goes before it. "
-                f"{error.hint or ''}"
-            ).rstrip()
+        error.hint = (
+            f"the log starts at {known_log_start} by {LOG_START_OFFSETS} in the log directory. If that entry belongs "
+            f"to an older log, add --log-start {lineage[0][1]} --partition {remote.partition}. {error.hint or ''}"
+        ).rstrip()
         raise
+
+
+def _nothing_complete(store: ObjectStore, remote: RemoteInventory) -> ObjectNotFoundError:
+    problems = named(f"segment {each.start_offset}: {each.problem}" for each in remote.leftovers)
+    return ObjectNotFoundError(
+        f"{store.uri}: no complete copy of any segment of {remote.partition}" + (f": {problems}" if problems else ""),
+        hint="only a copy that was finished is restored",
+    )
 
 
 def _read_lineage(store: ObjectStore, head: RemoteSegment) -> LeaderEpochs:
@@ -220,18 +224,22 @@ def _check_segments(target: Target, plan: FolderPlan) -> None:
     if not any(found.values()):
         # A broker without the folder creates an empty one, as `kafka-topics --create` does.
         raise folder_differs(folder, "it holds no record, so a broker that missed the partition made it")
-    # The size of a piece that is cut is not known before it is fetched.
-    expected = {
-        f"{piece.start_offset:020d}.log": piece.copy.metadata.segment_size if piece.is_whole else None
-        for piece in plan.chain.pieces
-    }
-    expected[f"{plan.chain.end_offset:020d}.log"] = 0  # the active one
+    expected = _expected_sizes(plan)
     if found.keys() != expected.keys():
         odd = sorted(found.keys() ^ expected.keys())
         raise folder_differs(folder, f"{odd[0]} is {'not of the tier' if odd[0] in found else 'missing'}")
     for name, size in expected.items():
         if size not in (None, found[name]):
             raise folder_differs(folder, f"{name} has {count_of(found[name], 'byte')}, the tier's {size}")
+
+
+def _expected_sizes(plan: FolderPlan) -> dict[str, int | None]:
+    """Return the bytes of each segment file by name; None for a piece that is cut, which the fetch measures."""
+    sizes: dict[str, int | None] = {}
+    for piece in plan.chain.pieces:
+        sizes[f"{piece.start_offset:020d}.log"] = piece.copy.metadata.segment_size if piece.is_whole else None
+    sizes[f"{plan.chain.end_offset:020d}.log"] = 0  # the active one
+    return sizes
 
 
 def _told_open(store: ObjectStore, chain: Chain) -> tuple[RestoredTransaction, ...]:

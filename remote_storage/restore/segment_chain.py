@@ -1,4 +1,4 @@
-"""Choose which bytes of which remote copies make one log, before any of them is fetched.
+"""Choose the bytes of remote segments that make one log, before the first is fetched.
 
 The leader epochs of the newest copy are the log's lineage. An offset of a copy counts if it was written under the epoch
 that the lineage has for it; records of a leader that lost an unclean election do not count. The copies are laid end to
@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import MissingHeadError, MissingTailError, ObjectNotFoundError, RemoteGapError
-from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, epochs_in_range
+from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment
 from tiersnap.remote_storage.restore.request import LeftOutCopy
 from tiersnap.snapshot.formats.checkpoints import LeaderEpoch, LeaderEpochs
 from tiersnap.snapshot.units import count_of
@@ -94,33 +94,31 @@ def plan_chain(
         RemoteGapError: no copy of this lineage holds some offsets between two copies, or those at a given log start.
     """
     of = copies[0].metadata.id.topic_id_partition
-    intervals = _up_to(until, [interval for copy in copies for interval in _in_lineage(copy, lineage)])
+    intervals = _up_to(until, _in_lineage(copies, lineage))
     wanted = lineage[0][1] if log_start_offset is None else log_start_offset
     ahead = [interval for interval in intervals if interval.end_offset > wanted]
     if not ahead:
         raise ObjectNotFoundError(f"{of}: no complete copy of a segment holds offset {wanted} or a later one")
-    first = min(interval.start_offset for interval in ahead)
-    if first > wanted and log_start_offset is not None:
-        raise _gap_error(of, [(wanted, first)], unusable)
-    if first > wanted:
-        _check_head(of, first, unusable)
-    log_start = max(wanted, first)
+    log_start = _log_start(of, ahead, wanted, unusable, is_given=log_start_offset is not None)
     pieces, gaps = _lay_end_to_end(ahead, log_start)
     if gaps:
         raise _gap_error(of, gaps, unusable)
-    _check_tail(of, pieces[-1], unusable, until)
+    if until is None:
+        _check_tail(of, pieces[-1], unusable)
+    else:
+        _check_until(of, pieces[-1].end_offset, until)
     return Chain(
         tuple(pieces),
         log_start,
         _leader_epochs(pieces, lineage),
         (*_left_out_copies(copies, intervals, pieces, until), *_left_out_attempts(unusable)),
-        first if first > wanted else None,
+        log_start if log_start > wanted else None,
     )
 
 
-def _in_lineage(copy: RemoteSegment, lineage: LeaderEpochs) -> list[LogPiece]:
-    """Return the offsets of a copy that belong to the lineage, one piece for each contiguous range."""
-    return [LogPiece(copy, start, end) for start, end in copy.facts.held(lineage)]
+def _in_lineage(copies: Iterable[RemoteSegment], lineage: LeaderEpochs) -> list[LogPiece]:
+    """Return the offsets of copies that belong to the lineage, one piece for each contiguous range."""
+    return [LogPiece(copy, start, end) for copy in copies for start, end in copy.facts.held(lineage)]
 
 
 def _up_to(until: int | None, intervals: Sequence[LogPiece]) -> list[LogPiece]:
@@ -129,6 +127,32 @@ def _up_to(until: int | None, intervals: Sequence[LogPiece]) -> list[LogPiece]:
         return list(intervals)
     below = (each for each in intervals if each.start_offset < until)
     return [LogPiece(each.copy, each.start_offset, min(each.end_offset, until)) for each in below]
+
+
+def _log_start(
+    of: TopicIdPartition,
+    ahead: Iterable[LogPiece],
+    wanted: int,
+    unusable: Sequence[IncompleteSegment],
+    *,
+    is_given: bool,
+) -> int:
+    """Return the first offset of the log: the wanted one, or the first one that a copy holds.
+
+    Args:
+        is_given: the user gave the wanted offset, so the log must begin there.
+
+    Raises:
+        RemoteGapError: no copy holds the given offset.
+        MissingHeadError: an older segment is not usable.
+    """
+    first = min(piece.start_offset for piece in ahead)
+    if first <= wanted:
+        return wanted
+    if is_given:
+        raise _gap_error(of, [(wanted, first)], unusable)
+    _check_head(of, first, unusable)
+    return first
 
 
 def _lay_end_to_end(ahead: Sequence[LogPiece], log_start: int) -> tuple[list[LogPiece], list[tuple[int, int]]]:
@@ -157,15 +181,18 @@ def _check_head(of: TopicIdPartition, first: int, unusable: Sequence[IncompleteS
         )
 
 
-def _check_tail(of: TopicIdPartition, last: LogPiece, unusable: Sequence[IncompleteSegment], until: int | None) -> None:
+def _check_until(of: TopicIdPartition, end_offset: int, until: int) -> None:
+    """Refuse a log that ends before the end that the user asked for."""
+    if end_offset < until:
+        raise MissingTailError(
+            f"{of}: the usable copies end at offset {end_offset}, before {until}",
+            hint=f"--until {end_offset} --partition {of}, or less",
+        )
+
+
+def _check_tail(of: TopicIdPartition, last: LogPiece, unusable: Sequence[IncompleteSegment]) -> None:
+    """Refuse a log if an attempt that is not usable may continue it."""
     end_offset = last.end_offset
-    if until is not None:
-        if end_offset < until:
-            raise MissingTailError(
-                f"{of}: the usable copies end at offset {end_offset}, before {until}",
-                hint=f"--until {end_offset} --partition {of}, or less",
-            )
-        return
     newer = [each for each in unusable if _reaches_behind(each, last)]
     if newer:
         raise MissingTailError(
@@ -237,7 +264,7 @@ def _left_out_copies(
         if copy.end_offset <= pieces[0].start_offset:
             return "below the log start offset"
         if until is not None and copy.start_offset >= until:
-            return "behind the end that was asked for"
+            return "behind the end that --until names"
         if copy.segment_id not in in_lineage:
             return "written under leader epochs that the newest segment does not know"
         if same := by_start.get(copy.start_offset):
@@ -262,7 +289,7 @@ def _gap_error(
     broken = [
         f"segment {attempt.segment_id} from offset {attempt.start_offset} is not usable: {attempt.problem}"
         for attempt in unusable
-        if any(start <= attempt.start_offset < end for start, end in gaps)
+        if _is_in_gap(attempt, gaps)
     ]
     return RemoteGapError(
         "; ".join([f"{of}: offsets {named}{more} are in no complete remote segment of this log", *broken]),
@@ -270,3 +297,7 @@ def _gap_error(
         f"or begin behind the hole with --log-start {gaps[-1][1]} --partition {of}",
         gaps=[list(gap) for gap in gaps],
     )
+
+
+def _is_in_gap(attempt: IncompleteSegment, gaps: Iterable[tuple[int, int]]) -> bool:
+    return any(start <= attempt.start_offset < end for start, end in gaps)

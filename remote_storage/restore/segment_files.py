@@ -9,7 +9,7 @@ from threading import Event
 
 import numpy as np
 
-from tiersnap.remote_storage.inventory.segment_bytes import fetch_log
+from tiersnap.remote_storage.remote_log.segment_bytes import fetch_log
 from tiersnap.remote_storage.restore.own_folder import PART, OwnFolder
 from tiersnap.remote_storage.restore.segment_chain import LogPiece
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -99,8 +99,8 @@ def _check_cuts(rows: np.ndarray, piece: LogPiece) -> None:
     raise CorruptDataError(
         f"{of}: segment {piece.copy.segment_id}: the batch at {first} lies across [{piece.start_offset}, "
         f"{piece.end_offset})",
-        hint=f"a log ends between batches: {ends}; without --until the copies are not of one log: leave one of them "
-        "out with --without SEGMENT_ID",
+        hint=f"a log ends between batches: {ends}; if you gave no --until, the copies come from different logs: "
+        "leave one out with --without SEGMENT_ID",
     )
 
 

@@ -1,4 +1,4 @@
-"""The log directory that a restore goes to: whose it is, and the files that all its partitions share."""
+"""The log directory that a restore writes to: its cluster, and the files that all its partitions share."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Target:
     meta: MetaProperties
 
     def offsets(self, name: str) -> dict[TopicPartition, int]:
-        """A checkpoint file; empty where there is none.
+        """Return the offsets of a checkpoint file; empty if it does not exist.
 
         Raises:
             CorruptCheckpointError: it is damaged, so that nothing can be added to it.
@@ -49,7 +49,7 @@ class Target:
             raise
 
     def set_offset(self, name: str, partition: TopicPartition, offset: int) -> bool:
-        """Set one partition's entry of a checkpoint file, the others kept; whether that changed it."""
+        """Set one partition's entry of a checkpoint file; return whether that changed it."""
         offsets = self.offsets(name)
         if offsets.get(partition) == offset:
             return False
@@ -67,7 +67,7 @@ class Target:
             self.set_offset(LOG_START_OFFSETS, partition, log_start)
 
     def forget_clean_shutdown(self) -> bool:
-        """Remove the marker of a clean stop, so that the broker checks what it loads; whether there was one."""
+        """Remove the marker of a clean stop, so that the broker checks its logs; return whether it existed."""
         path = self.path / CLEAN_SHUTDOWN
         if not path.exists():
             return False
@@ -89,7 +89,7 @@ class Target:
 
 
 def open_target(path: Path, source_cluster: str | None) -> Target:
-    """The log directory at `path`.
+    """Return the log directory at `path`.
 
     Raises:
         SourceNotFoundError: there is no such directory.
@@ -103,11 +103,12 @@ def open_target(path: Path, source_cluster: str | None) -> Target:
     if not os.path.lexists(file):
         raise MissingMetaPropertiesError(
             f"{file} is missing: no broker starts on a log directory without it",
-            hint="lay it anew as it was, four lines: version=1, cluster.id="
+            hint="write it again as it was, four lines: version=1, cluster.id="
             f"{source_cluster or '<as on the other disks>'}, node.id=<as on the other disks>, directory.id=<the SAME "
             "as before>. The controller knows the directory by that id: with a new one its partitions have no leader "
-            "until the second restart. RegisterBrokerRecord.logDirs in kafka-dump-log --cluster-metadata-decoder has "
-            "it: the one that no other disk of the broker has. Under ZooKeeper: version=0, cluster.id, broker.id",
+            "until the second restart. kafka-dump-log --cluster-metadata-decoder prints it in "
+            "RegisterBrokerRecord.logDirs: the id that no other disk of the broker has. Under ZooKeeper: version=0, "
+            "cluster.id, broker.id",
         )
     try:
         text = read_text(file)
@@ -121,6 +122,11 @@ def open_target(path: Path, source_cluster: str | None) -> Target:
 
 def _cannot_read(path: Path, error: OSError) -> UsageError:
     return UsageError(f"cannot read {path}: {error.strerror or error}", hint=_AS_WHOM)
+
+
+def _check_topic_id(topic_id: str) -> None:
+    if not (is_uuid(topic_id) and is_topic_id(topic_id)):
+        raise UsageError(f"--as-topic-id {topic_id!r} is not the 22 characters of a topic id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,25 +147,25 @@ def choose_destination(
     as_topic_id: str | None,
     producer_state: str | None,
 ) -> Destination:
-    """Under which topic id and with which producer state a partition may go to the target.
+    """Return the topic id and the producer state that a partition has in the target.
 
     Args:
-        source_cluster: where the segments come from, None where nobody knows.
+        source_cluster: id of the cluster that wrote the segments; None if it is unknown.
         topic_id: in the keys of the segments.
-        as_topic_id: what the target's cluster knows the topic by, if it was said.
-        producer_state: `keep` or `empty`, if it was said.
+        as_topic_id: in the target's cluster; None if the user gave none.
+        producer_state: `keep` or `empty`; None if the user gave none.
 
     Raises:
-        UnknownClusterError: the source is not known.
-        OtherClusterError: it is another cluster, and a choice was not made.
+        UnknownClusterError: the source is unknown.
+        OtherClusterError: the source is another cluster, and `as_topic_id` or `producer_state` is missing.
         UsageError: `as_topic_id` is no topic id.
     """
-    if as_topic_id is not None and not (is_uuid(as_topic_id) and is_topic_id(as_topic_id)):
-        raise UsageError(f"--as-topic-id {as_topic_id!r} is not the 22 characters of a topic id")
+    if as_topic_id is not None:
+        _check_topic_id(as_topic_id)
     if source_cluster is None:
         raise UnknownClusterError(
-            f"{name}: nothing in remote storage says which cluster its segments come from",
-            hint="a run of tiersnap records it, a broker's plugin does not. Name it with --cluster-id ID, after the "
+            f"{name}: no object in remote storage names the cluster that its segments come from",
+            hint="a run of tiersnap records it, a broker's plugin does not. Name it with --cluster-id ID, as in the "
             f"meta.properties of a broker that wrote the topic; {target.path} belongs to {target.meta.cluster_id}",
         )
     if source_cluster == target.meta.cluster_id:
@@ -170,8 +176,8 @@ def choose_destination(
             f"{where}: its producer state is not restored there unasked. Producer ids are given out by each cluster "
             "from 0 on: a new producer with the id of a restored one is taken for it, and its first records are "
             "acknowledged and silently dropped, or refused as out of order",
-            hint="--producer-state empty restores no producers: right where no producer of the old cluster goes on "
-            "writing. --producer-state keep is right only once the cluster's next producer id is above all restored "
+            hint="--producer-state empty restores no producers: right if no producer of the old cluster continues to "
+            "write. --producer-state keep is right only once the cluster's next producer id is above all restored "
             "ones, as when it was formatted with a ProducerIdsRecord",
         )
     if as_topic_id is None:

@@ -6,20 +6,20 @@ broker began another one for the partition. The newest attempt of each broker ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.inventory.segment_objects import list_segments
 from tiersnap.remote_storage.layouts.remote_location import in_each_layout
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, list_segments
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.units import count_of, human_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptLeftovers:
-    """The objects that failed copy attempts of brokers left of a partition."""
+    """The leftovers of brokers' failed copy attempts in a partition."""
 
     partition: str
     attempts: int  # with objects
@@ -33,14 +33,20 @@ class AttemptLeftovers:
 
 def ended_attempts(records: MetadataCache, partition: TopicIdPartition) -> frozenset[str]:
     """Return the ids of segments that brokers began to copy, and that ended without COPY_SEGMENT_FINISHED."""
+    segments = records.segments(partition)
+    of_brokers = {segment_id: segments[segment_id] for segment_id in segments.keys() - records.ours}
+    newest = _newest_of_each_broker(records, of_brokers.values())
+    started = (name for name, each in of_brokers.items() if each.state is SegmentState.COPY_SEGMENT_STARTED)
+    return frozenset(started) - newest
+
+
+def _newest_of_each_broker(records: MetadataCache, segments: Iterable[RemoteLogSegmentMetadata]) -> frozenset[str]:
+    """Return the ids of the segments that brokers began last; their copies may be in progress."""
     newest: dict[int, RemoteLogSegmentMetadata] = {}
-    of_brokers = [each for name, each in records.segments(partition).items() if name not in records.ours]
-    for each in of_brokers:
+    for each in segments:
         before = newest.setdefault(each.broker_id, each)
         newest[each.broker_id] = max(before, each, key=lambda one: records.order(one)[0])
-    at_work = {each.id.segment_id for each in newest.values()}
-    begun = (each.id.segment_id for each in of_brokers if each.state is SegmentState.COPY_SEGMENT_STARTED)
-    return frozenset(begun) - at_work
+    return frozenset(each.id.segment_id for each in newest.values())
 
 
 def find_leftovers(store: ObjectStore, records: MetadataCache) -> Iterator[AttemptLeftovers]:
@@ -49,7 +55,11 @@ def find_leftovers(store: ObjectStore, records: MetadataCache) -> Iterator[Attem
         ended = ended_attempts(records, partition)
         if not ended:
             continue
-        listed = (each for location in in_each_layout(store) for each in list_segments(location, partition))
-        left = [each for each in listed if each.segment_id in ended]
-        if left:
-            yield AttemptLeftovers(str(partition), len(left), sum(each.stored for each in left))
+        bytes_left = [each.stored for each in _segments(store, partition) if each.segment_id in ended]
+        if bytes_left:
+            yield AttemptLeftovers(str(partition), len(bytes_left), sum(bytes_left))
+
+
+def _segments(store: ObjectStore, partition: TopicIdPartition) -> Iterator[SegmentObjects]:
+    for location in in_each_layout(store):
+        yield from list_segments(location, partition)

@@ -1,4 +1,4 @@
-"""The records that a cluster has of a partition, and the reasons why nothing of the partition may be removed."""
+"""The records that a cluster has of a partition, and the reasons why none of its objects may be removed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class KnownPartition:
     metadata_start: int = 0  # the first offset that the records' partition of the metadata topic has
     # log start offset, remote segments included; None if the cluster has no topic of this id
     log_start: int | None = None
-    has_leader: bool = True  # False while nobody knows the log start
+    has_leader: bool = True  # without a leader the log start is unknown
     # The cluster certainly has no topic of this id. Found out only if records name segments, as they can if the topic
     # was deleted while they were written.
     is_absent: bool = False
@@ -57,7 +57,7 @@ class KnownPartition:
         return self.log_start is not None
 
     def is_gone(self, segment_id: str) -> bool:
-        """Return whether no record names the segment, or the last one says that it is deleted, or the topic is gone."""
+        """Return whether the topic is deleted, or the segment has no record, or its last record is its deletion."""
         record = self.records.get(segment_id)
         return self.is_absent or (segment_id not in self.doubtful and (record is None or record.state is _DELETED))
 
@@ -77,17 +77,17 @@ class KnownPartition:
         return record.end_offset + 1
 
     def refusal(self, cluster_id: str | None) -> str:
-        """Return why nothing of the partition may be removed, "" if it may; `cluster_id` is that of the store."""
+        """Return why no object of the partition may be removed, else ""; `cluster_id` comes from the store."""
         if cluster_id is None:
             return "no cluster.json says which cluster it comes from"
         if cluster_id != self.cluster_id:
             return f"it comes from the cluster {cluster_id}, this one is {self.cluster_id}"
         if self.metadata_start > 0:
-            return f"{METADATA_TOPIC} begins at offset {self.metadata_start} and not at 0: what it said is lost"
+            return f"{METADATA_TOPIC} begins at offset {self.metadata_start} and not at 0: its earlier records are lost"
         if not self.records:
-            known = "the cluster knows nothing of its remote segments"
+            known = "the cluster has no records of its remote segments"
             if self.is_live:
-                return f"{known}: tiersnap publish tells it of them"
+                return f"{known}: publish them by tiersnap publish"
             # They may be the last copies of a cluster that was created again under its old id.
             return (
                 f"{known}, nor this topic id: if the topic was deleted before they were published, remove them by hand"

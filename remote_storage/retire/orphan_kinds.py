@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
@@ -41,7 +42,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """Objects that nobody needs, or of which that is not certain; `action` tells which."""
+    """Objects that no cluster references, or that may be so; `action` is REMOVE only if it is certain."""
 
     kind: OrphanKind
     action: Fate
@@ -67,3 +68,8 @@ class Orphan:
     def name(self) -> str:
         """Return the segment id, or the last part of the first key."""
         return self.segment_id or self.keys[0].rpartition("/")[2]
+
+
+def with_action(orphans: Iterable[Orphan], action: Fate) -> list[Orphan]:
+    """Return the orphans on which this action is taken."""
+    return [each for each in orphans if each.action is action]

@@ -2,8 +2,8 @@
 
 An object may be removed under three conditions: tiersnap wrote it (a claim names the attempt; a manifest or the object
 itself names the snapshot), it is older than a grace by the store's clock, and the cluster in `cluster.json` has no
-record of it, or one of its deletion. The objects are listed before the records are read to their end, so a record that
-was written in between is seen.
+record of it, or has recorded its deletion. The objects are listed before the records are read to their end, so a record
+that was written in between is seen.
 
 While the topic lives, a complete copy that ends above the published offsets is no orphan: `publish` may still publish
 it. A copy whose offsets no other complete copy holds is no orphan either: a record or a claim does not restore lost
@@ -17,16 +17,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from tiersnap.remote_storage.check.read_first import ReadSegment
-from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects
-from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
-from tiersnap.remote_storage.inventory.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.locks.claim import Claim
-from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tiersnap.remote_storage.remote_log.partition_objects import PartitionObjects
+from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
+from tiersnap.remote_storage.remote_log.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, Orphan, OrphanKind
 from tiersnap.remote_storage.stores.object_store import ObjectInfo
+from tiersnap.remote_storage.verify.compare_whole import ReadSegment
 from tiersnap.snapshot.units import utc
 
 
@@ -66,13 +66,11 @@ def judge_attempts(
     others = _Others(sorted(stored.attempts, key=lambda each: each.start_offset), known, look, read)
     for attempt in candidates(stored, known, aged):
         claim = claims.get(attempt.segment_id)
-        is_whole = not attempt.missing
         action, reason = Fate.LEAVE, "no claim of ours names it"
         # The records were read, and none names a candidate.
         if claim is not None and claim.may_delete(attempt.segment_id, has_no_record=known.is_gone(attempt.segment_id)):
             action, reason = _fate(attempt, claim, others)
-        kind = OrphanKind.COPY if is_whole else OrphanKind.ATTEMPT
-        yield Orphan(kind, action, reason, attempt.keys, attempt.stored, stored.partition, attempt.segment_id)
+        yield _of_attempt(attempt, action, reason)
 
 
 def judge_attempts_of_brokers(
@@ -92,16 +90,15 @@ def judge_attempts_of_brokers(
             continue
         record = known.records[attempt.segment_id]
         published = known.published_end(record.segment_leader_epochs[-1][0])
-        kind = OrphanKind.ATTEMPT if attempt.missing else OrphanKind.COPY
-        row = (attempt.keys, attempt.stored, stored.partition, attempt.segment_id)
         if record.end_offset >= published:
             why = f"a broker's attempt failed, and the cluster's remote log ends at {published}: tiersnap unblock"
-            yield Orphan(kind, Fate.LEAVE, why, *row)
+            yield _of_attempt(attempt, Fate.LEAVE, why)
         elif not aged.is_old(attempt.modified):
-            yield aged.waiting(Orphan(kind, Fate.WAIT, _FAILED, *row), attempt.modified)
+            yield aged.waiting(_of_attempt(attempt, Fate.WAIT, _FAILED), attempt.modified)
+        elif why := others.why_attempt_is_kept(attempt, record):
+            yield _of_attempt(attempt, Fate.LEAVE, why)
         else:
-            why = others.why_attempt_is_kept(attempt, record)
-            yield Orphan(kind, Fate.LEAVE if why else Fate.REMOVE, why or _FAILED, *row)
+            yield _of_attempt(attempt, Fate.REMOVE, _FAILED)
 
 
 _FAILED = "a broker's attempt failed, and others hold its offsets"
@@ -111,62 +108,69 @@ def judge_young(
     stored: PartitionObjects, known: KnownPartition, aged: Aged, claims: dict[str, Claim]
 ) -> Iterator[Orphan]:
     """Yield the orphans that may be removed once they are old, as far as listings and records tell."""
+    why = "the cluster knows no such segment" if known.is_live else TOPIC_DELETED
     for attempt in young_candidates(stored, known, aged):
         if attempt.segment_id in claims:
-            kind = OrphanKind.ATTEMPT if attempt.missing else OrphanKind.COPY
-            why = "the cluster knows no such segment" if known.is_live else TOPIC_DELETED
-            orphan = Orphan(kind, Fate.WAIT, why, attempt.keys, attempt.stored, stored.partition, attempt.segment_id)
-            yield aged.waiting(orphan, attempt.modified)
-    for offset, info in stored.snapshots.items():
-        reason = _of_no_segment(offset, known)
-        if reason and not aged.is_old(info.modified):
-            orphan = Orphan(OrphanKind.SNAPSHOT, Fate.WAIT, reason, (info.key,), info.size, stored.partition)
+            yield aged.waiting(_of_attempt(attempt, Fate.WAIT, why), attempt.modified)
+    for _, info, reason in _snapshots_without_segment(stored, known):
+        if not aged.is_old(info.modified):
+            orphan = _of_object(OrphanKind.SNAPSHOT, Fate.WAIT, reason, info, stored.partition)
             yield aged.waiting(orphan, info.modified)
 
 
 def young_candidates(stored: PartitionObjects, known: KnownPartition, aged: Aged) -> list[SegmentObjects]:
-    """Return attempts that are too young and in no record; not those that may still be published."""
-    return [
-        each
-        for each in stored.attempts
-        if not aged.is_old(each.modified)
-        and known.is_gone(each.segment_id)
-        and (each.missing or not known.is_live or each.segment_id in known.records)
-    ]
+    """Return attempts that are too young and in no record; not the attempts that may still be published."""
+    gone = [each for each in stored.attempts if known.is_gone(each.segment_id)]
+    return [each for each in gone if not (aged.is_old(each.modified) or _may_be_published(each, known))]
+
+
+def _may_be_published(attempt: SegmentObjects, known: KnownPartition) -> bool:
+    """Return whether `publish` may still publish an attempt: it is complete, and a live topic has no record of it."""
+    return not attempt.missing and known.is_live and attempt.segment_id not in known.records
 
 
 def candidates(stored: PartitionObjects, known: KnownPartition, aged: Aged) -> list[SegmentObjects]:
-    """Return attempts that are old enough and in no record, or in one of DELETE_SEGMENT_FINISHED."""
+    """Return attempts that are old enough, and have no record or a record with DELETE_SEGMENT_FINISHED."""
     return [each for each in stored.attempts if aged.is_old(each.modified) and known.is_gone(each.segment_id)]
+
+
+def _of_attempt(attempt: SegmentObjects, action: Fate, reason: str) -> Orphan:
+    kind = OrphanKind.ATTEMPT if attempt.missing else OrphanKind.COPY
+    return Orphan(kind, action, reason, attempt.keys, attempt.stored, attempt.partition, attempt.segment_id)
+
+
+def _of_object(kind: OrphanKind, action: Fate, reason: str, info: ObjectInfo, partition: TopicIdPartition) -> Orphan:
+    return Orphan(kind, action, reason, (info.key,), info.size, partition)
 
 
 def _fate(attempt: SegmentObjects, claim: Claim, others: _Others) -> tuple[Fate, str]:
     known = others.known
     if attempt.segment_id in known.records:
         return Fate.REMOVE, TOPIC_DELETED if known.is_absent else "the cluster has deleted it"
-    finished = claim.finished if claim.finished != attempt.segment_id else None
-    if finished is not None and others.lies_elsewhere(finished, attempt):
-        finished = None
-    superseded = f"another attempt finished: {finished}"
-    copy = None if attempt.missing else others.look(attempt)
-    if not isinstance(copy, RemoteSegment):
-        return Fate.REMOVE, superseded if finished else "it was never finished, or lost an object"
-    if not known.is_live:
-        return Fate.REMOVE, superseded if finished else TOPIC_DELETED
-    published = known.published_end(copy.metadata.segment_leader_epochs[-1][0])
-    if finished is None and copy.end_offset > published:
-        # `publish` skips an unfinished attempt.
-        first = "" if claim.finished else "tiersnap tier --apply, which finishes it, then "
-        return (
-            Fate.LEAVE,
-            f"not published yet, and the cluster's remote log ends at {published}: {first}tiersnap publish",
-        )
-    if why := others.why_kept(copy, finished):
+    finished = others.finished_instead(attempt, claim)
+    copy = others.complete(attempt)
+    if copy is None:
+        reason = "it was never finished, or lost an object"
+    elif not known.is_live:
+        reason = TOPIC_DELETED
+    elif why := _why_left(copy, claim, finished, others):
         return Fate.LEAVE, why
-    return Fate.REMOVE, superseded if finished else "the cluster knows no such segment, and others hold its offsets"
+    else:
+        reason = "the cluster knows no such segment, and others hold its offsets"
+    return Fate.REMOVE, f"another attempt finished: {finished}" if finished else reason
 
 
-_LOST = "no other copy of its offsets is whole: what the cluster knows of them has lost objects"
+def _why_left(copy: RemoteSegment, claim: Claim, finished: str | None, others: _Others) -> str:
+    """Return why a complete segment of a live topic stays; "" if it may be removed."""
+    published = others.known.published_end(copy.metadata.segment_leader_epochs[-1][0])
+    if finished is not None or copy.end_offset <= published:
+        return others.why_kept(copy, finished)
+    # `publish` skips an unfinished attempt.
+    first = "" if claim.finished else "tiersnap tier --apply, which finishes it, then "
+    return f"not published yet, and the cluster's remote log ends at {published}: {first}tiersnap publish"
+
+
+_LOST = "no other complete segment holds its offsets: the segments that the cluster knows lost objects"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +183,27 @@ class _Others:
     read: Callable[[RemoteSegment], ReadSegment]
     _read: dict[str, ReadSegment] = field(default_factory=dict)
 
-    def lies_elsewhere(self, segment_id: str, attempt: SegmentObjects) -> bool:
-        """Return whether a segment is stored in another layout than `attempt`, so that it does not supersede it."""
-        return any(each.segment_id == segment_id and each.is_local is not attempt.is_local for each in self.attempts)
+    def complete(self, attempt: SegmentObjects) -> RemoteSegment | None:
+        """Return the complete segment of an attempt; None if it lacks objects."""
+        found = None if attempt.missing else self.look(attempt)
+        return found if isinstance(found, RemoteSegment) else None
+
+    def finished_instead(self, attempt: SegmentObjects, claim: Claim) -> str | None:
+        """Return the id of the attempt that superseded this one, by its claim; None without one.
+
+        A segment in another layout supersedes nothing.
+        """
+        if claim.finished in (None, attempt.segment_id):
+            return None
+        for each in self.attempts:
+            if each.segment_id == claim.finished and each.is_local is not attempt.is_local:
+                return None
+        return claim.finished
 
     def why_kept(self, copy: RemoteSegment, finished: str | None) -> str:
-        """Return why a copy stays; "" if `finished`, or segments in the records, hold the same offsets rightly.
+        """Return why a segment stays; "" if `finished`, or segments in the records, are right and hold its offsets.
 
-        Offsets below the log start need no copy.
+        Offsets below the log start need no segment.
         """
         epoch = copy.metadata.segment_leader_epochs[-1][0]
         holding = self._holding(copy.start_offset, copy.end_offset, epoch, finished)
@@ -196,8 +213,8 @@ class _Others:
 
     def why_attempt_is_kept(self, attempt: SegmentObjects, record: RemoteLogSegmentMetadata) -> str:
         """Return why the objects of a broker's attempt stay; "" if segments in the records hold its offsets."""
-        copy = None if attempt.missing else self.look(attempt)
-        if isinstance(copy, RemoteSegment):
+        copy = self.complete(attempt)
+        if copy is not None:
             return self.why_kept(copy, None)
         epoch = record.segment_leader_epochs[-1][0]
         holding = self._holding(record.start_offset, record.end_offset + 1, epoch, None)
@@ -206,15 +223,17 @@ class _Others:
         return next(filter(None, map(self._unproven, holding)), "")
 
     def _holding(self, start: int, end: int, epoch: int, finished: str | None) -> list[RemoteSegment] | None:
-        """Return the complete segments that together hold [start, end); None if an offset is in none of them."""
+        """Return the complete segments that together hold [start, end); None if they lack an offset."""
         reached = max(start, self.known.log_start or 0)
         holding: list[RemoteSegment] = []
         for attempt in self.attempts:
             if not attempt.start_offset <= reached < end:
                 break
             counts = attempt.segment_id == finished or self.known.finished_end(attempt.segment_id, epoch) > reached
-            other = self.look(attempt) if counts and not attempt.missing else None
-            if isinstance(other, RemoteSegment) and other.end_offset > reached:
+            if not counts:
+                continue
+            other = self.complete(attempt)
+            if other is not None and other.end_offset > reached:
                 holding.append(other)
                 reached = other.end_offset
         return None if reached < end else holding
@@ -251,44 +270,65 @@ def judge_snapshots(
     Args:
         is_ours: whether tiersnap wrote a snapshot that no manifest names.
     """
-    told = {record.offset for _, manifest in manifests for record in manifest.snapshots}
-    gone = set()
-    for offset, info in stored.snapshots.items():
-        reason = _of_no_segment(offset, known)
-        if not reason or not aged.is_old(info.modified):
+    named = set().union(*(_offsets_of(manifest) for _, manifest in manifests))
+    left = set(stored.snapshots)
+    for offset, info, reason in _snapshots_without_segment(stored, known):
+        if not aged.is_old(info.modified):
             continue
-        if offset in told or is_ours(info):
-            gone.add(offset)
-            yield Orphan(OrphanKind.SNAPSHOT, Fate.REMOVE, reason, (info.key,), info.size, stored.partition)
+        if offset in named or is_ours(info):
+            left.discard(offset)
+            yield _of_object(OrphanKind.SNAPSHOT, Fate.REMOVE, reason, info, stored.partition)
         else:
-            why = "no manifest of ours tells of it"
-            yield Orphan(OrphanKind.SNAPSHOT, Fate.LEAVE, why, (info.key,), info.size, stored.partition)
-    left = stored.snapshots.keys() - gone
+            why = "no manifest of ours names it"
+            yield _of_object(OrphanKind.SNAPSHOT, Fate.LEAVE, why, info, stored.partition)
     for info, manifest in manifests:
-        if aged.is_old(info.modified) and left.isdisjoint(record.offset for record in manifest.snapshots):
-            reason = "none of its snapshots is left"
-            yield Orphan(OrphanKind.MANIFEST, Fate.REMOVE, reason, (info.key,), info.size, stored.partition)
+        if aged.is_old(info.modified) and left.isdisjoint(_offsets_of(manifest)):
+            why = "all its snapshots are removed"
+            yield _of_object(OrphanKind.MANIFEST, Fate.REMOVE, why, info, stored.partition)
 
 
-def _of_no_segment(offset: int, known: KnownPartition) -> str:
-    if known.log_start is None:
-        return TOPIC_DELETED
-    return f"the log starts at {known.log_start}" if offset < known.log_start else ""
+def _offsets_of(manifest: SnapshotManifest) -> set[int]:
+    return {record.offset for record in manifest.snapshots}
+
+
+def _snapshots_without_segment(
+    stored: PartitionObjects, known: KnownPartition
+) -> Iterator[tuple[int, ObjectInfo, str]]:
+    """Yield offset and object of each snapshot that no segment needs, and the reason."""
+    for offset, info in stored.snapshots.items():
+        if known.log_start is None:
+            yield offset, info, TOPIC_DELETED
+        elif offset < known.log_start:
+            yield offset, info, f"the log starts at {known.log_start}"
 
 
 def judge_rest(stored: PartitionObjects, known: KnownPartition, aged: Aged, removed: set[str]) -> Iterator[Orphan]:
-    """Yield the claims and `cluster.json` of a deleted topic, once no object of ours is left that needs them.
+    """Yield the claims and `cluster.json` of a deleted topic, if all other objects of the partition are removed.
 
     Args:
         removed: keys that are removed before them.
     """
-    kept = [key for attempt in stored.attempts for key in attempt.keys if key not in removed]
-    kept += [info.key for info in (*stored.snapshots.values(), *stored.manifests.values()) if info.key not in removed]
-    if known.is_live or kept:
+    if known.is_live or not removed.issuperset(_keys_of_content(stored)):
         return
-    rest = [(OrphanKind.CLAIM, info) for info in stored.claims.values()]
-    rest += [] if stored.known_manifests is None else [(OrphanKind.KNOWN_MANIFESTS, stored.known_manifests)]
-    rest += [] if stored.cluster is None else [(OrphanKind.CLUSTER, stored.cluster)]
+    rest = list(_claims_and_cluster(stored))
     if all(aged.is_old(info.modified) for _, info in rest):
         for kind, info in rest:
-            yield Orphan(kind, Fate.REMOVE, TOPIC_DELETED, (info.key,), info.size, stored.partition)
+            yield _of_object(kind, Fate.REMOVE, TOPIC_DELETED, info, stored.partition)
+
+
+def _claims_and_cluster(stored: PartitionObjects) -> Iterator[tuple[OrphanKind, ObjectInfo]]:
+    """Yield claims, known manifests and `cluster.json`, in the order to delete them in."""
+    for info in stored.claims.values():
+        yield OrphanKind.CLAIM, info
+    if stored.known_manifests is not None:
+        yield OrphanKind.KNOWN_MANIFESTS, stored.known_manifests
+    if stored.cluster is not None:
+        yield OrphanKind.CLUSTER, stored.cluster
+
+
+def _keys_of_content(stored: PartitionObjects) -> Iterator[str]:
+    """Yield the keys of segments, snapshots and manifests of snapshots."""
+    for attempt in stored.attempts:
+        yield from attempt.keys
+    for info in (*stored.snapshots.values(), *stored.manifests.values()):
+        yield info.key

@@ -2,8 +2,8 @@
 
 If the removal is killed anywhere, the same command removes the rest.
 
-Unfinished uploads, temporary files and probes of the store (store_leftovers) are orphans too. An upload of a partition
-of another cluster is refused; one of the plugin is listed and left.
+Unfinished uploads, temporary files and probes of the store (store_leftovers) are orphans too. An upload for a partition
+of another cluster is refused. An upload of the plugin is listed and stays.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
-from tiersnap.remote_storage.check.read_first import ReadSegment, read_remaining
-from tiersnap.remote_storage.inventory.cluster_record import read_cluster_id
-from tiersnap.remote_storage.inventory.partition_objects import (
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.cluster_record import read_cluster_id
+from tiersnap.remote_storage.remote_log.partition_objects import (
     PartitionObjects,
     list_all,
     list_partition_objects,
     read_claims,
 )
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_segment
-from tiersnap.remote_storage.inventory.snapshot_objects import readable_manifests
-from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_segment
+from tiersnap.remote_storage.remote_log.snapshot_objects import readable_manifests
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition, KnownToCluster
-from tiersnap.remote_storage.retire.orphan_kinds import Fate, Orphan, OrphanKind
+from tiersnap.remote_storage.retire.orphan_kinds import Fate, Orphan, OrphanKind, with_action
 from tiersnap.remote_storage.retire.orphans import (
     Aged,
     candidates,
@@ -46,6 +46,7 @@ from tiersnap.remote_storage.retire.store_leftovers import (
     uploads_of_segments,
 )
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectInfo, ObjectStore
+from tiersnap.remote_storage.verify.compare_whole import ReadSegment, read_remaining
 from tiersnap.snapshot.errors import CorruptDataError, GateError, TiersnapError, failure
 from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
 
@@ -137,17 +138,17 @@ def orphans_of(store: ObjectStore, stored: PartitionObjects, known: KnownPartiti
     yield from judge_attempts_of_brokers(stored, known, aged, look, read)
     refusal = known.refusal(stored.cluster_id)
     if refusal:
-        yield from (each for each in found if each.action is Fate.LEAVE)
-        ours = [each for each in found if each.action is Fate.REMOVE]
-        if ours:
-            yield _refused(stored.partition, refusal, ours)
+        yield from _of_refused_partition(stored.partition, refusal, found)
         return
     manifests = list(readable_manifests(store, stored.manifests.values()))
     found += judge_snapshots(stored, known, aged, manifests, is_ours(store))
-    removed = {key for each in found if each.action is Fate.REMOVE for key in each.keys}
     yield from found
     yield from judge_young(stored, known, aged, claims)
-    yield from judge_rest(stored, known, aged, removed)
+    yield from judge_rest(stored, known, aged, _keys_to_remove(found))
+
+
+def _keys_to_remove(found: Iterable[Orphan]) -> set[str]:
+    return set(chain.from_iterable(each.keys for each in with_action(found, Fate.REMOVE)))
 
 
 def _read(store: ObjectStore, now: int, copy: RemoteSegment) -> ReadSegment:
@@ -156,7 +157,7 @@ def _read(store: ObjectStore, now: int, copy: RemoteSegment) -> ReadSegment:
 
 
 def is_ours(store: ObjectStore) -> Callable[[ObjectInfo], bool]:
-    """Return a function that tells whether tiersnap wrote a snapshot object, by the object's metadata."""
+    """Return a function that returns whether tiersnap wrote a snapshot object, by the object's metadata."""
 
     def ask_of(info: ObjectInfo) -> bool:
         described = store.head(info.key)
@@ -165,9 +166,13 @@ def is_ours(store: ObjectStore) -> Callable[[ObjectInfo], bool]:
     return ask_of
 
 
-def _refused(partition: TopicIdPartition, reason: str, ours: Sequence[Orphan]) -> Orphan:
-    keys = tuple(key for each in ours for key in each.keys)
-    return Orphan(OrphanKind.PARTITION, Fate.REFUSE, reason, keys, sum(each.size_bytes for each in ours), partition)
+def _of_refused_partition(partition: TopicIdPartition, reason: str, found: Sequence[Orphan]) -> Iterator[Orphan]:
+    """Yield the attempts that stay anyway, and one orphan for all that are refused."""
+    yield from with_action(found, Fate.LEAVE)
+    ours = with_action(found, Fate.REMOVE)
+    if ours:
+        keys = tuple(chain.from_iterable(each.keys for each in ours))
+        yield Orphan(OrphanKind.PARTITION, Fate.REFUSE, reason, keys, sum(each.size_bytes for each in ours), partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,17 +185,17 @@ class OrphansOutcome:
     @property
     def wanted(self) -> list[Orphan]:
         """Return the orphans that may be removed."""
-        return [each for each in self.found if each.action is Fate.REMOVE]
+        return with_action(self.found, Fate.REMOVE)
 
     @property
     def refused(self) -> list[Orphan]:
         """Return the refused orphans; a person must clear the reason."""
-        return [each for each in self.found if each.action is Fate.REFUSE]
+        return with_action(self.found, Fate.REFUSE)
 
     @property
     def waiting(self) -> list[Orphan]:
         """Return the orphans that are too young."""
-        return [each for each in self.found if each.action is Fate.WAIT]
+        return with_action(self.found, Fate.WAIT)
 
     @property
     def failures(self) -> list[DeleteFailure]:
@@ -201,7 +206,8 @@ class OrphansOutcome:
     def left(self) -> list[Orphan]:
         """Return the orphans that are still in the store, without the young ones."""
         gone = {id(orphan) for orphan, failures in self.done if not failures}
-        return [each for each in self.found if id(each) not in gone and each.action is not Fate.WAIT]
+        gone.update(map(id, self.waiting))
+        return [each for each in self.found if id(each) not in gone]
 
     def errors(self) -> Iterator[TiersnapError]:
         """Yield refusals, and objects that could not be removed."""

@@ -17,14 +17,14 @@ import logging
 import shlex
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.check.read_first import read_remaining
-from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, leftovers_of
-from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks import claim_protocol
 from tiersnap.remote_storage.locks.claim import Claim
 from tiersnap.remote_storage.locks.claim_protocol import STALE_AFTER_MS
+from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory, leftovers_of
+from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
+from tiersnap.remote_storage.verify.compare_whole import read_remaining
 from tiersnap.snapshot.errors import CorruptDataError, TransientError
 from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
 
@@ -56,7 +56,7 @@ class Swept:
 
 
 def _old_leftovers(store: ObjectStore, found: RemoteInventory) -> list[RemoteSegment | IncompleteSegment]:
-    """Return those of `leftovers_of` that are older than GRACE_MS by the store's clock; at most one request.
+    """Return the leftovers that are older than GRACE_MS by the store's clock; at most one request.
 
     A segment that a later attempt replaced counts as old.
     """
@@ -80,13 +80,13 @@ def sweep_partition(store: ObjectStore, found: RemoteInventory) -> Swept:
         elif each in superseded or _is_ended(store, each):
             failures = delete_visible_first(store, each.keys)
             deleted = len(each.keys) - len(failures)
-            _log.info("deleted what attempt %s left of %s: %d objects", each.segment_id, found.partition, deleted)
+            _log.info("deleted leftovers of attempt %s of %s: %d objects", each.segment_id, found.partition, deleted)
             done += Swept(deleted, failures)
     return done
 
 
 def _doubt(store: ObjectStore, found: RemoteInventory, superseded: RemoteSegment) -> CorruptDataError | None:
-    """Return why a complete segment stays; None if the one that replaced it was read and is right."""
+    """Return why a complete segment stays; None if the segment that replaced it was read and is right."""
     finished = None if superseded.claim is None else superseded.claim.finished
     remaining = next(each for each in found.segments if each.segment_id == finished)
     expiry = BrokerExpiry(store.now(), DEFAULT_PRODUCER_EXPIRATION_MS)

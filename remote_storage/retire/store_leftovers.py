@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.partition_objects import StoredRecord
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.locks.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.locks.claim_protocol import claim_naming, claimed_segments
 from tiersnap.remote_storage.locks.saved_configs import SavedConfigs, decode_saved_configs
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.partition_objects import StoredRecord
 from tiersnap.remote_storage.retire.known_to_cluster import Ask, KnownPartition
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, Orphan, OrphanKind
 from tiersnap.remote_storage.retire.orphans import TOPIC_DELETED, Aged
@@ -84,13 +84,25 @@ def uploads_of_segments(
     """
     claimed: dict[TopicIdPartition, tuple[ClaimedSegment, ...]] = {}
     for upload in uploads:
-        key = keys.recognise(upload.key)
-        if key is None or key.offset is None or key.segment_id is None or not is_wanted(key.partition.topic):
+        named = _named_segment(upload)
+        if named is None:
             continue
-        if key.partition not in claimed:
-            claimed[key.partition] = tuple(claimed_segments(store, key.partition))
-        claim = claim_naming(store, claimed[key.partition], key.offset, key.segment_id)
-        yield UploadOfSegment(upload, key.partition, key.segment_id, claim)
+        partition, offset, segment_id = named
+        if not is_wanted(partition.topic):
+            continue
+        if partition not in claimed:
+            claimed[partition] = tuple(claimed_segments(store, partition))
+        yield UploadOfSegment(
+            upload, partition, segment_id, claim_naming(store, claimed[partition], offset, segment_id)
+        )
+
+
+def _named_segment(upload: UnfinishedUpload) -> tuple[TopicIdPartition, int, str] | None:
+    """Return partition, start offset and segment id that the key of an upload names; None for any other key."""
+    key = keys.recognise(upload.key)
+    if key is None or key.offset is None or key.segment_id is None:
+        return None
+    return key.partition, key.offset, key.segment_id
 
 
 def abort_uploads_of(store: ObjectStore, stem: str, segment_id: str) -> None:
@@ -107,17 +119,30 @@ def sweep_store(store: ObjectStore, is_wanted: Callable[[str], bool]) -> SweptSt
     Args:
         is_wanted: whether the uploads of a topic are aborted.
     """
+    probes = _delete_probes(store)
+    old = old_uploads(store, GRACE_MS)
+    files = [upload for upload in old if upload.is_ours]
+    others = [upload for upload in old if not upload.is_ours]
+    claimed = _claimed_uploads(store, others, is_wanted)
+    done = SweptStore(probes, _abort(store, files), _abort(store, claimed))
+    _log.debug("removed leftovers of killed processes from %s: %s", store.uri, done)
+    return done
+
+
+def _delete_probes(store: ObjectStore) -> int:
+    """Delete old probes; return the number of deleted ones."""
     probes = [probe.key for probe in old_probes(store, store.now(), GRACE_MS)]
     failures = store.delete(probes) if probes else ()
     for failed in failures:
         _log.warning("cannot delete %s%s: %s", store.uri, failed.key, failed.reason)
-    old = old_uploads(store, GRACE_MS)
-    files = [upload for upload in old if upload.is_ours]
-    others = [upload for upload in old if not upload.is_ours]
-    named = [each.upload for each in uploads_of_segments(store, others, is_wanted) if each.claim is not None]
-    done = SweptStore(len(probes) - len(failures), _abort(store, files), _abort(store, named))
-    _log.debug("removed of %s what killed processes left: %s", store.uri, done)
-    return done
+    return len(probes) - len(failures)
+
+
+def _claimed_uploads(
+    store: ObjectStore, uploads: Iterable[UnfinishedUpload], is_wanted: Callable[[str], bool]
+) -> list[UnfinishedUpload]:
+    """Return the uploads of attempts that a claim of ours names."""
+    return [each.upload for each in uploads_of_segments(store, uploads, is_wanted) if each.claim is not None]
 
 
 def _abort(store: ObjectStore, uploads: Iterable[UnfinishedUpload]) -> int:
@@ -150,8 +175,11 @@ def judge_saved_configs(store: ObjectStore, records: Iterable[StoredRecord], age
             continue
         known = ask(TopicIdPartition(saved.topic, saved.topic_id, number) for number in saved.partitions)
         if not any(each.is_live for each in known.values()):
-            refusal = _refusal(saved, known)
-            yield _orphan(record, Fate.REFUSE if refusal else Fate.REMOVE, refusal or TOPIC_DELETED)
+            yield _of_deleted_topic(record, _refusal(saved, known))
+
+
+def _of_deleted_topic(record: StoredRecord, refusal: str) -> Orphan:
+    return _orphan(record, Fate.REFUSE, refusal) if refusal else _orphan(record, Fate.REMOVE, TOPIC_DELETED)
 
 
 def _refusal(saved: SavedConfigs, known: Mapping[TopicIdPartition, KnownPartition]) -> str:

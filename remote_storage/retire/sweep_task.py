@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.rows import Rows

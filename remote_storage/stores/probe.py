@@ -23,7 +23,11 @@ PROBES = "claims/probe-"
 """Prefix of the keys of all probes. A probe exists during one question to the store."""
 
 _WRONG_ETAG = '"00000000000000000000000000000000"'
-_UNKNOWN = (400, 405, 501)  # answers of servers that do not know a header
+# Answers of servers that do not know a header, by status and code; 400 alone is many other things.
+_UNKNOWN = (405, 501)
+_UNKNOWN_CODES = frozenset(
+    {"InvalidArgument", "InvalidRequest", "NotImplemented", "XNotImplemented", "BadRequest", "400"}
+)
 
 
 def check_conditions(store: ObjectStore) -> None:
@@ -45,7 +49,7 @@ def check_conditions(store: ObjectStore) -> None:
         except ObjectChangedError as error:
             raise _ignores(store, "If-Match", "it does not know the ETag again that it gave") from error
         except RemoteStorageError as error:
-            if error.attrs.get("status") in _UNKNOWN:
+            if error.attrs.get("status") in _UNKNOWN or error.attrs.get("code") in _UNKNOWN_CODES:
                 raise _ignores(store, "If-None-Match and If-Match", error.message) from error
             raise
     finally:

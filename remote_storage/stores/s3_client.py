@@ -44,6 +44,7 @@ _TRANSIENT_CODES = frozenset(
 _CREDENTIAL_CODES = frozenset(
     {"ExpiredToken", "ExpiredTokenException", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch"}
 )
+_BUCKET_CODES = {"NoSuchBucket": "does not exist", "InvalidBucketName": "has a name that the server does not take"}
 _CHECKSUM_CODES = frozenset({"BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch"})
 _UNSUPPORTED_CODES = frozenset(
     {"InvalidArgument", "InvalidRequest", "MalformedXML", "MissingContentMD5", "NotImplemented", "XNotImplemented"}
@@ -117,9 +118,9 @@ def _of_answer(error: boto.ClientError, action: str, bucket: str, key: str) -> T
     said = _answer_of(error).get("Error", {}).get("Message") or code
     if (redirect := _of_redirect(error, where, attrs)) is not None:
         return redirect
-    if code == "NoSuchBucket":
+    if code in _BUCKET_CODES:
         return RemoteStorageError(
-            f"bucket {bucket!r} does not exist",
+            f"bucket {bucket!r} {_BUCKET_CODES[code]}",
             hint="create it, or correct the bucket in the s3:// URI, the endpoint or the account",
             **attrs,
         )

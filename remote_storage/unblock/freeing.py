@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tiersnap.remote_storage.cluster.copy_progress import CopyProgress, Watched
 from tiersnap.remote_storage.cluster.stuck import StuckPartition
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
-from tiersnap.remote_storage.publish.publish_plan import KNOWN_TO_BROKERS, TO_BE_TOLD, PublishAction, PublishPlan
+from tiersnap.remote_storage.publish.segments_to_publish import KNOWN_TO_BROKERS, TO_BE_TOLD, PublishAction, PublishPlan
 from tiersnap.remote_storage.unblock.unblock_outcome import End
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tiersnap.remote_storage.check.broker_attempts import NOTHING_READ, ComparedAttempts
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_progress import quiet_seconds, watch
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage
@@ -20,11 +19,12 @@ from tiersnap.remote_storage.errors import ClusterRefusedError, CopyingOffError
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.publish.paused_topics import PausedTopics
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
-from tiersnap.remote_storage.publish.publish_plan import PublishPlan, by_partition
+from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan, by_partition
 from tiersnap.remote_storage.publish.watch_resumed import still_stuck, watch_resumed
 from tiersnap.remote_storage.publish.write_records import publish_plans
 from tiersnap.remote_storage.unblock.freeing import Freeing
 from tiersnap.remote_storage.unblock.unblock_outcome import End
+from tiersnap.remote_storage.verify.broker_attempts import NOTHING_READ, ComparedAttempts
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 
 _log = logging.getLogger(__name__)

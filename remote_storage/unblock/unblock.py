@@ -9,9 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from tiersnap.remote_storage.check.broker_attempts import ComparedAttempts, compare_attempts
-from tiersnap.remote_storage.check.local_log import LocalLog
-from tiersnap.remote_storage.check.read_first import split_doubts
 from tiersnap.remote_storage.cluster.copy_tasks import check_cluster_of
 from tiersnap.remote_storage.cluster.hung_copies import HungLimit
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage, can_speak, open_lineage
@@ -19,22 +16,25 @@ from tiersnap.remote_storage.cluster.log_starts import located
 from tiersnap.remote_storage.cluster.lost_epochs import LostEpochs, find_lost_epochs
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
-from tiersnap.remote_storage.inventory.finished import finished_of
-from tiersnap.remote_storage.inventory.observe import Observe
-from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
-from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.locks.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.publish.location_evidence import ProvePlace
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
 from tiersnap.remote_storage.publish.paused_topics import PausedTopics, restore_left
-from tiersnap.remote_storage.publish.prove_location import ProvePlace
-from tiersnap.remote_storage.publish.publish_plan import PublishPlan
+from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan
+from tiersnap.remote_storage.remote_log.finished import finished_of
+from tiersnap.remote_storage.remote_log.observe import Observe
+from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
+from tiersnap.remote_storage.remote_log.remote_log import name_of
 from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.remote_storage.unblock.freeing import Freeing
 from tiersnap.remote_storage.unblock.release import ReleaseTopics
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
+from tiersnap.remote_storage.verify.broker_attempts import ComparedAttempts, compare_attempts
+from tiersnap.remote_storage.verify.compare_whole import split_doubts
+from tiersnap.remote_storage.verify.local_log import LocalLog
 from tiersnap.snapshot.errors import TiersnapError, TransientError, UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem

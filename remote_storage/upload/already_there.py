@@ -10,15 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from tiersnap.remote_storage.check.local_log import ToldLocally
-from tiersnap.remote_storage.check.read_first import find_doubts
-from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.locks import claim_protocol
 from tiersnap.remote_storage.locks.claim import ClaimedSnapshot, HeldClaim
+from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
 from tiersnap.remote_storage.upload.bundle import PlannedSegment, SegmentBundle
 from tiersnap.remote_storage.upload.tier_job import TierJob
+from tiersnap.remote_storage.verify.compare_whole import find_doubts
+from tiersnap.remote_storage.verify.local_log import ToldLocally
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.coverage import coverage_of

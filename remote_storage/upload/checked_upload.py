@@ -24,6 +24,8 @@ from tiersnap.remote_storage.errors import (
 from tiersnap.remote_storage.stores.object_store import ByteSource, ObjectInfo, ObjectStore, PutResult
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.snapshot.errors import RemoteStorageError, TransientError, UsageError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.transaction_index import ongoing_transactions
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.leader_epochs import EpochCheck, WrongEpoch
 from tiersnap.snapshot.log.segment_check import SegmentCheck
@@ -56,7 +58,8 @@ class CheckedLog:
             CorruptSegmentError: a batch is damaged.
             SegmentChangedError: the file ends early, or is not what was decoded.
             WrongLeaderEpochsError: a batch has another leader epoch than the log's checkpoint tells.
-            UnknownTransactionsError: the transaction index is lost, and a scan window began behind the segment.
+            UnknownTransactionsError: a scan window began behind the segment, and the transaction index is lost, or the
+                snapshot lacks a transaction that is open at the segment's end.
         """
         data = self._next(nbytes)
         if self._wrong_epoch is None:
@@ -101,8 +104,10 @@ class CheckedLog:
                 path=self._segment.log.path,
             )
         found = self._index_check.finish()
-        if found.lacks_transactions and self._segment.producer_snapshot.provenance.is_of_window:
-            raise self._unknown_transactions()
+        if self._segment.producer_snapshot.provenance.is_of_window:
+            if found.lacks_transactions:
+                raise self._unknown_transactions()
+            self._refuse_lacking_snapshot(self._index_check.open_transactions)
         self._indexes = found
 
     def _check_epochs(self, rows: np.ndarray) -> None:
@@ -129,6 +134,25 @@ class CheckedLog:
             hint="run again without --scan window: it replays the whole log and makes the index again",
             base_offset=self._segment.base_offset,
         )
+
+    def _refuse_lacking_snapshot(self, opened: np.ndarray) -> None:
+        """Refuse a snapshot of a scan window that lacks a transaction which is open at the segment's end.
+
+        Args:
+            opened: ONGOING_TXN_DTYPE.
+        """
+        snapshot = self._segment.producer_snapshot
+        named = ongoing_transactions(snapshot_file.decode(snapshot.data)).tolist() if opened.size else []
+        lacking = sorted(set(opened.tolist()).difference(named))
+        if lacking:
+            producer, first = lacking[0]
+            count = count_of(len(lacking), "transaction")
+            raise UnknownTransactionsError(
+                f"{self._segment.log.path}: it ends inside {count} that its snapshot lacks, one of producer {producer} "
+                f"since offset {first}: the scan window begins behind it",
+                hint="run again without --scan window: it replays the whole log",
+                base_offset=self._segment.base_offset,
+            )
 
     def _corrupt(self, finding: Finding) -> CorruptSegmentError:
         return CorruptSegmentError(

@@ -13,10 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tiersnap.remote_storage.errors import ClaimedError, ClaimLostError, ObjectChangedError
-from tiersnap.remote_storage.inventory.complete import check_layout, complete_segments
 from tiersnap.remote_storage.locks import claim_protocol
 from tiersnap.remote_storage.locks.claim import Claim, HeldClaim
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.remote_log.complete import check_layout, complete_segments
 from tiersnap.remote_storage.retire.partition_leftovers import Swept
 from tiersnap.remote_storage.retire.store_leftovers import abort_uploads_of
 from tiersnap.remote_storage.stores.requests import Deadline

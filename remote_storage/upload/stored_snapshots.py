@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.cluster_record import check_cluster_id, put_cluster_id
-from tiersnap.remote_storage.inventory.snapshot_objects import (
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.cluster_record import check_cluster_id, put_cluster_id
+from tiersnap.remote_storage.remote_log.snapshot_objects import (
     SnapshotManifest,
     SnapshotRecord,
     manifest_objects,
     readable_manifests,
 )
-from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.small_object import read_decoded, read_twice_if_damaged
 from tiersnap.remote_storage.upload.snapshot_source import LARGEST_SNAPSHOT, TrustedSnapshot

@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
-from tiersnap.remote_storage.inventory.remote_inventory import COPY_GRACE_MS, RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.locks.process import Process, this_process
@@ -17,6 +15,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     new_segment_id,
 )
+from tiersnap.remote_storage.remote_log.known_manifests import KnownManifests
+from tiersnap.remote_storage.remote_log.remote_inventory import COPY_GRACE_MS, RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import DEFAULT_UPLOAD_SECONDS
 from tiersnap.remote_storage.upload.bundle import PlannedSegment, SegmentBundle

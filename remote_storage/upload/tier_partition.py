@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 
 from tiersnap.remote_storage.errors import CopyInFlightError
-from tiersnap.remote_storage.inventory.cluster_record import put_cluster_id
-from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
-from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks import claim_protocol
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.cluster_record import put_cluster_id
+from tiersnap.remote_storage.remote_log.known_manifests import KnownManifests
+from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.upload.already_there import covered_of, event_of_covered, is_covered
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
@@ -27,6 +27,7 @@ from tiersnap.remote_storage.upload.segments_in_flight import Ahead
 from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, SourceFile
 from tiersnap.remote_storage.upload.stored_snapshots import KeptSnapshots
 from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
+from tiersnap.remote_storage.upload.window_upload import known_starts
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.formats.snapshot_file import file_name
@@ -77,6 +78,7 @@ def tier_partition(
         _check_in_flight(job, inventory)
         sweep_partition(job.store, inventory).check()
         inventory = job.counted(inventory)
+        planned = tuple(known_starts(job, planned, inventory))
     except TiersnapError as error:
         _log.debug("not begun with %s: %s", partition, error.message)
         yield job.event(planned[0], error=error)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from functools import partial
 
-from tiersnap.remote_storage.check.local_log import LocalLog
-from tiersnap.remote_storage.check.read_first import split_doubts
 from tiersnap.remote_storage.errors import DivergedLogError
-from tiersnap.remote_storage.inventory.observe import Observe
-from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
-from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.remote_log.observe import Observe
+from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
+from tiersnap.remote_storage.remote_log.remote_log import name_of
+from tiersnap.remote_storage.verify.compare_whole import split_doubts
+from tiersnap.remote_storage.verify.local_log import LocalLog
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition

@@ -95,7 +95,7 @@ class Listing:
     """A collected partition.
 
     Attributes:
-        listed: with `decode` of its segments and `object` of its snapshots.
+        listed: its segments name their `decode`, its snapshots their `object`.
         decodes: by base offset.
         superseded: names of objects, and since when (epoch ms).
     """
@@ -106,7 +106,7 @@ class Listing:
 
     @property
     def objects(self) -> frozenset[str]:
-        """Names of the objects that the listing needs."""
+        """Return the names of the objects that the listing needs."""
         names = {segment.decode for segment in self.listed.segments}
         names |= {file.object for file in self.listed.snapshots}
         for decode in self.decodes.values():

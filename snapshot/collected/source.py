@@ -76,9 +76,7 @@ class CollectedSource:
         """
         listing, finding = self._read(folder)
         if listing is None:
-            topic, number = split_folder_name(folder) or ("", -1)
-            path = f"{self.path}/{folder}"
-            partition = Partition(path, topic, number, (), {}, findings=() if finding is None else (finding,))
+            partition = self._unread(folder, finding)
             return ListedPartition.of(self.uri, partition, self.marker.properties), partition
         found = listing.listed.on_disk(self.path)
         partition = located(replace(found, topic_id=found.topic_id or topic_ids.get(found.topic)))
@@ -90,6 +88,12 @@ class CollectedSource:
             segments=tuple(replace(each, decode=decodes[each.base_offset]) for each in listed.segments),
             snapshots=tuple(replace(each, object=objects[each.end_offset]) for each in listed.snapshots),
         ), partition
+
+    def _unread(self, folder: str, finding: Finding | None) -> Partition:
+        """Return a partition without segments, with the finding of its listing."""
+        topic, number = split_folder_name(folder) or ("", -1)
+        findings = () if finding is None else (finding,)
+        return Partition(f"{self.path}/{folder}", topic, number, (), {}, findings=findings)
 
     def batches(self, folder: str) -> Iterator[pa.RecordBatch]:
         """Yield the rows of RECORD_BATCHES of a partition's segments.

@@ -43,9 +43,9 @@ class Step:
         return "   ".join(part for part in (f"{self.words} {self.command}".strip(), self.note) if part)
 
     @property
-    def lines(self) -> tuple[str, ...]:
-        """Return the step as lines: the command has one to itself, so that it can be pasted; the note is indented."""
-        return tuple(part for part in (self.words, self.command, self.note and f"  {self.note}") if part)
+    def comments(self) -> tuple[str, ...]:
+        """Return what stands above the command in a script: the words and the note."""
+        return tuple(part for part in (self.words, self.note) if part)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ _INDEX_DAMAGED: Steps = (
     NextStep("or with the broker stopped:", REPLACE_APPLY.argv),
 )
 _READ_AS_BROKER: Steps = (NextStep("read it as the user that runs the broker"),)
-_FILE_IN_THE_WAY: Steps = (NextStep("docs/runbook.md, A file in the way"),)
+_FILE_IN_THE_WAY: Steps = (NextStep("", ("runbook", "A file in the way")),)
 
 _OF_VERDICT: dict[StrEnum, Steps] = {
     Verdict.CORRUPT_SEGMENT: _DAMAGED_LOG,
@@ -123,11 +123,11 @@ _OF_FINDING: dict[StrEnum, Steps] = {
     FindingKind.MISSING_CHECKPOINT: (
         NextStep("start the broker, which writes replication-offset-checkpoint anew, and look again:", SCAN.argv),
     ),
-    FindingKind.STRAY_PARTITION: (NextStep("docs/runbook.md, A stray partition"),),
+    FindingKind.STRAY_PARTITION: (NextStep("", ("runbook", "A stray partition")),),
     FindingKind.UNKNOWN_VERSION: (NextStep("use a newer tiersnap; finish the upgrade of the brokers"),),
     FindingKind.WRONG_PARTITION: (
         NextStep("", ("transactions list", Hole.LOG_DIRS)),
-        NextStep("names the transactional ids; docs/runbook.md, An open transaction"),
+        NextStep("names the transactional ids;", ("runbook", "An open transaction")),
     ),
     FindingKind.MISSING_PARTITION: (NextStep("name all log directories of the brokers that hold the partitions"),),
 }

@@ -18,7 +18,8 @@ from tiersnap.snapshot.errors import CorruptCheckpointError
 from tiersnap.snapshot.formats import meta_properties
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties
 from tiersnap.snapshot.gate.judge import judge_remote
-from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.gate.verdict import RANK, Verdict
+from tiersnap.snapshot.host.waiting import WaitingPartition
 from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, corrupt_checkpoint, unreadable
@@ -41,7 +42,7 @@ class SegmentCounts:
     bytes: int = 0  # of all `.log` files
     blocked: Counter[Verdict] = field(default_factory=Counter)  # closed segments by the verdict that blocks them
     in_remote: Counter[Verdict] = field(default_factory=Counter)  # closed segments in remote storage, by verdict
-    blocked_bytes: int = 0  # of the segments that wait: the blocked ones and all after them
+    waiting: list[WaitingPartition] = field(default_factory=list)
     log_starts: LogStarts = field(default_factory=LogStarts)  # of the partitions that can be tiered
     lost_indexes: int = 0  # partitions of tiered topics with a closed segment without an .index
     lost_below_log_start: int = 0  # of these, partitions with such a segment below the log start
@@ -73,7 +74,8 @@ class SegmentCounts:
     def _add_verdicts(self, partition: Partition, tiered: RemoteCoverage) -> None:
         """Count the closed segments, blocked or in remote storage, and the bytes from the first blocked one on."""
         is_located = self.log_starts.add(partition, tiered.covered) is not None
-        is_waiting = False
+        blocked: list[Verdict] = []
+        waiting_bytes = 0
         for segment in partition.segments:
             end = segment.next_base_offset
             if end is None:
@@ -82,9 +84,17 @@ class SegmentCounts:
                 start = max(segment.base_offset, partition.log_start_offset)
                 self.in_remote[judge_remote(start, end, tiered)[0]] += 1
             elif verdict := _verdict(partition, segment, is_located=is_located):
-                self.blocked[verdict] += 1
-                is_waiting = True
-            self.blocked_bytes += segment.log.size if is_waiting else 0
+                blocked.append(verdict)
+            waiting_bytes += segment.log.size if blocked else 0
+        self.blocked.update(blocked)
+        if blocked:
+            verdict = min(blocked, key=RANK.__getitem__)
+            self.waiting.append(WaitingPartition(partition.name, verdict, len(blocked), waiting_bytes))
+
+    @property
+    def blocked_bytes(self) -> int:
+        """Return the bytes of the segments that wait: the blocked ones and all after them."""
+        return sum(each.bytes for each in self.waiting)
 
     @property
     def bytes_per_day(self) -> int:

@@ -17,7 +17,17 @@ from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 # Bytes per second: of a replay, as in `simulate --risk`, and of a 1 Gbit/s network.
 _READ_RATE, _UPLOAD_RATE = 500_000_000, 100_000_000
-_START_ALL = NextStep("start the broker; the same on the hosts of the other replicas, before they lead")
+_START_ALL = NextStep("start the broker; do the same on the hosts of the other replicas before they lead")
+_STOP = NextStep("stop the broker: it reads snapshots only when it starts")
+_RETENTION_CHECK = "within 5 minutes (log.retention.check.interval.ms)"
+_LOCAL_RETENTION = NextStep(
+    "lower local.retention.ms of topics with TIERED segments for a while (kafka-configs --alter): the broker deletes "
+    f"their local files {_RETENTION_CHECK}; consumers read them from remote storage"
+)
+_DELETE_RECORDS = NextStep(
+    "if the disk is still full: lower retention.ms of the largest topic for a while (kafka-configs --alter); the "
+    f"broker DELETES RECORDS {_RETENTION_CHECK}"
+)
 
 
 def next_steps(host: Host, place: Place) -> Iterator[Step]:
@@ -33,9 +43,9 @@ def checks(host: Host, place: Place) -> Iterator[Step]:
     """Yield the commands that check the result."""
     is_located = place.knows(Hole.REMOTE)
     doctor, scan = (steps.DOCTOR_REMOTE, steps.SCAN_REMOTE) if is_located else (steps.DOCTOR, steps.SCAN)
-    unasked = "" if is_located else "; after unblock: with --bootstrap-server, which tells what is tiered"
-    yield place.render(replace(doctor, note=f"ends with 0{unasked}"))
-    yield place.render(replace(scan, note="ends with 0, too"))
+    unasked = "" if is_located else "; after unblock add --bootstrap-server, to see what is tiered"
+    yield place.render(replace(doctor, note=f"exit code 0{unasked}"))
+    yield place.render(replace(scan, note="exit code 0"))
     if host.blocked:
         yield Step("the broker's RemoteCopyLagBytes falls", "", True)
 
@@ -43,13 +53,16 @@ def checks(host: Host, place: Place) -> Iterator[Step]:
 def _steps(host: Host, place: Place) -> Iterator[NextStep]:
     is_running = any(each.holder is not None for each in host.log_dirs)
     is_full = any(_lacks_room(each) for each in host.log_dirs)
-    if is_full and is_running and host.missing:
-        yield _unblock(host)  # writes nothing here, and local retention frees the disk
+    if is_full and is_running:
+        if host.missing and host.can_pause_copying:
+            yield _unblock(host)  # writes nothing here, and local retention frees the disk
+        if host.in_remote[Verdict.TIERED]:
+            yield _LOCAL_RETENTION
     yield from _room(host)
     yield from _files(host, is_running=is_running)
     if host.forgotten:
         if is_running:
-            yield NextStep("stop the broker before it leads such a partition: it reads snapshots only when it starts")
+            yield _STOP
         yield from steps.steps_of(OtherProblem.REPLICA_WITHOUT_PRODUCERS)
         yield NextStep("start the broker")
     yield from _verdicts(host)
@@ -57,24 +70,23 @@ def _steps(host: Host, place: Place) -> Iterator[NextStep]:
     if host.findings or not (host.missing or host.lost_indexes):
         yield replace(steps.SCAN, note="reads the segments as well")
     if place.knows(Hole.CLUSTER) and place.knows(Hole.REMOTE) and not host.asked_remote:
-        note = "no stop; also names copies that hang, and replicas that forgot producers"
-        yield replace(steps.DOCTOR_CLUSTER, note=note)
+        yield replace(steps.DOCTOR_CLUSTER, note="also names copies that hang, and replicas without producers")
+    if is_full and is_running:
+        yield _DELETE_RECORDS
 
 
 def _files(host: Host, *, is_running: bool) -> Iterator[NextStep]:
     """Yield how lost indexes and missing snapshots are made again."""
     if host.lost_below_log_start:
         yield NextStep(
-            "before any start, move the files of segments away that lie below the log start and have no .index: a "
-            "broker that starts deletes all later snapshots; their names:",
+            "before any start, move away the files of segments below the log start that have no .index: a broker that "
+            "starts deletes all later snapshots; their names:",
             steps.REPAIR.argv,
         )
     if host.lost_indexes:
         once = "stop the broker, start it and stop it again" if is_running else "start the broker once and stop it"
-        yield NextStep(
-            f"{once}: it makes lost indexes again, and deletes later snapshots of these partitions as it does"
-        )
-        yield replace(steps.DOCTOR, note="again: what is missing by then")
+        yield NextStep(f"{once}: it rebuilds lost indexes, and deletes later snapshots of these partitions")
+        yield replace(steps.DOCTOR, note="run it again, and do what it prints then")
     elif host.missing:
         yield from _missing(host, is_running=is_running)
 
@@ -93,25 +105,26 @@ def _remote(host: Host) -> Iterator[NextStep]:
 
 
 def _missing(host: Host, *, is_running: bool) -> Iterator[NextStep]:
-    """Yield two ways to get missing snapshots: `unblock` with a running broker, and `repair` with a stop."""
+    """Yield two ways to get missing snapshots: `unblock` beside a running broker, and `repair` beside a stopped one."""
     reads = f"reads {_takes(sum(each.listed.bytes for each in host.log_dirs), _READ_RATE)}"
-    if is_running:
+    is_freed = is_running and host.can_pause_copying
+    if is_freed:
         yield _unblock(host)
     plan, apply = steps.REPAIR, steps.REPAIR_APPLY
     if host.continued:
         plan, apply = steps.REPAIR_REMOTE, steps.REPAIR_REMOTE_APPLY
-    words = "or with a stop:" if is_running else ""
-    yield replace(plan, words=words, note=f"no stop; {reads}; shows what it would write")
+    words = "or repair with the broker stopped; its plan:" if is_freed else ""
+    yield replace(plan, words=words, note=f"prints what it would write; {reads}")
     if is_running:
-        yield NextStep("stop the broker: it reads snapshots only when it starts")
-    yield replace(apply, note=f"the broker is stopped; {reads}")
+        yield _STOP
+    yield replace(apply, note="writes the missing snapshots; the broker must be stopped")
     yield _START_ALL
 
 
 def _unblock(host: Host) -> NextStep:
     """Return the step that frees stuck partitions beside a running broker."""
     uploads = _takes(sum(each.listed.blocked_bytes for each in host.log_dirs), _UPLOAD_RATE)
-    note = f"no stop; needs no room here; frees stuck partitions; uploads {uploads}; without --apply: its plan"
+    note = f"frees stuck partitions beside the running broker; uploads {uploads}; needs no room here"
     return replace(steps.UNBLOCK, note=note)
 
 
@@ -143,7 +156,7 @@ def _room(host: Host) -> Iterator[NextStep]:
             needed = _needed(each)
             names = f" for {count_of(each.missing, 'snapshot')}" if each.missing else ""
             first = f"free at least {human_bytes(needed)}{names} first" if needed else "free some first"
-            yield NextStep(f"{each.uri}: full, {first}, and what the topics write until the rest is done")
+            yield NextStep(f"{each.uri}: full, {first}, and room for what producers write meanwhile")
             yield from map(NextStep, ways_to_free(each.disk, deleted_bytes(Path(each.path))))
 
 

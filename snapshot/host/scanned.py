@@ -150,16 +150,15 @@ class ScanTotals:
         partition, facts = examination.partition, examination.facts
         self.verdicts.update(each.verdict for each in scanned.readiness)
         self.snapshots.update(scanned.snapshots.values())
-        if facts.log_start_unknown:
-            self.log_starts.unlocated[partition.name] = facts.log_start_unknown
-        else:
+        is_continued = begins_below(partition) is True
+        self.log_starts.count(partition.name, is_continued=is_continued, why=facts.log_start_unknown)
+        if not facts.log_start_unknown:
             self.not_compared += sum(each is SnapshotVerdict.NOT_COMPARED for each in scanned.snapshots.values())
         if not (facts.internal or facts.compacted or facts.log_start_unknown):
             self._add_wanted(scanned)
         self.findings.extend(examination.findings)
         self.forgotten += [] if scanned.forgotten is None else [scanned.forgotten.says(partition.name)]
         self.deleted_segments += len(partition.deleted_segments)
-        self.log_starts.continued += begins_below(partition) is True
         self._add_segments(scanned)
 
     def _add_wanted(self, scanned: Scanned) -> None:

@@ -11,10 +11,17 @@ from tiersnap.snapshot.errors import TiersnapError, UsageError
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
-from tiersnap.snapshot.gate.verdict import MEANING, Verdict
-from tiersnap.snapshot.host.diagnosis import DAY_MS, SegmentCounts, at_least, missing_snapshots, read_meta_properties
+from tiersnap.snapshot.gate.verdict import MEANING, RANK, Verdict
+from tiersnap.snapshot.host.diagnosis import (
+    DAY_MS,
+    SegmentCounts,
+    at_least,
+    missing_snapshots,
+    read_meta_properties,
+)
 from tiersnap.snapshot.host.running_broker import Holder, lock_holder
 from tiersnap.snapshot.host.scanned import Inventory
+from tiersnap.snapshot.host.waiting import WaitingPartition
 from tiersnap.snapshot.log.coverage import NOTHING_REMOTE
 from tiersnap.snapshot.log.disk import MountedDisk, disk_of
 from tiersnap.snapshot.log.findings import Finding
@@ -22,6 +29,8 @@ from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir, named_findings
 from tiersnap.snapshot.log.stray_partitions import stray_partitions
 from tiersnap.snapshot.units import count_of
+
+_FIRST_WITH_PAUSE = (3, 9)
 
 
 @dataclass
@@ -110,6 +119,11 @@ class Host:
         """Closed segments by the verdict that blocks them."""
         return sum((each.listed.blocked for each in self.log_dirs), Counter())
 
+    def waiting(self) -> list[WaitingPartition]:
+        """Return the partitions with blocked segments, the worst verdict first, then by name."""
+        found = (waiting for each in self.log_dirs for waiting in each.listed.waiting)
+        return sorted(found, key=lambda each: (RANK[each.verdict], each.partition))
+
     @property
     def in_remote(self) -> Counter[Verdict]:
         """Closed segments in remote storage, by verdict."""
@@ -175,6 +189,16 @@ class Host:
             return f"{', '.join(sorted(versions))} (the jar of the running process)"
         meta = next((each.meta for each in self.log_dirs if each.meta), None)
         return at_least(meta, has_topic_ids=any(each.listed.has_topic_ids for each in self.log_dirs))
+
+    @property
+    def can_pause_copying(self) -> bool:
+        """Return whether brokers know remote.log.copy.disable (KIP-950, 3.9 in KRaft mode); True if that is unknown.
+
+        Without it `unblock` ends with RESTART.
+        """
+        releases = [tuple(map(int, each.release.split(".")[:2])) for each in self.log_dirs if each.release]
+        is_zookeeper = any(each.meta is not None and not each.meta.is_kraft for each in self.log_dirs)
+        return not is_zookeeper and all(release >= _FIRST_WITH_PAUSE for release in releases)
 
     @property
     def brokers(self) -> dict[tuple[int | None, str, bool], list[str]]:

@@ -99,10 +99,9 @@ def _plain(text: str) -> str:
     return _OCTAL.sub(lambda match: chr(int(match[1], 8)), text)
 
 
-_RETENTION = (
-    "last, since it deletes records: while a broker runs, lower retention.ms of the largest topic for a while "
-    "(kafka-configs --alter); it deletes within 5 minutes (log.retention.check.interval.ms). Delete no .log, .index or "
-    ".snapshot by hand: docs/runbook.md, A full disk"
+_OTHER_FILES = (
+    "move files away that are no log, such as heap dumps; delete no .log, .index or .snapshot by hand: "
+    "tiersnap runbook 'A full disk'"
 )
 
 
@@ -119,20 +118,20 @@ def says_room(what: str, needed: int, disk: MountedDisk) -> str:
 
 
 def ways_to_free(disk: MountedDisk, deleted: int) -> Iterator[str]:
-    """Yield the ways to free a disk, the fastest first; those that delete records last.
+    """Yield the ways to free a disk that delete no record, the fastest first.
 
     Args:
         deleted: see `deleted_bytes`.
     """
     if disk.reserved and disk.kind.startswith("ext"):
         kept = human_bytes(disk.reserved)
-        yield f"tune2fs -m 0 {disk.device}   gives {kept} at once, which {disk.kind} keeps for root"
+        yield f"tune2fs -m 0 {disk.device}   frees {kept}, which {disk.kind} keeps for root"
     if deleted:
         yield (
-            f"{human_bytes(deleted)} lie in folders and files that the broker has deleted (*-delete, *.deleted): it "
-            "removes them within a minute, or at its next start; while it is stopped, delete them"
+            f"the broker has deleted folders and files of {human_bytes(deleted)} (*-delete, *.deleted): it removes "
+            "them within a minute, or at its next start; while it is stopped, delete them"
         )
-    yield _RETENTION
+    yield _OTHER_FILES
 
 
 def deleted_bytes(log_dir: Path) -> int:

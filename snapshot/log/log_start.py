@@ -90,10 +90,15 @@ class LogStarts:
     def add(self, partition: Partition, covered: Iterable[Interval] = ()) -> bool | None:
         """Count a partition, and return `begins_below`."""
         is_below = begins_below(partition, covered)
-        self.continued += is_below is True
-        if is_below is None:
-            self.unlocated[partition.name] = why_unknown(partition)
+        why = why_unknown(partition) if is_below is None else ""
+        self.count(partition.name, is_continued=is_below is True, why=why)
         return is_below
+
+    def count(self, name: str, *, is_continued: bool, why: str) -> None:
+        """Count a partition by its name; `why` is the reason for an unknown log start, or ""."""
+        self.continued += is_continued
+        if why:
+            self.unlocated[name] = why
 
 
 def with_log_start(partition: Partition, offset: int | None) -> Partition:

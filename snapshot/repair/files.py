@@ -1,4 +1,4 @@
-"""The places of the snapshots that `repair` writes: the broker's folder, or another one."""
+"""Write the snapshots of `repair` into the broker's folder, or into another one."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def in_place(partition: Partition) -> Iterator[Write]:
-    """Writes into the partition's folder, all files at the end and the highest first.
+    """Write into the partition's folder, all files at the end and the highest first; the caller holds .lock.
 
-    The highest decides how far up the next run may write, if this one is killed before it is done: the limit of a
-    partition without any snapshot is its newest segment, and the limit of one with a few is the highest of them.
-    Only while .lock is held.
+    If this run is killed, the limit of the next run is the highest snapshot, or the newest segment if there is no
+    snapshot. So the highest comes first, and both runs have the same limit.
 
     Raises:
         UsageError: this user may not write there, or the folder is a link that root does not follow.
@@ -41,26 +40,26 @@ def in_place(partition: Partition) -> Iterator[Write]:
 
 
 def _refuse(folder: Path, error: PermissionError, *_: object) -> None:
-    """Refuse to write: a folder that may not be listed is a finding, and nothing is planned there."""
+    """Refuse to write; an unreadable folder is a finding, and has no plan."""
     raise cannot_write(folder, error) from error
 
 
 def _in_place(folder: Path, partition: Partition) -> Iterator[Write]:
-    # A folder that a broker was killed while it made has no segment, and nothing is planned there.
+    # If the broker was killed while it made the folder, there is no segment, and no plan.
     like = next((folder / Path(each.log.path).name for each in partition.segments), None)
     with _Snapshots(folder, partition.path, like) as snapshots:
         yield snapshots.add
         if (there := snapshots.publish(lambda planned: planned.action is RepairAction.REPLACE)) is not None:
-            message = f"{there}: there is something that is no file"
+            message = f"{there} exists and is no file"
             raise ObjectExistsError(message, hint="move it away, then run again")
 
 
 class _Snapshots:
     """The new snapshots of one folder, which get their names together, when all of them are durable.
 
-    The highest comes first. The folder is synced behind it, because it decides how far up the next run may write, and
-    once at the end, before anybody is told: after a crash between the two any of the others may be there or not, each
-    of them whole, and the next run writes the rest.
+    The highest comes first, since it is the limit of the next run. The folder is synced after it, and again at the end,
+    before the run reports success. After a crash in between some snapshots may be missing, but each one is complete,
+    and the next run writes the rest.
     """
 
     def __init__(self, folder: Path, name: str, like: Path | None = None) -> None:
@@ -92,7 +91,7 @@ class _Snapshots:
         self._planned[path] = planned
 
     def publish(self, replaces: Callable[[PlannedSnapshot], bool]) -> Path | None:
-        """Give them their names; returns what is in the way of one, None where all are in place."""
+        """Give the files their names; return a path that exists already, None if all files are in place."""
         self._staging.settle()
         ordered = sorted(self._planned.items(), key=lambda each: -each[1].offset)
         try:
@@ -109,10 +108,10 @@ class _Snapshots:
 
 @contextmanager
 def _pinned(folder: Path) -> Iterator[Path | PermissionError]:
-    """The folder, for root one that stays the same whatever takes its name; or why root may not open it.
+    """Yield the folder, or why root may not open it; root gets a path that no rename can change.
 
     Raises:
-        UsageError: it is a link that somebody else than root may have laid, and this user is root.
+        UsageError: this user is root, and the folder is a link that another user may have made.
     """
     if os.geteuid() != 0:
         yield folder
@@ -121,7 +120,7 @@ def _pinned(folder: Path) -> Iterator[Path | PermissionError]:
     if folder.is_symlink() and not is_of_root:
         user = f"sudo -u '#{folder.stat().st_uid}'"
         raise UsageError(
-            f"{folder} is a symbolic link, and root writes through none that another user may have laid",
+            f"{folder} is a symbolic link, and root follows no link that another user may have made",
             hint=f"{user} tiersnap repair {shlex.quote(str(folder.parent))} --apply",
         )
     try:
@@ -142,12 +141,12 @@ def _pinned(folder: Path) -> Iterator[Path | PermissionError]:
 
 
 WriteFile = Callable[[str, bytes, bool], None]
-"""Takes the name of a file, its bytes, and whether one is there that it takes the place of."""
+"""Takes the name of a file, its bytes, and whether it replaces an existing file."""
 
 
 @contextmanager
 def beside_log(partition: Partition) -> Iterator[WriteFile]:
-    """Writes files beside the log, each at once: they decide nothing of each other. Only while .lock is held.
+    """Write other files than snapshots, each immediately, since their order does not matter; the caller holds .lock.
 
     Raises:
         UsageError: this user may not write there, or the folder is a link that root does not follow.
@@ -161,7 +160,7 @@ def beside_log(partition: Partition) -> Iterator[WriteFile]:
 
         def write(name: str, data: bytes, replaces: bool) -> None:
             if not write_atomically(folder / name, data, replace=replaces, like=like):
-                message = f"{partition.path}/{name}: a file appeared there meanwhile"
+                message = f"{partition.path}/{name}: another process wrote this file first"
                 raise ObjectExistsError(message, hint="is a broker starting? Run the same command again")
             _log.info("put %s/%s in place", partition.path, name)
 
@@ -170,7 +169,7 @@ def beside_log(partition: Partition) -> Iterator[WriteFile]:
 
 @contextmanager
 def elsewhere(out: Path, replace: bool, partition: Partition) -> Iterator[Write]:
-    """Writes to `out`/<topic>-<partition>/, all files at the end."""
+    """Write into `out`/<topic>-<partition>/, all files at the end."""
     folder = out / partition.name
     with _Snapshots(folder, str(folder)) as snapshots:
 
@@ -195,12 +194,12 @@ def elsewhere(out: Path, replace: bool, partition: Partition) -> Iterator[Write]
 
 def _other_content(path: Path) -> ObjectExistsError:
     return ObjectExistsError(
-        f"{path}: a file with other content is there",
+        f"{path}: a file with other content exists",
         hint="give another --out directory, or --replace; another --as-of or --expiration gives other files",
     )
 
 
 @contextmanager
 def nowhere(partition: Partition) -> Iterator[None]:
-    """Writes nothing: a plan."""
+    """Write no file, for a plan."""
     yield None

@@ -1,18 +1,18 @@
-"""Are the indexes of a segment what its batches say? One pass over the batches answers, and makes those that are not.
+"""Compare the indexes of a segment with its batches, and rebuild the wrong ones, in one pass over the batches.
 
-An index is right if every look-up in it ends where it should; it need not be the one that a recovery would write. A
-live broker indexes by append and not by batch, so a follower has one entry for all that one fetch brought.
+An index is right if every look-up in it returns the right batch. It can differ from the index that a recovery would
+write: a live broker indexes by append and not by batch, so a follower has one entry for all batches of a fetch.
 
-    offset index   every position is where a batch starts; every offset is the last one of a batch that starts there or
-                   behind; no batch lies more than LARGEST_SCAN bytes behind an indexed one (or the start of the
-                   segment); it is not empty where a recovery would write an entry
-    time index     every entry has the largest timestamp up to the first batch that has it and an offset in that batch
-                   (brokers before 3.0 name the record, not the last offset of the batch); where the timestamp has
-                   grown, an entry says so within LARGEST_SCAN bytes; the last one is the segment's largest
-    transaction    exactly the aborted transactions whose markers lie in the segment; where it is not known which
-    index          transactions were open at its start, the file may tell of such, and the batches must bear it out
+    offset index   Every position is the start of a batch. Every offset is the last offset of a batch that starts there
+                   or behind. No batch is more than LARGEST_SCAN bytes behind an indexed one (or the start of the
+                   segment). The index is not empty if a recovery would write an entry.
+    time index     Every entry has the largest timestamp up to the first batch that has it, and an offset in that batch
+                   (brokers before 3.0 name the record, not the last offset of the batch). If the timestamp grows, an
+                   entry follows within LARGEST_SCAN bytes. The last entry has the segment's largest timestamp.
+    transaction    Exactly the aborted transactions whose markers are in the segment. If it is unknown which
+    index          transactions were open at its start, the file may name some, and the batches must agree.
 
-Zeros behind the last entry are what a broker preallocates, and are cut; any other bytes behind it are wrong.
+Zeros behind the last entry are preallocated by the broker, and are cut. Any other bytes behind it are wrong.
 
 Follows org.apache.kafka.storage.internals.log.LogSegment: append, onBecomeInactiveSegment, recover.
 """
@@ -33,7 +33,7 @@ from tiersnap.snapshot.log.index_rebuild import IndexRebuild
 from tiersnap.snapshot.log.segment_check import EntryFeed
 from tiersnap.snapshot.log.segment_walk import compressed_control_record, compressed_controls
 
-# Bytes: a follower's fetch of a partition (replica.fetch.max.bytes, 1 MiB) and what came before it without an entry.
+# Bytes: a follower's fetch of a partition (replica.fetch.max.bytes, 1 MiB), and the batches without an entry before it.
 LARGEST_SCAN = 2 << 20
 _ROWS = 8192
 _NONE_OPEN = np.empty(0, transaction_index.ONGOING_TXN_DTYPE)
@@ -49,7 +49,7 @@ _FAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class FoundIndexes:
-    """File bytes of the indexes beside a segment; None where there is no file."""
+    """File bytes of the indexes of a segment; None for a missing file."""
 
     offset_index: bytes | None = None
     time_index: bytes | None = None
@@ -58,15 +58,15 @@ class FoundIndexes:
 
 @dataclass(frozen=True, slots=True)
 class CheckedIndexes:
-    """File bytes of indexes that the batches bear out."""
+    """File bytes of indexes that agree with the batches."""
 
     offset_index: bytes
     time_index: bytes
     transaction_index: bytes | None  # None for a segment without aborted transactions, as a broker has it
-    # Why, by "offset index", "time index" and "transaction index", for those that were missing or wrong.
+    # Why an index was rebuilt, by "offset index", "time index" and "transaction index".
     rebuilt: dict[str, str]
-    # Transactions were aborted here, no right file names them, and nobody knows what was open before: what was made
-    # again is right only for a log that begins with the segment.
+    # Transactions were aborted here, no right file names them, and the transactions open at the start are unknown: the
+    # rebuilt index is right only for a log that begins with the segment.
     lacks_transactions: bool = False
 
 
@@ -77,8 +77,8 @@ class IndexCheck:
         """Begin with the first byte of the segment.
 
         Args:
-            open_transactions: those open at `base_offset` (ONGOING_TXN_DTYPE), by the producer snapshot there; None
-                where nobody knows, at the start of a log whose beginning is gone.
+            open_transactions: the transactions open at `base_offset` (ONGOING_TXN_DTYPE), by the producer snapshot
+                there; None if they are unknown, as at the first segment of a log whose beginning is gone.
         """
         self._base_offset = base_offset
         self._feed = EntryFeed(self._consume)
@@ -90,13 +90,18 @@ class IndexCheck:
         self._times = _Entries(found.time_index, 12, decode_times, kernels.check_times, [0, -1, -1])
         self._found_aborted = found.transaction_index
         self._aborted = _Aborted(_NONE_OPEN if open_transactions is None else open_transactions)
-        # Where nobody knows what was open the file is asked, and what follows from its word must be all that it says.
+        # If the open transactions are unknown, take them from the file; then the file must follow from them exactly.
         claims = None if open_transactions is not None else _claims(found.transaction_index, base_offset)
         self._claimed = None if claims is None else _Aborted(claims)
         self._knows_open, self._has_abort = open_transactions is not None, False
 
+    @property
+    def open_transactions(self) -> np.ndarray:
+        """Return those open behind the batches that passed (ONGOING_TXN_DTYPE), as far as the start was known."""
+        return self._aborted.ongoing
+
     def update(self, piece: memoryview) -> None:
-        """Go on with the next bytes of the segment; `piece` is not kept.
+        """Add the next bytes of the segment; `piece` is not kept.
 
         Raises:
             CorruptIndexError: an offset that no index of this segment can hold: more than 2^31 above the base.
@@ -104,10 +109,10 @@ class IndexCheck:
         self._feed.update(piece)
 
     def finish(self) -> CheckedIndexes:
-        """Return the indexes to keep, and the rebuilt ones to keep instead, after the last byte.
+        """Return the right indexes, found or rebuilt, after the last byte.
 
         Raises:
-            CorruptDataError: the bytes are no whole segment.
+            CorruptDataError: the bytes are no complete segment.
         """
         if self._feed.is_over or self._feed.left_over:
             raise CorruptDataError(
@@ -115,22 +120,38 @@ class IndexCheck:
                 hint="tiersnap scan SOURCE shows the place; restore the segment from another replica",
             )
         offset_entries, time_entries = self._rebuild.finish()
-        offsets = indexes.encode_offset_index(offset_entries, base_offset=self._base_offset)
-        times = indexes.encode_time_index(time_entries, base_offset=self._base_offset)
-        largest = int(time_entries["timestamp"][-1]) if time_entries.size else -1
-        self._offsets.finish("it is empty" if offset_entries.size and not self._offsets.entries.size else "")
-        said = int(self._times.entries["timestamp"][-1]) if self._times.entries.size else -1
-        self._times.finish(f"it ends with timestamp {said}, the largest is {largest}" if said != largest else "")
+        offset_index, time_index = self._offset_index(offset_entries), self._time_index(time_entries)
         aborted, fault = self._transaction_index()
-        offset_index, time_index = self._offsets.choose(offsets), self._times.choose(times)
         faults = {
             "offset index": self._offsets.fault,
             "time index": self._times.fault,
             "transaction index": fault,
         }
-        is_known = self._knows_open or not self._has_abort or bool(aborted and aborted == self._found_aborted)
-        rebuilt = {name: why for name, why in faults.items() if why}
-        return CheckedIndexes(offset_index, time_index, aborted, rebuilt, lacks_transactions=not is_known)
+        return CheckedIndexes(
+            offset_index,
+            time_index,
+            aborted,
+            rebuilt={name: why for name, why in faults.items() if why},
+            lacks_transactions=self._lacks_transactions(aborted),
+        )
+
+    def _offset_index(self, rebuilt: np.ndarray) -> bytes:
+        """Return the bytes to keep; `rebuilt` are the entries that a recovery would write."""
+        is_lacking = rebuilt.size > 0 and self._offsets.entries.size == 0
+        self._offsets.finish("it is empty" if is_lacking else "")
+        return self._offsets.choose(indexes.encode_offset_index(rebuilt, base_offset=self._base_offset))
+
+    def _time_index(self, rebuilt: np.ndarray) -> bytes:
+        """Return the bytes to keep; `rebuilt` are the entries that a recovery would write."""
+        found, largest = _last_timestamp(self._times.entries), _last_timestamp(rebuilt)
+        self._times.finish(f"it ends with timestamp {found}, the largest is {largest}" if found != largest else "")
+        return self._times.choose(indexes.encode_time_index(rebuilt, base_offset=self._base_offset))
+
+    def _lacks_transactions(self, aborted: bytes | None) -> bool:
+        """See CheckedIndexes; `aborted` are the bytes of the transaction index to keep."""
+        if self._knows_open or not self._has_abort:
+            return False
+        return not aborted or aborted != self._found_aborted
 
     def _consume(self, buffer: np.ndarray, position: int) -> int | None:
         cursor, reason = 0, kernels.ROWS_FULL
@@ -149,22 +170,26 @@ class IndexCheck:
         return None if reason == kernels.BROKEN else cursor
 
     def _transaction_index(self) -> tuple[bytes | None, str]:
-        """Bytes to keep, and why they are not those that were found, or ""."""
+        """Return the bytes to keep, and why they differ from the file, "" if they do not."""
         found, rebuilt = self._found_aborted, transaction_index.encode(self._aborted.entries())
+        kept = rebuilt or None  # a broker keeps no empty file
         if (found or b"") == rebuilt:
-            return rebuilt or None, ""
-        if found and self._claimed is not None and _bears_out(self._claimed.entries(), found, self._base_offset):
-            return found, ""
+            return kept, ""
         if found is None:
-            return rebuilt, "it is missing"
-        return rebuilt or None, "it does not hold the aborted transactions whose markers are in the segment"
+            return kept, "it is missing"
+        if self._follows_from_its_claims(found):
+            return found, ""
+        return kept, "it does not hold the aborted transactions whose markers are in the segment"
+
+    def _follows_from_its_claims(self, found: bytes) -> bool:
+        return bool(found) and self._claimed is not None and _agrees(self._claimed.entries(), found, self._base_offset)
 
 
 class _Entries:
-    """Entries of a found offset or time index, compared with the batches as they pass by.
+    """Entries of an existing offset or time index, which are compared with the batches one after the other.
 
     Attributes:
-        fault: why the index is not to be kept, or "".
+        fault: why the index is wrong, or "".
     """
 
     def __init__(
@@ -194,11 +219,11 @@ class _Entries:
 
     def finish(self, fault: str) -> None:
         if not self.fault and self._state[0] < self.entries.size:
-            self.fault = "an entry lies behind the last batch"
+            self.fault = "an entry is behind the last batch"
         self.fault = self.fault or fault
 
     def choose(self, rebuilt: bytes) -> bytes:
-        """The found bytes without padding where nothing is wrong with them, else the rebuilt ones."""
+        """Return the file without padding if it is right, else the rebuilt bytes."""
         if self._data is None or (self.fault and self._data != rebuilt):
             return rebuilt
         self.fault = ""
@@ -206,17 +231,21 @@ class _Entries:
 
 
 class _Aborted:
-    """The transaction index of a segment made again, from the transactions open at its start."""
+    """Rebuilds the transaction index of a segment from the transactions open at its start.
+
+    Attributes:
+        ongoing: those open behind the batches so far (ONGOING_TXN_DTYPE).
+    """
 
     def __init__(self, ongoing: np.ndarray) -> None:
-        self._ongoing = ongoing
+        self.ongoing = ongoing
         self._parts = [np.empty(0, transaction_index.ABORTED_TXN_DTYPE)]
 
     def add(self, rows: np.ndarray) -> None:
         rows = rows[rows["producer_id"] >= 0]
         if rows.size == 0:
             return
-        aborted, self._ongoing = transaction_index.rebuild(rows, self._ongoing)
+        aborted, self.ongoing = transaction_index.rebuild(rows, self.ongoing)
         self._parts.append(aborted)
 
     def entries(self) -> np.ndarray:
@@ -224,7 +253,7 @@ class _Aborted:
 
 
 def _claims(found: bytes | None, base_offset: int) -> np.ndarray | None:
-    """Return the transactions (ONGOING_TXN_DTYPE) that a file says were open at `base_offset`; None if it is wrong."""
+    """Return the transactions (ONGOING_TXN_DTYPE) that a file has as open at `base_offset`; None if it is wrong."""
     try:
         entries = transaction_index.decode(found or b"", base_offset=base_offset)
     except CorruptIndexError:
@@ -238,9 +267,15 @@ def _claims(found: bytes | None, base_offset: int) -> np.ndarray | None:
     return np.sort(claims, order="first_offset")
 
 
-def _bears_out(expected: np.ndarray, found: bytes, base_offset: int) -> bool:
-    """Return whether the file follows from its own claims; an older transaction that it need not name, because it
-    was committed, may hold the last stable offset below the segment.
+def _last_timestamp(entries: np.ndarray) -> int:
+    return int(entries["timestamp"][-1]) if entries.size else -1
+
+
+def _agrees(expected: np.ndarray, found: bytes, base_offset: int) -> bool:
+    """Return whether a file follows from its own claims.
+
+    Its last stable offsets may be below the segment, because of an older transaction that was committed and so has no
+    entry.
     """
     entries = transaction_index.decode(found, base_offset=base_offset)
     named = ["producer_id", "first_offset", "last_offset"]

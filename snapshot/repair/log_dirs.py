@@ -1,4 +1,4 @@
-"""The missing snapshots of one host's log directories: planned, and written to where the caller says."""
+"""Plan the missing snapshots of one host's log directories, and write them where the caller wants them."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from tiersnap.snapshot.replay.segment_runs import FoldSegment, fold_segment
 
 @dataclass
 class HostRepair:
-    """Repairs partition by partition, and adds up what it finds."""
+    """Repairs partition by partition, and counts the outcomes."""
 
     log_dirs: Sequence[NamedLogDir]
     options: PlanOptions
     check_crc: bool = True
-    beginnings: Beginnings = field(default_factory=Beginnings)  # what came before the files of a log
-    actions: Counter[RepairAction] = field(default_factory=Counter)  # boundaries by what happens to them
+    beginnings: Beginnings = field(default_factory=Beginnings)  # finds the beginning of a log by remote storage
+    actions: Counter[RepairAction] = field(default_factory=Counter)  # boundaries by action
     needed: Counter[str] = field(default_factory=Counter)  # bytes that the new files take on disk, by log directory
-    findings: list[Finding] = field(default_factory=list)  # what is damaged or may not be read
-    # What ended a partition before its files were all in place; the others go on.
+    findings: list[Finding] = field(default_factory=list)  # damaged and unreadable files
+    # Errors that ended a partition before all its files were in place; the other partitions continue.
     errors: list[TiersnapError] = field(default_factory=list)
-    # Snapshots that a full disk has no room for, by log directory; nothing more is written there.
+    # Snapshots that a full disk has no room for, by log directory; no more files are written there.
     unwritten: Counter[str] = field(default_factory=Counter)
     lacking: Counter[str] = field(default_factory=Counter)  # bytes that they take on disk
-    undone: list[str] = field(default_factory=list)  # sentences about what the next start of a broker deletes
-    files: FileRepair | None = None  # repairs the other files; None leaves them alone
-    file_actions: Counter[RepairAction] = field(default_factory=Counter)  # other files by what happens to them
+    undone: list[str] = field(default_factory=list)  # sentences about snapshots that a broker's next start deletes
+    files: FileRepair | None = None  # repairs the other files; None skips them
+    file_actions: Counter[RepairAction] = field(default_factory=Counter)  # other files by action
     fold: FoldSegment = fold_segment
-    waiting: set[Problem] = field(default_factory=set)  # why snapshots and other files are left as they are
+    waiting: set[Problem] = field(default_factory=set)  # why snapshots and other files are not written
 
     def __post_init__(self) -> None:
         self.findings += findings_of(self.log_dirs)
@@ -53,10 +53,10 @@ class HostRepair:
     def plans(
         self, partitions: Iterable[tuple[NamedLogDir, Partition]], open_files: OpenFiles
     ) -> Iterator[tuple[NamedLogDir, Partition, Sequence[PlannedSnapshot], Sequence[PlannedFile]]]:
-        """Fold each partition; its files are in place when it is handed on, or it is one of `errors`."""
+        """Fold each partition, and yield it when its files are in place; a failure is added to `errors`."""
         for each, partition in partitions:
             begins = self.beginnings.of(partition)
-            # For a full disk the plan alone, which counts the bytes it lacks.
+            # On a full disk only plan, to count the bytes that are lacking.
             opener = nowhere if each.uri in self.unwritten else open_files
             try:
                 try:
@@ -85,9 +85,9 @@ class HostRepair:
         files = self._files_of(each, writes=open_files is not nowhere)
         about = self.options, self.check_crc, begins
         repaired = repair_into(open_files, filesystem, partition, *about, files, self.fold)
-        mended = {f"{partition.path}/{one.file}" for one in repaired.files if one.action.writes}
-        is_mended = mended if files is not None and files.apply else ()
-        self.findings.extend(one for one in repaired.examination.findings if one.path not in is_mended)
+        is_applied = files is not None and files.apply
+        mended = _written_paths(partition, repaired.files) if is_applied else frozenset()
+        self.findings.extend(one for one in repaired.examination.findings if one.path not in mended)
         self.undone.extend(repaired.undone)
         return repaired.planned, repaired.files
 
@@ -112,7 +112,7 @@ class HostRepair:
                 self.waiting.add(one.found)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what was met and is not repaired."""
+        """Yield the problems that are not repaired, for the exit code."""
         yield from self.findings
         yield from self.errors
         yield from self.waiting
@@ -125,13 +125,17 @@ def _bytes(planned: Iterable[PlannedSnapshot]) -> int:
     return sum(on_disk(one.size_bytes or 0) for one in planned if one.action.writes)
 
 
+def _written_paths(partition: Partition, files: Iterable[PlannedFile]) -> frozenset[str]:
+    return frozenset(f"{partition.path}/{one.file}" for one in files if one.action.writes)
+
+
 @contextmanager
 def all_locked(log_dirs: Iterable[NamedLogDir]) -> Iterator[None]:
-    """Hold the locks of all directories: a broker holds those of all its disks, and half a repair helps nobody.
+    """Hold the locks of all directories, since a broker holds the locks of all its disks.
 
     Raises:
-        LogDirInUseError: a broker holds one.
-        UsageError: one is not of this host, or this user may not lock it.
+        LogDirInUseError: a broker holds a lock.
+        UsageError: a directory is on another host, or this user may not lock it.
     """
     with ExitStack() as locks:
         for each in log_dirs:
@@ -142,5 +146,5 @@ def all_locked(log_dirs: Iterable[NamedLogDir]) -> Iterator[None]:
 
 
 def is_local(each: NamedLogDir) -> bool:
-    """Return whether the directory is of this host."""
+    """Return whether the directory is on this host."""
     return bool(each.log_dir.filesystem.is_local)

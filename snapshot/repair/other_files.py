@@ -1,15 +1,15 @@
-"""Plan the files beside the log that a power loss or an old bug spoilt: partition.metadata, leader epochs, indexes.
+"""Plan the repair of other files that a power loss or an old bug damaged: partition.metadata, leader epochs, indexes.
 
-    partition.metadata        the topic's id, if a source tells it. A KRaft broker does not start with an empty one, and
-                              sets a partition aside (-stray) that has none: the file is written, and never moved away
-    leader-epoch-checkpoint   the epochs that its batches tell, before those that it holds. Not if the log goes back
-                              further, or may: what lies in remote storage has epochs that no batch here tells, and a
-                              leader deletes remote segments that are older than its first epoch
-    .index .timeindex         made again from the batches of their segment (index_check). A broker makes only a
-    .txnindex                 lost .index again, and then it deletes later snapshots
+    partition.metadata        The topic's id, if a source knows it. A KRaft broker does not start with an empty file,
+                              and sets a partition without the file aside (-stray). So the file is written, and never
+                              moved away.
+    leader-epoch-checkpoint   The leader epochs of the batches, then the epochs in the file. Not if the log may begin
+                              below its files: remote segments have epochs that no local batch has, and a leader
+                              deletes remote segments that are older than its first epoch.
+    .index .timeindex         Rebuilt from the batches of their segment (index_check). A broker only rebuilds a lost
+    .txnindex                 .index, and then it deletes later snapshots.
 
-A file of 0 bytes, or of zeros alone, holds nothing: it is written as one that is not there. Any other one is replaced
-only when asked.
+A file of 0 bytes, or of zeros only, counts as missing, and is written. Any other file is replaced only with --replace.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tiersnap.snapshot.errors import CorruptDataError
-from tiersnap.snapshot.formats.checkpoints import format_leader_epochs, format_topic_id
+from tiersnap.snapshot.formats.checkpoints import LeaderEpoch, format_leader_epochs, format_topic_id
 from tiersnap.snapshot.formats.transaction_index import ONGOING_TXN_DTYPE
 from tiersnap.snapshot.gate.judge_partition import open_at
 from tiersnap.snapshot.log.file_system import FileSystem, read_bounded
@@ -40,7 +40,7 @@ _NO_ID = (
     "kafka-topics.sh --describe shows"
 )
 _GOES_BACK = "the log goes back further, or may: bring the file from another replica"
-_UNASKED = f"{_GOES_BACK}, or give --remote, which may show that nothing of it is there"
+_UNASKED = f"{_GOES_BACK}, or give --remote, which may show that remote storage has none of it"
 
 
 # A file of the plan, and the bytes to be written.
@@ -63,7 +63,7 @@ class FileRepair:
 
         Args:
             found: the examination of the partition.
-            begins: what remote storage says of the log before its files.
+            begins: the beginning of the log by remote storage.
 
         Raises:
             UsageError: this user may not write there.
@@ -91,7 +91,7 @@ class FileRepair:
                 yield from self._indexes(filesystem, segment, opened)
 
     def _topic_id(self, filesystem: FileSystem, partition: Partition) -> Iterator[_Planned]:
-        """Plan partition.metadata; nothing if no source tells the id and a broker would not mind that it is missing."""
+        """Plan partition.metadata; nothing if it is missing, no source knows the id, and brokers do not need it."""
         try:
             there = _read(filesystem, f"{partition.path}/{PARTITION_METADATA}")
         except OSError:
@@ -111,18 +111,13 @@ class FileRepair:
             there = _read(filesystem, f"{partition.path}/{LEADER_EPOCHS}")
         except OSError as error:
             return PlannedFile(LEADER_EPOCHS, None, RepairAction.UNVERIFIED, error.strerror or str(error), True), b""
-        epochs, below = partition.leader_epochs or (), partition.epochs_lost_below
-        is_unasked = begins.is_continued is None and may_begin_below(partition)
-        why_not = _UNASKED if is_unasked else _GOES_BACK if begins.goes_back(partition) else ""
-        if not why_not:
-            told = set(epochs_of_batches(filesystem, partition.segments, reads_all=True))
-            if not told.issuperset(each for each in epochs if each[1] < below):
-                why_not = "its batches do not tell them: bring the file from another replica"
         lacks = "lacks leader epochs that batches of the log have"
+        why_not = _why_epochs_are_unknown(filesystem, partition, begins)
         if why_not:
             reason = f"{lacks}; {why_not}"
             return PlannedFile(LEADER_EPOCHS, None, RepairAction.NOT_TOLD, reason, there is not None), b""
-        return self._file(LEADER_EPOCHS, None, there, format_leader_epochs(epochs).encode("ascii"), lacks)
+        data = format_leader_epochs(partition.leader_epochs or ()).encode("ascii")
+        return self._file(LEADER_EPOCHS, None, there, data, lacks)
 
     def _indexes(
         self, filesystem: FileSystem, segment: Segment, opened: tuple[tuple[int, int], ...] | None
@@ -132,22 +127,43 @@ class FileRepair:
             right = _checked(filesystem, segment, found, opened)
         except (OSError, CorruptDataError):
             return  # it changed since it was examined
-        names = ("offset index", "time index", "transaction index")
-        pairs = (
-            (found.offset_index, right.offset_index),
-            (found.time_index, right.time_index),
-            (found.transaction_index, right.transaction_index),
-        )
-        for name, suffix, (there, data) in zip(names, ("index", "timeindex", "txnindex"), pairs, strict=True):
-            if (there or b"") != (data or b""):
-                why = right.rebuilt.get(name, "it ends with zeros")
-                yield self._file(f"{segment.base_offset:020d}.{suffix}", segment.base_offset, there, data or b"", why)
+        for name, suffix, there, data in _wrong_indexes(found, right):
+            why = right.rebuilt.get(name, "it ends with zeros")
+            yield self._file(f"{segment.base_offset:020d}.{suffix}", segment.base_offset, there, data, why)
 
     def _file(self, name: str, base_offset: int | None, there: bytes | None, data: bytes, why: str) -> _Planned:
         action = RepairAction.REPLACE if self.replace else RepairAction.NEEDS_REPLACE
         if not (there or b"").strip(b"\0"):
             action = RepairAction.WRITE
         return PlannedFile(name, base_offset, action, why, there is not None), data
+
+
+def _why_epochs_are_unknown(filesystem: FileSystem, partition: Partition, begins: Beginning) -> str:
+    """Return why the lost leader epochs cannot be written; "" if the batches of the log have them all."""
+    if begins.is_continued is None and may_begin_below(partition):
+        return _UNASKED
+    if begins.goes_back(partition):
+        return _GOES_BACK
+    of_batches = set(epochs_of_batches(filesystem, partition.segments, reads_all=True))
+    if of_batches.issuperset(_lost_epochs(partition)):
+        return ""
+    return "its batches do not have them: bring the file from another replica"
+
+
+def _lost_epochs(partition: Partition) -> list[LeaderEpoch]:
+    below = partition.epochs_lost_below
+    return [each for each in partition.leader_epochs or () if each[1] < below]
+
+
+def _wrong_indexes(found: FoundIndexes, right: CheckedIndexes) -> Iterator[tuple[str, str, bytes | None, bytes]]:
+    """Yield name, suffix, file and right bytes of each index whose file is wrong; a file without bytes is no file."""
+    for name, suffix, there, data in (
+        ("offset index", "index", found.offset_index, right.offset_index),
+        ("time index", "timeindex", found.time_index, right.time_index),
+        ("transaction index", "txnindex", found.transaction_index, right.transaction_index or b""),
+    ):
+        if (there or b"") != data:
+            yield name, suffix, there, data
 
 
 def _read(filesystem: FileSystem, path: str) -> bytes | None:
@@ -174,7 +190,7 @@ def _read_index(filesystem: FileSystem, ref: FileRef | None) -> bytes | None:
 def _checked(
     filesystem: FileSystem, segment: Segment, found: FoundIndexes, opened: tuple[tuple[int, int], ...] | None
 ) -> CheckedIndexes:
-    """Read a segment, and return the indexes that its batches bear out; see IndexCheck."""
+    """Read a segment, and return the indexes that agree with its batches; see IndexCheck."""
     ongoing = None if opened is None else np.sort(np.array(list(opened), ONGOING_TXN_DTYPE), order="first_offset")
     check = IndexCheck(segment.base_offset, found, ongoing)
     with closing(open_windows(filesystem, segment.log.path, may_shrink=False)) as windows:

@@ -1,4 +1,4 @@
-"""The missing snapshots of one partition: planned, and written to where the caller says."""
+"""Plan the missing snapshots of one partition, and write them where the caller wants them."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ OpenFiles = Callable[[Partition], AbstractContextManager[Write | None]]
 class Repaired:
     """The snapshots of a partition, compared with its log."""
 
-    examination: Examination  # as `examine` gives it, of what was there before
-    # One an offset, ascending; those whose action `writes` are in place where that was asked for.
+    examination: Examination  # of the files before the repair
+    # One for each offset, ascending; with `apply` the snapshots whose action `writes` are in place.
     planned: tuple[PlannedSnapshot, ...]
-    undone: tuple[str, ...]  # sentences about what the next start of a broker deletes
-    files: tuple[PlannedFile, ...] = ()  # other files that are not as they should be, likewise
+    undone: tuple[str, ...]  # sentences about snapshots that a broker's next start deletes
+    files: tuple[PlannedFile, ...] = ()  # other files that are missing or wrong; with `apply` they are in place, too
 
 
 def repair(
@@ -49,17 +49,17 @@ def repair(
     begins: Beginning = NOT_LOOKED,
     topic_ids: Mapping[str, str] = MappingProxyType({}),
 ) -> Repaired:
-    """Return what `tiersnap repair` does with a partition: its plan, carried out with `apply`.
+    """Return the plan of `tiersnap repair` for a partition, carried out with `apply`.
 
     Args:
-        options: how to plan; by default as the command does without options.
+        options: of the plan; the default is the command's without options.
         apply: write into the partition's folder; the broker must be stopped.
-        begins: what remote storage says of the log before its files.
+        begins: the beginning of the log by remote storage.
         topic_ids: by topic, for a partition whose partition.metadata is lost.
 
     Raises:
         LogDirInUseError: a broker holds the lock.
-        UsageError: the folder is not of this host, or this user may not write there.
+        UsageError: the folder is on another host, or this user may not write there.
         NoSpaceError: the disk is full; nothing was written.
     """
     if apply and not filesystem.is_local:
@@ -81,13 +81,13 @@ def repair_into(
     files: FileRepair | None = None,
     fold: FoldSegment = fold_segment,
 ) -> Repaired:
-    """Fold a partition; its snapshots are where `open_files` puts them when this returns.
+    """Fold a partition, and write its snapshots with `open_files`.
 
     Args:
-        files: repairs the other files; None leaves them alone.
+        files: repairs the other files; None skips them.
 
     Raises:
-        TiersnapError: as `open_files` does.
+        TiersnapError: see `open_files`.
     """
     partition = begins.opened(partition)
     with open_files(partition) as write:

@@ -16,14 +16,14 @@ class RepairAction(StrEnum):
 
     WRITE = "WRITE"
     REPLACE = "REPLACE"
-    KEEP = "KEEP"  # there and trusted
-    UNVERIFIED = "UNVERIFIED"  # there and not compared: it could not be read
-    NOT_COMPARED = "NOT_COMPARED"  # there; the log begins in remote storage, which was not asked
-    NEEDS_REPLACE = "NEEDS_REPLACE"  # there and not to be trusted; --replace was not given
+    KEEP = "KEEP"  # exists and is trusted
+    UNVERIFIED = "UNVERIFIED"  # exists and was not compared, because it could not be read
+    NOT_COMPARED = "NOT_COMPARED"  # exists; the log begins in remote storage, which was not asked
+    NEEDS_REPLACE = "NEEDS_REPLACE"  # exists and is not trusted; --replace was not given
     ABOVE_NEWEST = "ABOVE_NEWEST"  # would become the live state; --above-newest was not given
     STRAY = "STRAY"  # not aligned and not the newest: the broker deletes it when it opens the partition
-    NO_START = "NO_START"  # the log begins in remote storage, and no state is known where its files begin
-    NOT_TOLD = "NOT_TOLD"  # a file beside the log is lost, and nothing here tells what it held
+    NO_START = "NO_START"  # the log begins in remote storage, and the state where its files begin is unknown
+    NOT_TOLD = "NOT_TOLD"  # another file is lost, and no source has its content
     NEVER_TIERED = "NEVER_TIERED"  # of a compacted or internal topic
 
     @property
@@ -33,7 +33,7 @@ class RepairAction(StrEnum):
 
     @property
     def waits(self) -> bool:
-        """Return whether a segment waits for this snapshot until somebody acts."""
+        """Return whether a segment waits for this snapshot until a person acts."""
         return self in _WAITS
 
 
@@ -49,8 +49,8 @@ _WAITS = frozenset(
 class PlannedSnapshot:
     """A snapshot offset of the plan.
 
-    `producers`, `size_bytes` and `provenance` are of the computed snapshot. They are None if more came before the local
-    files: their state is no snapshot.
+    `producers`, `size_bytes` and `provenance` describe the computed snapshot. They are None if the log has a part
+    before the local files, since the state of the files alone is no snapshot.
     """
 
     offset: int
@@ -64,7 +64,7 @@ class PlannedSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A file beside the log that is not as it should be."""
+    """A missing or wrong file that is no snapshot."""
 
     file: Annotated[str, Meta(description="name in the partition's folder")]
     base_offset: Annotated[int | None, Meta(description="of an index; null for a file of the whole partition")]

@@ -1,21 +1,21 @@
-"""Plan what `repair` writes into a partition, before anything is touched.
+"""Plan the snapshots that `repair` writes into a partition; nothing is written yet.
 
-The newest snapshot that a broker can load becomes its live state at the next start, and what tiersnap computed should
-only ever be that when somebody said so. Hence the limit, see docs/contributing/adr/0003-repair-limits.md:
+The newest snapshot that a broker can load becomes its live state at the next start. A computed snapshot becomes that
+only if the user says so, so there is a limit (docs/contributing/adr/0003-repair-limits.md):
 
-    newest = the highest file that decodes and lies above the log start offset
+    newest = the highest file that decodes and is above the log start offset
              (a broker deletes a corrupt newest file and all at or below the log start, and takes the next)
     none   = the newest segment's base offset: a broker that starts cleanly without any would write empty ones there
 
-Nothing is planned above it but a file to be replaced that lies there already. The log end offset gets no file of its
-own: a broker folds its active segment itself. A file that is there is replaced only when asked, and only if it is
-SUSPECT or CORRUPT. Topics that are never tiered (compacted, internal) are left alone.
+Above the limit only existing files are replaced. The log end offset gets no file, since a broker folds its active
+segment itself. An existing file is replaced only with --replace, and only if it is SUSPECT or CORRUPT. Topics that are
+never tiered (compacted, internal) get no files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
@@ -35,26 +35,26 @@ Write = Callable[[PlannedSnapshot, bytes], None]
 class PlanOptions:
     """The options of a plan."""
 
-    expiry: Expiry  # which producers are left out; its `now` also decides what a file that is there is worth
+    expiry: Expiry  # rule for omitted producers; its `now` also counts for the verdict on an existing file
     # ms, the broker's producer.id.expiration.ms; None if it never drops producers.
     producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS
-    # Write every aligned offset and the log end, whatever is there and whatever the topic (for a directory that is not
+    # Write every aligned offset and the log end, for any topic and even if a file exists (into another directory than
     # the broker's)
     every_boundary: bool = False
-    replace: bool = False  # also write where a file is there that is CORRUPT or SUSPECT
+    replace: bool = False  # also replace files that are CORRUPT or SUSPECT
     above_newest: bool = False  # also write above the newest file that a broker can load
 
     @property
     def broker_expiry(self) -> BrokerExpiry:
-        """Return what a broker drops now."""
+        """Return the rule by which a broker drops producers now."""
         return BrokerExpiry(self.expiry.now, self.producer_expiration)
 
 
 def highest_allowed(partition: Partition, options: PlanOptions, read_snapshot: ReadSnapshot) -> int:
-    """The offset above which nothing new is written.
+    """Return the offset above which no new file is written.
 
     Args:
-        read_snapshot: bytes of the partition's file at an offset; an OSError counts as a file that does not decode.
+        read_snapshot: returns the bytes of the file at an offset; an OSError counts as a file that does not decode.
     """
     last_base = max((segment.base_offset for segment in partition.segments), default=0)
     if options.above_newest:
@@ -79,10 +79,10 @@ def _decodes(read_snapshot: ReadSnapshot, offset: int) -> bool:
 
 
 def strays(partition: Partition) -> frozenset[int]:
-    """Offsets of the files that a broker deletes unread when it opens the partition.
+    """Return the offsets of the files that a broker deletes unread when it opens the partition.
 
-    Of the files where no segment begins it keeps the highest, and that only if no segment begins above it
-    (ProducerStateManager.removeStraySnapshots).
+    These are the files at whose offset no segment begins. The broker keeps the highest of them if no segment begins
+    above it (ProducerStateManager.removeStraySnapshots).
     """
     bases = {segment.base_offset for segment in partition.segments}
     unaligned = partition.snapshots.keys() - bases
@@ -94,14 +94,14 @@ def strays(partition: Partition) -> frozenset[int]:
 class Planner:
     """Plans a partition; call it with each boundary in ascending order.
 
-    Snapshot bytes go straight to `write`, because those of a long partition together would not fit in memory.
+    Each snapshot goes straight to `write`, since all snapshots of a long partition would not fit in memory.
     """
 
     partition: Partition
     options: PlanOptions
     read_snapshot: ReadSnapshot
     write: Write | None = None  # without it nothing is written
-    # Plan nothing where the state that the files begin with is unknown; False where what is written was made elsewhere.
+    # Whether a snapshot needs the state at the start of the files; False if the snapshots come from elsewhere.
     needs_start: bool = field(default=True, kw_only=True)
     planned: list[PlannedSnapshot] = field(default_factory=list, init=False)
 
@@ -118,21 +118,19 @@ class Planner:
         action = self._action(boundary.offset, found)
         if action is None:
             return
-        is_unknown = action.writes or action is RepairAction.UNVERIFIED
-        if is_unknown and self.needs_start and boundary.provenance.lacks_start:
-            action = RepairAction.NO_START
         entries = options.expiry.live(boundary.entries, boundary.max_timestamp)
-        is_known = not (self.needs_start and boundary.provenance.lacks_start)
         planned = PlannedSnapshot(
             offset=boundary.offset,
             action=action,
             found=found,
             reason=boundary.found.reason(options.broker_expiry),
-            provenance=boundary.provenance if is_known else None,
-            producers=int(entries.size) if is_known else None,
-            size_bytes=snapshot_file.size_of(entries.size) if is_known else None,
+            provenance=boundary.provenance,
+            producers=int(entries.size),
+            size_bytes=snapshot_file.size_of(entries.size),
         )
-        if action.writes and self.write is not None:
+        if self.needs_start and boundary.provenance.lacks_start:
+            planned = _without_state(planned)
+        if planned.action.writes and self.write is not None:
             self.write(planned, snapshot_file.encode(entries))
         self.planned.append(planned)
 
@@ -144,14 +142,30 @@ class Planner:
             return RepairAction.WRITE
         if found.is_trusted:
             return RepairAction.KEEP
-        if found is SnapshotVerdict.MISSING and offset not in self._bases:
+        if found is SnapshotVerdict.MISSING:
+            return self._action_if_missing(offset)
+        if self._is_never_tiered:
+            return RepairAction.NEVER_TIERED
+        if found in _NOT_JUDGED:
+            return _NOT_JUDGED[found]
+        return RepairAction.REPLACE if options.replace else RepairAction.NEEDS_REPLACE
+
+    def _action_if_missing(self, offset: int) -> RepairAction | None:
+        if offset not in self._bases:
             return None
         if self._is_never_tiered:
             return RepairAction.NEVER_TIERED
-        if found is SnapshotVerdict.NOT_COMPARED:
-            return RepairAction.NOT_COMPARED
-        if found is SnapshotVerdict.UNVERIFIED:
-            return RepairAction.UNVERIFIED
-        if found is not SnapshotVerdict.MISSING:
-            return RepairAction.REPLACE if options.replace else RepairAction.NEEDS_REPLACE
         return RepairAction.WRITE if offset <= self._limit else RepairAction.ABOVE_NEWEST
+
+
+_NOT_JUDGED = {
+    SnapshotVerdict.NOT_COMPARED: RepairAction.NOT_COMPARED,
+    SnapshotVerdict.UNVERIFIED: RepairAction.UNVERIFIED,
+}
+
+
+def _without_state(planned: PlannedSnapshot) -> PlannedSnapshot:
+    """Return the plan for an offset whose state is unknown, because it is unknown where the files begin."""
+    needs_state = planned.action.writes or planned.action is RepairAction.UNVERIFIED
+    action = RepairAction.NO_START if needs_state else planned.action
+    return replace(planned, action=action, provenance=None, producers=None, size_bytes=None)

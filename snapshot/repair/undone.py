@@ -1,7 +1,7 @@
 """Find the snapshots of a repair that a broker will delete when it starts.
 
-It opens every segment, those below the log start as well, and recovers one whose .index is not there or whose .txnindex
-names an offset below its base: all snapshots above it go, but for the last ones (LogLoader.loadSegmentFiles).
+It opens every segment, even below the log start, and recovers a segment without an .index or with a .txnindex that
+names an offset below its base. Then it deletes all later snapshots but the last ones (LogLoader.loadSegmentFiles).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tiersnap.snapshot.log.log_dir import Partition, Segment
 
 
 def lost_index(partition: Partition) -> int | None:
-    """Base offset of the first closed segment without an .index.
+    """Return the base offset of the first closed segment without an .index.
 
-    The broker makes it again at its next start, and deletes every snapshot above it but the last ones as it does.
+    At its next start the broker rebuilds the .index, and deletes every snapshot above it but the last ones.
     """
     lost = (each.base_offset for each in partition.segments if each.offset_index is None and not each.is_active)
     return next(lost, None)
@@ -30,29 +30,36 @@ def lost_below_log_start(partition: Partition) -> bool:
 
 
 def undone_at_start(filesystem: FileSystem, partition: Partition, mended: Container[str] = ()) -> Iterator[str]:
-    """Yield warnings if the next start of a broker will delete snapshots, those just written among them.
+    """Yield a warning if the next start of a broker will delete snapshots, even the new ones.
 
     Args:
         mended: names of files that the repair writes.
     """
     for each in (*partition.deleted_segments, *(one for one in partition.segments if not one.is_active)):
-        is_mended = f"{each.base_offset:020d}.txnindex" in mended
-        if each.offset_index is None or (not is_mended and _has_wrong_transaction_index(filesystem, each)):
-            yield f"{partition.name}: {_said(partition, each)}"
+        if _is_recovered(filesystem, each, mended):
+            yield f"{partition.name}: {_warning(partition, each)}"
             return
 
 
-def _said(partition: Partition, segment: Segment) -> str:
+def _is_recovered(filesystem: FileSystem, segment: Segment, mended: Container[str]) -> bool:
+    """Return whether a broker's next start recovers the segment."""
+    if segment.offset_index is None:
+        return True
+    is_mended = f"{segment.base_offset:020d}.txnindex" in mended
+    return not is_mended and _has_wrong_transaction_index(filesystem, segment)
+
+
+def _warning(partition: Partition, segment: Segment) -> str:
     base_offset, is_lost = segment.base_offset, segment.offset_index is None
-    what = f"segment {base_offset} has {'no .index' if is_lost else 'a .txnindex that is none'}"
+    what = f"segment {base_offset} has {'no .index' if is_lost else 'a wrong .txnindex'}"
     if segment in partition.deleted_segments:
         return (
-            f"{what}, and lies below the log start. At its next start the broker recovers it and deletes every "
+            f"{what}, and is below the log start. At its next start the broker recovers it and deletes every "
             "snapshot above it: move its files away before"
         )
     if is_lost:
         return (
-            f"{what}. At its next start the broker makes it again and deletes every snapshot above it but the last "
+            f"{what}. At its next start the broker rebuilds it and deletes every snapshot above it but the last "
             "ones: start it once, stop it, then repair"
         )
     return (
@@ -62,7 +69,7 @@ def _said(partition: Partition, segment: Segment) -> str:
 
 
 def _has_wrong_transaction_index(filesystem: FileSystem, segment: Segment) -> bool:
-    """As TransactionIndex.sanityCheck; what is behind the last whole entry no broker reads."""
+    """Return whether TransactionIndex.sanityCheck fails; brokers ignore bytes behind the last complete entry."""
     if segment.transaction_index is None:
         return False
     try:

@@ -24,10 +24,11 @@ from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.log_start import begins_below
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.remote_state import ELSEWHERE, RemoteState
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.replay.remote_records import Records
+
+ELSEWHERE = "--remote, its prefix and --layout must be those of the brokers"
 
 
 class Encryption(StrEnum):
@@ -52,7 +53,7 @@ class RemoteSegmentState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListedCopy:
-    """A copy attempt of a segment that reaches into the local log, or is being made."""
+    """A remote segment by a listing or by a record; its copy attempt may be under way."""
 
     segment_id: str
     base_offset: int
@@ -182,6 +183,16 @@ class ClaimedStart:
     provenance: Provenance
 
 
+@dataclass(frozen=True, slots=True)
+class RemoteState:
+    """The state of a log at an offset, as remote storage tells it."""
+
+    offset: int  # exclusive
+    entries: np.ndarray  # ENTRY_DTYPE, ascending producer id
+    is_complete: bool  # it tells all that the log ever told up to there, not only what a broker had kept
+    refused: tuple[str, ...] = ()  # why later snapshots were not believed, a sentence each
+
+
 class RemoteLook(Protocol):
     """Looks at what remote storage holds of a partition; picklable."""
 
@@ -209,7 +220,9 @@ class RemoteLook(Protocol):
         """
 
     def state_at(self, partition: Partition, offset: int, expiry: BrokerExpiry) -> RemoteState:
-        """Return the state of the log at an offset, by the rule of remote_state; it may read whole remote segments.
+        """Return the state of the log at an offset, by the rule for remote snapshots.
+
+        It may read whole remote segments.
 
         Raises:
             UnknownStateError: remote storage does not tell it.

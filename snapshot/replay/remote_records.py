@@ -7,26 +7,9 @@ proves that a record exists, and never that none does.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.replay.remote_listing import ListedCopy, RemoteListing, RemoteSegmentState
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedSegment:
-    """A remote segment in its newest recorded state; the end is exclusive."""
-
-    segment_id: str
-    state: RemoteSegmentState
-    base_offset: int
-    next_base_offset: int
-    leader_epochs: LeaderEpochs = ()
-
-    @property
-    def is_published(self) -> bool:
-        """Return whether brokers read it."""
-        return self.state is RemoteSegmentState.COPY_SEGMENT_FINISHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +17,22 @@ class PartitionRecords:
     """The records of one partition.
 
     Attributes:
+        segments: in their newest recorded state.
         is_complete: all records of the partition were read.
         doubtful: ids of segments of which only records are left that brokers drop.
         error: why the records could not be read; "" if they were.
     """
 
     topic_id: str
-    segments: tuple[RecordedSegment, ...] = ()
+    segments: tuple[ListedCopy, ...] = ()
     is_complete: bool = False
     doubtful: tuple[str, ...] = ()
     error: str = ""
 
     @property
-    def published(self) -> tuple[RecordedSegment, ...]:
+    def published(self) -> tuple[ListedCopy, ...]:
         """Return the segments that brokers read."""
-        return tuple(each for each in self.segments if each.is_published)
+        return tuple(each for each in self.segments if each.is_finished)
 
     @property
     def ended(self) -> frozenset[str]:
@@ -59,18 +43,7 @@ class PartitionRecords:
     @property
     def listing(self) -> RemoteListing:
         """Return the remote segments that brokers read, if nobody looked whether their objects exist."""
-        copies = (
-            ListedCopy(
-                each.segment_id,
-                each.base_offset,
-                each.next_base_offset,
-                each.state,
-                leader_epochs=each.leader_epochs,
-                is_brokers=None,
-                is_published=True,
-            )
-            for each in self.published
-        )
+        copies = (replace(each, is_brokers=None, is_published=True) for each in self.published)
         return RemoteListing(tuple(copies))
 
 

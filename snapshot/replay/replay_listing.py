@@ -20,8 +20,7 @@ from tiersnap.snapshot.replay.expiry import ReplayOptions
 from tiersnap.snapshot.replay.partition_listing import PartitionListing
 from tiersnap.snapshot.replay.partition_replay import Replay, may_be_stored, snapshot_reader
 from tiersnap.snapshot.replay.partition_state import Boundary, SnapshotAt, StoredAt
-from tiersnap.snapshot.replay.remote_listing import RemoteLook
-from tiersnap.snapshot.replay.remote_state import ELSEWHERE
+from tiersnap.snapshot.replay.remote_listing import ELSEWHERE, RemoteLook
 from tiersnap.snapshot.replay.replay_start import (
     NOT_REACHED,
     Beginning,

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -36,7 +37,7 @@ from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.kernels.fold import CLEAR, SET
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.producer_fold import DELTA_DTYPE, ProducerFold, to_entries
+from tiersnap.snapshot.producer_fold import DELTA_DTYPE, OpenTransaction, OpenTransactions, ProducerFold, to_entries
 from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.replay_start import StartState
@@ -45,7 +46,7 @@ from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot, found_at
 
 # Sentences for the plan; docs/scan-window.md says more.
 UNSEEN = (
-    "transactions that ended before the window: snapshots before it lack those that were open there",
+    "transactions that ended before the window: a segment that ends inside one needs a snapshot that names it",
     "markers before the window of a producer that writes without transactions in it: its coordinator epoch is written "
     "as -1",
     "what a broker's snapshot before the window says: it is tiered as BROKER_UNVERIFIED if it can be read",
@@ -189,6 +190,11 @@ _TRANSACTION = ["producer_id", "current_txn_first_offset"]
 _UNVERIFIED = Comparison(SnapshotVerdict.UNVERIFIED, "not compared: it lies before the window that was scanned")
 
 
+def _transactions(entries: np.ndarray) -> OpenTransactions:
+    """Return the open transactions of entries (ENTRY_DTYPE)."""
+    return tuple(OpenTransaction(*each) for each in _open(entries)[_TRANSACTION].tolist())
+
+
 class WindowStart:
     """The start of the replay of a partition that is scanned within the expiration.
 
@@ -259,7 +265,11 @@ class WindowStart:
         return "" if set(ours) == set(theirs) else f"{why}: the snapshot file says otherwise than the log"
 
     def boundaries(self, offsets: Iterable[int], read_snapshot: ReadSnapshot) -> Iterator[Boundary]:
-        """Yield the boundaries up to the window's first offset, ascending."""
+        """Yield the boundaries up to the window's first offset, ascending.
+
+        The upload of each segment proves that no other transaction is open at its end. So the snapshot at a boundary, a
+        broker's file if there is one, names what is open where the next segment begins.
+        """
         ends = sorted(offset for offset in offsets if offset <= self._offset)
         for end, entries in self._followed.open_entries(ends):
             found = found_at(end, read_snapshot)
@@ -269,7 +279,7 @@ class WindowStart:
                 self._provenance,
                 found.comparison if found.entries is None else _UNVERIFIED,
                 self._offset,
-                open_now=None,
+                open_now=partial(_transactions, entries if found.entries is None else found.entries),
                 file=found.file,
             )
 

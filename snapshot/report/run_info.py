@@ -11,6 +11,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from tiersnap.snapshot.masking import masked_uri
+
 # user:password@ in a URI, which must not be in pages that people send to each other.
 USER_INFO = r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@"
 _USER_INFO = re.compile(USER_INFO)
@@ -110,7 +112,7 @@ class RunInfo(RunRecord, RunCounts):
         return self.started_at if self.judged_at is None else self.judged_at
 
     def without_secrets(self) -> RunInfo:
-        """Return the run without user information in its URIs."""
+        """Return the run without user information and queries in its URIs."""
         source, remote, warehouse = (without_user(uri) for uri in (self.source, self.remote, self.warehouse))
         elsewhere = {without_user(place): count for place, count in self.ready_elsewhere.items()}
         return replace(
@@ -125,5 +127,5 @@ class RunInfo(RunRecord, RunCounts):
 
 
 def without_user(uri: str) -> str:
-    """`s3://key:secret@bucket/x` -> `s3://bucket/x`; anything else as it is."""
-    return _USER_INFO.sub(r"\1", uri)
+    """Return `s3://bucket/x` of `s3://key:secret@bucket/x`, with a query masked; anything else as it is."""
+    return masked_uri(_USER_INFO.sub(r"\1", uri))

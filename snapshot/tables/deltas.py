@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from tiersnap.snapshot.producer_fold import DELTA_DTYPE
+from tiersnap.snapshot.rows import list_ends
 from tiersnap.snapshot.tables.schemas import DELTA, DELTA_FIELDS, PART_DELTAS
 
 NO_DELTAS = np.empty(0, DELTA_DTYPE)
@@ -37,7 +38,7 @@ def to_lists(many: list[np.ndarray]) -> pa.ListArray[pa.ListScalar[pa.StructType
 def from_lists(lists: pa.Array[pa.Scalar[pa.DataType]]) -> list[np.ndarray]:
     """The inverse of `to_lists`, also of a slice; null gives no deltas."""
     assert isinstance(lists, pa.ListArray)
-    ends = lists.offsets.to_numpy()
+    ends = list_ends(lists)
     values = lists.values.slice(ends[0], ends[-1] - ends[0])
     assert isinstance(values, pa.StructArray)
     ends = ends - ends[0]

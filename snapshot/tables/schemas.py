@@ -6,10 +6,13 @@ The schemas of all other tables follow from the types of their rows; see `all_ta
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Meta
 
+from tiersnap.snapshot.columns import LogDir, PartitionNumber, Topic, TopicId
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.producer_fold import DELTA_DTYPE
 
@@ -53,6 +56,11 @@ def schema_of(
     return pa.schema([each if isinstance(each, pa.Field) else pa.field(*each) for each in fields], metadata=metadata)
 
 
+def _text_of(column: object) -> str:
+    """Return the comment of a column that rows of several types have."""
+    return next(each.description or "" for each in get_args(column) if isinstance(each, Meta))
+
+
 DELTA_FIELDS: tuple[tuple[str, pa.DataType], ...] = tuple(
     # Delta Lake has no unsigned types.
     (name, pa.from_numpy_dtype(DELTA_DTYPE[name]) if DELTA_DTYPE[name].kind == "i" else pa.int16())
@@ -83,9 +91,9 @@ _HEADER_COMMENTS = {
 }
 _HEADERS = tuple((name, kind, _HEADER_COMMENTS[name]) for name, kind in RECORD_BATCH_FIELDS)
 _PARTITION = (
-    ("log_dir", _TEXT, "source as it was named: a log directory, or the folder that collect filled"),
-    ("topic", _TEXT, "name of the topic"),
-    ("partition", _INT, "number of the partition"),
+    ("log_dir", _TEXT, _text_of(LogDir)),
+    ("topic", _TEXT, _text_of(Topic)),
+    ("partition", _INT, _text_of(PartitionNumber)),
 )
 _SEGMENT_OF_BATCH = ("segment_base_offset", _LONG, "base offset of the segment that holds the batch")
 
@@ -116,7 +124,7 @@ RECORD_BATCHES_TABLE = _schema(
     *_PARTITION,
     _SEGMENT_OF_BATCH,
     ("run", _LONG, "number of the decode, ascending; not that of a run of the pipeline"),
-    ("topic_id?", _TEXT, "id of the topic, 22 characters; null if none is known"),
+    ("topic_id?", _TEXT, _text_of(TopicId)),
     ("segment_size_bytes", _LONG, "bytes of the segment file"),
     ("segment_modified_ns", _LONG, "modification time of the segment file, ns since the epoch"),
     *_HEADERS,

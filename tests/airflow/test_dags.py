@@ -14,7 +14,7 @@ import pytest
 
 from tests.airflow.conftest import LOCAL, SECONDS, Airflow, Fleet, Started
 from tests.spark import clusters
-from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.jobs.main import run as tiersnap
 from tiersnap.jobs.pipeline import delta_jars
 from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.remote_storage.layouts import keys

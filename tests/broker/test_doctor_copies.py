@@ -15,6 +15,7 @@ from tests.broker.harness.unblocking import doctor, options
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import transaction_around, write_segments
 from tests.reference.command import tiersnap
+from tests.reference.next_steps import commands_of
 from tiersnap.snapshot.units import utc
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
@@ -71,7 +72,7 @@ def test_a_transaction_that_stays_open_is_named_once_segments_wait_above_it(curr
             assert standing["waiting_bytes"] == sum(
                 (folder / f"{base:020d}.log").stat().st_size for base in closed[len(before) - 1 :]
             )
-            assert f"tiersnap transactions find-hanging {broker.disks.log_dir} --all" in told["next"]
+            assert f"tiersnap transactions find-hanging {broker.disks.log_dir} --all" in commands_of(told["next"])
         wait_until(lambda: now_remote() == len(closed), "it goes on", seconds=30)
         code, told = doctor(broker, capsys, "--now", utc(now + 2 * 3_600_000) or "")
         assert (code, told["copying"]["standing"]) == (0, []), told

@@ -38,13 +38,13 @@ from tests.broker.harness.writing import write_segments
 from tests.reference.command import assert_said, tiersnap
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
-from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.read_back_record import PROBE_TOPIC
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.publish.read_back_topic import ReadBackTopic
+from tiersnap.remote_storage.remote_log.finished import finished_segments
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = pytest.mark.broker
@@ -110,8 +110,7 @@ def test_what_was_published_at_a_wrong_place_is_named_and_comes_back(site):
     objects = 3 if site.layout == "aiven" else 5
     assert missing == [("payments", True, objects)] * CLOSED + [("refunds", True, objects)] * CLOSED
     assert said["records"]["sentence"].startswith("6 of ")
-    line, *_ = said["next"]
-    command = shlex.split(line.split("   ")[0])
+    command = shlex.split(said["next"][0]["command"])
     assert command[:2] == ["tiersnap", "mend"]
     mend = [str(elsewhere) if word == "URI" else word for word in command[1:]]
 

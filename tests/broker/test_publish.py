@@ -27,7 +27,7 @@ from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tests.reference import log_builder
 from tests.reference.command import tiersnap as typed
-from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.jobs.main import run as tiersnap
 from tiersnap.remote_storage.metadata.metadata_records import decode, encode
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]

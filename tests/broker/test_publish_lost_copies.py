@@ -19,7 +19,7 @@ from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
 from tests.broker.harness.topics import alter_topic, create_topic
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
-from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.jobs.main import run as tiersnap
 from tiersnap.remote_storage.cluster.client import Cluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.parametrize("release", releases(CURRENT_VERSION))]

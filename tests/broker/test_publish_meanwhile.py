@@ -26,7 +26,7 @@ from tests.broker.harness.topics import admin_client, alter_topic, create_topic
 from tests.broker.harness.unblocking import own_settings
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
-from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.jobs.main import run as tiersnap
 from tiersnap.remote_storage.publish import publish as publishing
 
 pytestmark = [pytest.mark.nightly, pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]

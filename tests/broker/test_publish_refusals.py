@@ -24,13 +24,13 @@ from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
 from tests.broker.harness.topics import admin_client, alter_topic, create_topic
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
-from tiersnap.jobs.cli import run as tiersnap
-from tiersnap.remote_storage.inventory.finished import finished_segments
+from tiersnap.jobs.main import run as tiersnap
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate, decode, encode
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.remote_log.finished import finished_segments
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = [pytest.mark.nightly, pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]

@@ -22,11 +22,11 @@ from tests.broker.harness.writing import write_segments
 from tests.reference.command import Ran, tiersnap
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.cluster_records import read_published
-from tiersnap.remote_storage.inventory.partition_objects import list_topic
-from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.locks.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
+from tiersnap.remote_storage.remote_log.partition_objects import list_topic
+from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.restore.published import as_published, read_copies
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 

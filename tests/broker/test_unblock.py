@@ -39,7 +39,8 @@ from tests.broker.harness.unblocking import (
 )
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
-from tiersnap.jobs.cli import run as tiersnap
+from tests.reference.next_steps import commands_of
+from tiersnap.jobs.main import run as tiersnap
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord
@@ -87,7 +88,7 @@ def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_to
         code, told = doctor(broker, capsys)
         failing = [(each["partition"], each["base_offset"]) for each in told["copying"]["failing"]]
         assert (code, failing) == (4, [(f"{TOPIC}-0", bases[4])]), told
-        (line,) = (each for each in told["next"] if each.startswith("tiersnap unblock "))
+        (line,) = (each for each in commands_of(told["next"]) if each.startswith("tiersnap unblock "))
         assert sorted(shlex.split(line)) == sorted(["tiersnap", "unblock", *options(broker), "--apply"])
 
         code, rows = unblock(broker, capsys)
@@ -95,7 +96,7 @@ def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_to
         assert (rows[0]["remote_ends_at"], rows[0]["tier"]) == (bases[4], 6)
         assert tier.complete_bases(TOPIC) == tuple(bases[:4]), "a plan writes nothing"
 
-        monkeypatch.setattr("tiersnap.jobs.situation_options.PROC", seen_alone(broker, tmp_path / "proc"))
+        monkeypatch.setattr("tiersnap.jobs.cli.situation_options.PROC", seen_alone(broker, tmp_path / "proc"))
         code, found = said(capsys, "doctor")
         assert code == 4
         (log_dir,) = found["log_dirs"]

@@ -13,7 +13,7 @@ from tests.broker.harness.scenarios import CURRENT_VERSION, FAILING_INTERVAL_MS,
 from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
 from tests.broker.harness.topics import alter_topic, create_topic
 from tests.broker.harness.unblocking import killed_while_off, make_stick, options, own_settings, unblock
-from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.jobs.main import run as tiersnap
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.locks.process import Process
 from tiersnap.remote_storage.locks.saved_configs import SavedConfigs, SavedConfigsStore

@@ -20,9 +20,9 @@ from tests.broker.harness.topics import SECONDS, SEGMENT_BYTES, admin_client, al
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import Workload, transaction_around, write_segments
 from tests.reference.command import tiersnap
-from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.remote_log.finished import finished_segments
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = [pytest.mark.nightly, pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]

@@ -13,11 +13,11 @@ from tests.fuzz.seeds import ID, METADATA
 from tests.reference.crc32c import crc32c
 from tests.reference.record_batch import read_segment
 from tests.reference.walked import walked
-from tiersnap.jobs.text_files import read_properties, read_topic_ids
-from tiersnap.remote_storage.inventory.cluster_record import read_cluster_id
+from tiersnap.jobs.cli.text_files import read_properties, read_topic_ids
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.cluster_record import read_cluster_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import LOCAL

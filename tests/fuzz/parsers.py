@@ -17,7 +17,6 @@ from tests.fuzz.seeds import batches, files, listing_seeds, manifest_seeds, meta
 from tests.reference import transaction_state as ts
 from tests.reference.plugin_compressed import packed_sizes
 from tiersnap.remote_storage.errors import InvalidKeyError
-from tiersnap.remote_storage.inventory.snapshot_objects import SnapshotManifest, SnapshotRecord
 from tiersnap.remote_storage.layouts import keys, rsm_manifest
 from tiersnap.remote_storage.locks.claim import Attempt, Claim
 from tiersnap.remote_storage.locks.lease import LeaseHolder
@@ -26,6 +25,7 @@ from tiersnap.remote_storage.locks.read_back_record import PROBE_TOPIC, ReadBack
 from tiersnap.remote_storage.locks.saved_configs import SavedConfigs, decode_saved_configs
 from tiersnap.remote_storage.metadata import metadata_records
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.snapshot_objects import SnapshotManifest, SnapshotRecord
 from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.marker import Marker
 from tiersnap.snapshot.errors import TiersnapError

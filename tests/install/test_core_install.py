@@ -68,7 +68,7 @@ def test_the_sdist_gives_the_same_wheel(tmp_path: Path) -> None:
     run(python, "-m", "twine", "check", "--strict", *(tmp_path / "of_tree").iterdir())
     of_tree, of_sdist = (wheel_contents(tmp_path / name) for name in ("of_tree", "of_sdist"))
     assert of_sdist == of_tree
-    assert "tiersnap/jobs/cli.py" in of_tree
+    assert "tiersnap/jobs/main.py" in of_tree
     assert any(name.startswith("tiersnap/jobs/demo/demo_data/") for name in of_tree)
     assert not any(name.startswith(("tests/", "docs/")) for name in of_tree)
 

@@ -7,7 +7,7 @@ from tests.mutation.dangers import Danger
 TESTS = ("test_protocol.py",)
 
 _ARRIVAL, _STORE_LEFTOVERS = "remote_storage/upload/checked_upload.py", "remote_storage/retire/store_leftovers.py"
-_LEFTOVERS, _SMALL = "remote_storage/inventory/remote_inventory.py", "remote_storage/stores/small_object.py"
+_LEFTOVERS, _SMALL = "remote_storage/remote_log/remote_inventory.py", "remote_storage/stores/small_object.py"
 _UNFINISHED = "remote_storage/retire/orphans_find.py"
 
 REVERTED = (
@@ -18,7 +18,7 @@ REVERTED = (
         "pass",
     ),
     Danger(
-        "remote_storage/inventory/observe.py",
+        "remote_storage/remote_log/observe.py",
         "a lost segment whose upload was cut short is no lost one",
         "if claim is None:\n",
         "if claim is None or claim.finished is None:\n",
@@ -40,7 +40,7 @@ REVERTED = (
     ),
     Danger(_ARRIVAL, "no checksum is compared", "if not put.proved:", "if False:"),
     Danger(
-        "remote_storage/inventory/observe.py",
+        "remote_storage/remote_log/observe.py",
         "no lost segment is tiered again",
         "if not complete_in_other_layout(location, found.partition, ids):",
         "if False:",

@@ -28,6 +28,7 @@ from types import CodeType, ModuleType
 
 from tests.mutation import reverted
 from tests.mutation.dangers import DANGERS, Danger
+from tests.mutation.defects import DEFECTS
 from tests.mutation.mutants import Mutant, mutants_of
 from tests.mutation.targets import TARGETS, Target
 
@@ -135,8 +136,8 @@ def _broken(danger: Danger) -> ast.Module:
     return ast.parse(source.replace(danger.before, danger.after))
 
 
-def _revert(danger: Danger) -> Tally:
-    if _passes(Target(danger.path, reverted.TESTS), _broken(danger)):
+def _revert(danger: Danger, tests: tuple[str, ...]) -> Tally:
+    if _passes(Target(danger.path, tests), _broken(danger)):
         print(f"SURVIVED {danger.path}: {danger.name}", flush=True)
         return Tally(survived=1)
     return Tally(killed=1)
@@ -182,9 +183,9 @@ def main() -> int:
         total.killed += tally.killed
         total.survived += tally.survived
     missed = 0
-    for danger in reverted.REVERTED:
+    for danger, tests in [*((each, reverted.TESTS) for each in reverted.REVERTED), *DEFECTS]:
         if not given.paths or danger.path in given.paths:
-            tally = _revert(danger)
+            tally = _revert(danger, tests)
             missed += tally.survived
             total.killed += tally.killed
             total.survived += tally.survived

@@ -24,7 +24,7 @@ _SCAN_SECONDS = 0.7
 def tiersnap(*words: str, cores: int | None = None) -> Spent:
     """What one `tiersnap WORDS` takes as a process, on the first `cores` of the machine if that is given."""
     chosen = sorted(os.sched_getaffinity(0))[:cores]
-    start = f"import os, sys; os.sched_setaffinity(0, {chosen}); from tiersnap.jobs.cli import main; sys.exit(main())"
+    start = f"import os, sys; os.sched_setaffinity(0, {chosen}); from tiersnap.jobs.main import main; sys.exit(main())"
     command = [sys.executable, "-c", start, *words]
     # A segment that waits is an answer, too.
     return spent(command, ends_with=(ExitCode.OK, ExitCode.GATE_REFUSED))

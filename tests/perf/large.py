@@ -26,7 +26,7 @@ _BIG_SEGMENT = (1 << 31) - MIB  # a Java int holds less than 2 GiB
 _CHILD = """
 import sys
 from tests.perf.measure import peak_bytes
-from tiersnap.jobs.cli import run
+from tiersnap.jobs.main import run
 code = run(sys.argv[1:])
 print(code, peak_bytes(), file=sys.stderr)
 """

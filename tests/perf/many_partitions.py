@@ -22,7 +22,7 @@ from msgspec import structs
 
 from tests.perf.make_log import LogShape, made
 from tests.perf.scale import DATA
-from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.jobs.main import run as tiersnap
 from tiersnap.snapshot.collected.marker import LISTING, MARKER, Marker
 
 A_TOPIC = 1000  # partitions

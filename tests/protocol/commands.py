@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.protocol.logs import BASES, PARTITION, segment_bytes
 from tests.protocol.world import Hand, World
 from tests.reference.model_cluster import CLUSTER_ID
-from tiersnap.jobs.cli import run
+from tiersnap.jobs.main import run
 from tiersnap.snapshot.errors import ExitCode
 
 REMOTE, CLUSTER = ("--remote", "s3://bucket"), ("--bootstrap-server", "model:9092")

@@ -92,7 +92,7 @@ def _places() -> list[tuple[object, str]]:
     """Objects of tiersnap, and what is replaced there; commands import their parts when they run."""
     for part in walk_packages(remote_storage.__path__, f"{remote_storage.__name__}."):
         import_module(part.name)
-    for name in ("pipeline.settings", "options", *(f"commands.{each}" for each in COMMANDS)):
+    for name in ("pipeline.settings", "cli.options", *(f"commands.{each}" for each in COMMANDS)):
         import_module(f"tiersnap.jobs.{name}")
     found: list[tuple[object, str]] = [(s3_store, "S3Store")]
     for name, module in sys.modules.items():

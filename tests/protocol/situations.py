@@ -26,7 +26,7 @@ from tests.reference.broker_lock import broker
 from tests.reference.kept_proof import keep_proof
 from tests.reference.model_cluster import CLUSTER_ID, ENDLESS, STORAGE_MANAGER
 from tests.reference.situations import CannotBeLaidOutError
-from tiersnap.jobs.cli import run
+from tiersnap.jobs.main import run
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.reference.schemas import assert_follows_schema
-from tiersnap.jobs.cli import run
+from tiersnap.jobs.main import run
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs.cli import cli
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.main import cli
 
 # What may stand before and behind the words of `tiersnap` in a line of shell.
 _END = {"&&", "||", "|", ";", ">", ">/dev/null", "2>/dev/null"}

@@ -24,10 +24,10 @@ from tiersnap.jobs.pipeline.replaying import ReplayPartition
 from tiersnap.jobs.pipeline.unread import UNREAD, look_again
 from tiersnap.jobs.pipeline.verdicts import JudgePartition
 from tiersnap.remote_storage.cluster.records_task import FOUND_ROWS, ReadRecords, wanted_of_replicas
-from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.remote_log.observe import Observe
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tiersnap.jobs.cli import run
+from tiersnap.jobs.main import run
 
 STEPS = ("fsync", "rename", "replace", "link", "unlink", "mkdir")
 

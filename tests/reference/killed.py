@@ -20,7 +20,7 @@ CHANGES = {"os.link", "os.rename", "os.remove", "os.chmod", "os.chown", "os.mkdi
 
 def run_to_the_end_or_change(number: int, words: list[str]) -> int:
     """Exit code of the command, if it is not killed at its change of that number."""
-    from tiersnap.jobs.cli import run
+    from tiersnap.jobs.main import run
 
     left = number
 
@@ -38,7 +38,7 @@ def run_to_the_end_or_change(number: int, words: list[str]) -> int:
 
 def main(folder: Path, copies: Path, words: list[str]) -> int:
     # Imported and its kernels loaded before the processes part: each would spend seconds on it.
-    from tiersnap.jobs.cli import run
+    from tiersnap.jobs.main import run
 
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         run(["repair", str(folder)])

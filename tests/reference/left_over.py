@@ -8,14 +8,14 @@ from pathlib import Path
 
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.tiered import age, rows_of
-from tiersnap.remote_storage.inventory.finished import finished_of
-from tiersnap.remote_storage.inventory.partition_objects import list_partition_objects
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
+from tiersnap.remote_storage.remote_log.finished import finished_of
+from tiersnap.remote_storage.remote_log.partition_objects import list_partition_objects
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, Orphan
 from tiersnap.remote_storage.retire.orphans import Aged

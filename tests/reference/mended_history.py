@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from tests.protocol.memory_store import MemoryStore
 from tests.reference.random_publications import Publication, Record, publication
 from tests.reference.remote_segments import PARTITION
-from tiersnap.remote_storage.check.partition_check import PartitionCheck
-from tiersnap.remote_storage.check.read_whole import ReadWhole
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.mend_plan import deletion, may_be_deleted, to_be_deleted, wrong_and_read
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
-from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishPlan, SegmentToPublish, plan_segments
+from tiersnap.remote_storage.publish.segments_to_publish import TO_BE_TOLD, PublishPlan, SegmentToPublish, plan_segments
+from tiersnap.remote_storage.verify.partition_check import PartitionCheck
+from tiersnap.remote_storage.verify.read_whole import ReadWhole
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, ComparedWith, RemoteCheck, RemoteVerdict
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.reference.log_builder import data_batch, write_partition
-from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.metadata.metadata_records import (
     METADATA_TOPIC,
@@ -17,6 +16,7 @@ from tiersnap.remote_storage.metadata.metadata_records import (
     encode,
 )
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
+from tiersnap.remote_storage.remote_log.finished import finished_segments
 from tiersnap.remote_storage.stores.open_store import open_store
 
 

@@ -9,7 +9,7 @@ from tests.reference.random_publications import EPOCHS, OFFSETS, Publication, Re
 from tests.reference.remote_index import RemoteIndex
 from tests.reference.remote_segments import PARTITION
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
-from tiersnap.remote_storage.publish.publish_plan import PublishPlan, SegmentToPublish, plan_segments
+from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan, SegmentToPublish, plan_segments
 from tiersnap.snapshot.errors import TiersnapError
 
 Cell = tuple[int, int]

@@ -17,8 +17,8 @@ from tests.reference.log_builder import TIMESTAMP, data_batch, marker
 from tests.reference.record_batch import read_segment
 from tests.reference.recovered import rows_of
 from tests.unit.test_snapshot_comparison import rows
+from tiersnap.remote_storage.remote_log.remote_state import RemoteSnapshot, Vouching
 from tiersnap.snapshot.errors import CorruptDataError
-from tiersnap.snapshot.replay.remote_state import RemoteSnapshot, Vouching
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -66,7 +66,7 @@ class TieredLog:
         pairs = zip(self.segments, self.ends, strict=True)
         return [RemoteSnapshot(base, end, f"segment-{base}") for base, end in pairs][::-1]
 
-    # RemoteReader
+    # The methods of RemoteLog that find_state calls.
 
     def vouching(self, of: RemoteSnapshot) -> Vouching:
         return self.vouched.get(of.end_offset, Vouching())

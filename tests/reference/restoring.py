@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tests.reference.command import Ran, tiersnap
 from tests.reference.tiered import LOCAL, tier
-from tiersnap.remote_storage.inventory.cluster_record import put_cluster_id
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.cluster_record import put_cluster_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.log.log_dir import Checkpoints, read_partition
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tiersnap.remote_storage.inventory.snapshot_objects import SnapshotRecord
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.snapshot_objects import SnapshotRecord
 from tiersnap.remote_storage.stores.object_store import ObjectStore, PutOutcome
 from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
 from tiersnap.remote_storage.upload.stored_snapshots import snapshot_metadata

@@ -1,5 +1,5 @@
 """The command as a program, for tests that need one without installing the project."""
 
-from tiersnap.jobs.cli import main
+from tiersnap.jobs.main import main
 
 main()

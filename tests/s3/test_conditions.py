@@ -60,10 +60,18 @@ def test_a_server_that_refuses_the_header_itself_is_named_as_well(proxy, faulty_
         check_conditions(faulty_store)
 
 
-@pytest.mark.parametrize(("status", "error"), [(403, RemoteStorageError), (503, TransientError)])
-def test_another_trouble_is_not_taken_for_an_answer(proxy, faulty_store, status, error):
-    proxy.when(anything, "answer", status=status, code="AccessDenied" if status == 403 else "SlowDown")
-    with pytest.raises(error) as raised:
+@pytest.mark.parametrize(
+    ("status", "code", "error", "said"),
+    [
+        (403, "AccessDenied", RemoteStorageError, "access denied"),
+        (503, "SlowDown", TransientError, "SlowDown"),
+        (400, "InvalidBucketName", RemoteStorageError, "a name that the server does not take"),
+        (400, "ExpiredToken", RemoteStorageError, "credentials refused: ExpiredToken"),
+    ],
+)
+def test_another_trouble_is_not_taken_for_an_answer(proxy, faulty_store, status, code, error, said):
+    proxy.when(anything, "answer", status=status, code=code)
+    with pytest.raises(error, match=said) as raised:
         check_conditions(faulty_store)
     assert not isinstance(raised.value, ConditionsIgnoredError)
 

@@ -19,8 +19,8 @@ from tests.s3.conftest import settings_for
 from tests.s3.test_orphans import begin_upload
 from tests.s3.test_s3_faults import is_put
 from tests.s3.test_upload_to_s3 import PAYLOAD
-from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
+from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -29,7 +29,7 @@ from tiersnap.remote_storage.upload.tier_partition import tier_partition
 pytestmark = pytest.mark.s3
 
 ROOT = Path(__file__).parents[2]
-COMMAND = "from tiersnap.jobs.cli import main; main()"
+COMMAND = "from tiersnap.jobs.main import main; main()"
 
 
 def write_log(folder: Path, *, payload: int = 10) -> Path:

@@ -11,7 +11,7 @@ import google_crc32c
 import pytest
 
 from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError
-from tiersnap.remote_storage.inventory.encryption import UNKNOWN, shown_by_store
+from tiersnap.remote_storage.remote_log.encryption import UNKNOWN, shown_by_store
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore, PutOutcome
 from tiersnap.remote_storage.stores.requests import Deadline

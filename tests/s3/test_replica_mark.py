@@ -17,8 +17,8 @@ from tiersnap.remote_storage.errors import WrongPlaceError
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.publish import read_back, read_back_topic
+from tiersnap.remote_storage.publish.location_evidence import ProvePlace
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, LocationState
-from tiersnap.remote_storage.publish.prove_location import ProvePlace
 from tiersnap.remote_storage.stores.s3_store import S3Store
 
 pytestmark = pytest.mark.s3

@@ -15,8 +15,8 @@ from tests.reference.kill_steps import content
 from tests.reference.stored_snapshots import put_snapshot
 from tests.reference.tiered import tier
 from tests.s3.conftest import settings_for
-from tiersnap.remote_storage.inventory.cluster_record import put_cluster_id
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.cluster_record import put_cluster_id
 from tiersnap.remote_storage.stores.s3_settings import Checksums
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot

@@ -16,11 +16,11 @@ from tests.reference.tiered import aiven, rows_of
 from tests.s3.conftest import settings_for
 from tests.s3.segments import attempt, make_segment
 from tiersnap.remote_storage.errors import CorruptSegmentError
-from tiersnap.remote_storage.inventory.segment_bytes import fetch_segment
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import IndexType, StoredState
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.remote_log.segment_bytes import fetch_segment
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.remote_storage.upload.tier_job import Tierer

@@ -14,8 +14,8 @@ from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.fleet_run import Runner, arrow_table
 from tests.reference.poisoned_tier import NOW, PoisonedTier, poisoned_tier
 from tests.reference.tiered import tier
-from tiersnap.jobs import delta_tables
-from tiersnap.jobs.option_types import parse_time
+from tiersnap.jobs.cli import delta_tables
+from tiersnap.jobs.cli.option_types import parse_time
 from tiersnap.jobs.pipeline.checking import CHECK_KEY, verified
 from tiersnap.jobs.pipeline.maintenance import superseded_keys
 from tiersnap.jobs.pipeline.schemas import of_arrow

@@ -20,7 +20,7 @@ from tests.reference.schemas import assert_follows_schema
 from tests.reference.snapshot_entries import kafkas_entries
 from tests.spark.conftest import Remote
 from tests.spark.small_fleet import write_fleet
-from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.jobs.main import run as tiersnap
 from tiersnap.jobs.pipeline.collected_headers import collected_batches
 from tiersnap.jobs.pipeline.newest import newest
 from tiersnap.jobs.pipeline.run import run

@@ -19,7 +19,7 @@ from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.recovered import DATA
 from tests.reference.schemas import assert_follows_schema
 from tests.spark.conftest import Remote
-from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.jobs.main import run as tiersnap
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.run import run as run_job
 from tiersnap.jobs.pipeline.settings import RunSettings

@@ -18,7 +18,7 @@ from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.metadata.metadata_records import SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.publish.prove_location import ProvePlace
+from tiersnap.remote_storage.publish.location_evidence import ProvePlace
 from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ExitCode

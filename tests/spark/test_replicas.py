@@ -16,7 +16,7 @@ from tests.reference.command import tiersnap
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.poisoned_tier import NOW, poisoned_tier
 from tests.spark.small_fleet import TOPIC_ID
-from tiersnap.jobs.option_types import parse_time
+from tiersnap.jobs.cli.option_types import parse_time
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.run import run as run_job
 from tiersnap.jobs.pipeline.settings import RunSettings

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from tests.reference.recovered import DATA
 from tests.spark.conftest import Remote
-from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.jobs.main import run as tiersnap
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.fleet_run import Runner, arrow_table
 from tests.reference.surveying import headers_of
-from tiersnap.jobs.option_types import parse_time
+from tiersnap.jobs.cli.option_types import parse_time
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.simulate import SIMULATED
 from tiersnap.jobs.pipeline.warehouse import Warehouse

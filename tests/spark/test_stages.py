@@ -57,7 +57,7 @@ from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.totals import asked, of_listing
 from tiersnap.jobs.pipeline.verdicts import JudgePartition
-from tiersnap.remote_storage.inventory.observe import Observe
+from tiersnap.remote_storage.remote_log.observe import Observe
 from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_task import READY
 from tiersnap.snapshot.errors import ExitCode, TransientError, UnfinishedError

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import json
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import dataclass, field
@@ -13,7 +15,7 @@ import pytest
 
 from tests.reference.command import tiersnap
 from tests.reference.log_builder import data_batch, write_partition
-from tests.spark.clusters import Processes, standalone, submit
+from tests.spark.clusters import Processes, environment, standalone, submit
 from tests.spark.small_fleet import BASES, copies, leftovers, snapshots, write_fleet
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
@@ -107,3 +109,19 @@ def test_a_submitted_run_goes_on_when_a_worker_dies_and_ends_as_one_host_alone(t
     assert snapshots(remote) == snapshots(alone)
     assert copies(remote) == EVERY_COPY, "each once"
     assert leftovers(remote) == []
+
+
+def test_run_on_a_master_brings_deltas_jars_to_the_cluster(tmp_path: Path) -> None:
+    """No spark-submit and no setting: as a user types it."""
+    source = write_fleet(tmp_path / "logs")
+    remote, alone = tmp_path / "remote", tmp_path / "alone"
+    command = [sys.executable, "-m", "tests.reference.tiersnap", "run"]
+    with standalone(tmp_path / "cluster", workers=1) as cluster:
+        done = subprocess.run(
+            [*command, "--master", cluster.url, *words(source, remote, tmp_path)],
+            env=environment(), capture_output=True, text=True, check=False, timeout=600,
+        )  # fmt: skip
+    host = tiersnap("tier", source, "--remote", alone, "--apply")
+    assert done.returncode == host.exit_code == 0, done.stderr[-3000:]
+    assert snapshots(remote) == snapshots(alone)
+    assert copies(remote) == EVERY_COPY

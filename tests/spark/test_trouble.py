@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -153,3 +154,54 @@ def test_a_session_with_less_memory_than_spark_needs_is_a_usage_error(logs: Path
     assert "Spark itself needs more memory" in done.stderr
     assert "spark.driver.memory=1g" in done.stderr
     assert not any(word in done.stderr for word in ("Traceback", "\tat "))
+
+
+BOTH_SIGNALS = pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        pytest.param(signal.SIGINT, ExitCode.INTERRUPTED, marks=pytest.mark.nightly),
+        (signal.SIGTERM, ExitCode.TERMINATED),
+    ],
+)
+
+
+def started_run(logs: Path, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.reference.tiersnap", *map(str, words(logs, logs.parent / "warehouse"))],
+        env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+
+
+def assert_ended_in_silence(run: subprocess.Popen[str], code: ExitCode) -> None:
+    """The pipes end when the last process that has them does, so no JVM is left behind."""
+    _, err = run.communicate(timeout=300)
+    assert run.returncode == code, err
+    assert not any(word in err for word in ("Traceback", "Exception", "\tat "))
+
+
+@BOTH_SIGNALS
+def test_a_signal_while_spark_starts_leaves_no_jvm_and_no_traceback(
+    logs: Path, tmp_path: Path, number: signal.Signals, code: ExitCode
+) -> None:
+    fifo, home = tmp_path / "fifo", tmp_path / "java"
+    os.mkfifo(fifo)
+    (home / "bin").mkdir(parents=True)
+    (home / "bin/java").write_text(f'#!/bin/sh\necho started > {fifo}\nexec {shutil.which("java")} "$@"\n')
+    (home / "bin/java").chmod(0o755)
+    reader = os.open(fifo, os.O_RDWR)
+    run = started_run(logs, JAVA_HOME=str(home))
+    os.read(reader, 100)  # Java starts now
+    run.send_signal(number)
+    assert_ended_in_silence(run, code)
+    os.close(reader)
+
+
+@BOTH_SIGNALS
+def test_a_signal_in_the_middle_of_a_run_prints_no_traceback(
+    logs: Path, number: signal.Signals, code: ExitCode
+) -> None:
+    run = started_run(logs)
+    assert run.stderr is not None
+    assert any(line.startswith("listed") for line in run.stderr)
+    run.send_signal(number)
+    assert_ended_in_silence(run, code)

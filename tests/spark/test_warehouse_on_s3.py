@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from deltalake import DeltaTable
 from tests.reference.s3_permissions import may, permission
 from tests.reference.small_log import write_small_log
 from tests.s3.fault_proxy import FaultProxy
+from tests.spark.clusters import HOME
 from tiersnap.jobs.demo.embedded_s3 import make_bucket
 
 pytestmark = [
@@ -29,7 +30,7 @@ pytestmark = [
     pytest.mark.skipif("TIERSNAP_WITH_S3A" not in os.environ, reason="TIERSNAP_WITH_S3A=1 fetches 640 MB of jars"),
 ]
 
-HADOOP = {"4.2": "3.5.0"}  # of the Hadoop inside pyspark
+HADOOP = re.findall(r"hadoop-client-api-([\d.]+)\.jar", " ".join(map(str, HOME.glob("jars/*.jar"))))[0]
 
 
 @pytest.fixture
@@ -49,9 +50,8 @@ def test_runs_and_maintenance_of_a_warehouse_on_s3_need_what_the_policy_allows(
     logs = tmp_path / "logs"
     logs.mkdir()
     write_small_log(logs)
-    hadoop = HADOOP[version("pyspark").rpartition(".")[0]]
     conf = {
-        "spark.jars.packages": f"org.apache.hadoop:hadoop-aws:{hadoop}",
+        "spark.jars.packages": f"org.apache.hadoop:hadoop-aws:{HADOOP}",
         "spark.hadoop.fs.s3a.endpoint": proxy.url,
         "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
         "spark.hadoop.fs.s3a.path.style.access": "true",

@@ -15,10 +15,10 @@ from tests.reference.command import tiersnap
 from tests.reference.small_log import write_small_log
 from tiersnap.jobs.airflow.clusters import parse_clusters
 from tiersnap.jobs.airflow.outcome import Ending, ending_of, exit_code_in, in_words, is_over, read_outcome, run_id
-from tiersnap.jobs.cli import cli
+from tiersnap.jobs.cli.output import Output
 from tiersnap.jobs.commands.maintain import maintain_tables
 from tiersnap.jobs.commands.run import run
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.main import cli
 from tiersnap.snapshot.errors import UsageError
 
 pytestmark = pytest.mark.unit

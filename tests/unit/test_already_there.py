@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.s3.segments import TOPIC_ID
 from tests.unit.test_restore_chain import copy_of
-from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.locks.claim import Attempt, Claim
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
+from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.upload.already_there import covered_of
 
 pytestmark = pytest.mark.unit

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from tests.reference.tiered import tier
-from tiersnap.remote_storage.check.check_plan import plan_check
-from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo
+from tiersnap.remote_storage.verify.check_plan import plan_check
+from tiersnap.remote_storage.verify.partition_check import PartitionCheck
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest
 
 pytestmark = pytest.mark.unit

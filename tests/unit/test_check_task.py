@@ -13,9 +13,9 @@ import pytest
 from tests.reference.flaky_store import Fault, FlakyStore
 from tests.reference.poisoned_tier import TOPIC_ID, poisoned_tier
 from tests.reference.tiered import aiven
-from tiersnap.jobs.option_types import parse_time
-from tiersnap.remote_storage.check.check_task import TO_CHECK, CheckTask
+from tiersnap.jobs.cli.option_types import parse_time
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.verify.check_task import TO_CHECK, CheckTask
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.gate.remote_check import CHECKS, CheckDepth, CheckRequest
 from tiersnap.snapshot.report.remote_checks import remote_checked

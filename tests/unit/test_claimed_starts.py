@@ -12,7 +12,6 @@ from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.planned import PARTITION, write_log
 from tests.reference.tiered import aiven, tier
 from tiersnap.remote_storage.errors import SnapshotChangedError
-from tiersnap.remote_storage.inventory.starts import find_start, read_start, state_at
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -20,6 +19,7 @@ from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment, ClaimedSnapshot
 from tiersnap.remote_storage.locks.claim_protocol import claim, finish
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, new_segment_id
+from tiersnap.remote_storage.remote_log.starts import find_start, read_start, state_at
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.crc32c import crc32c

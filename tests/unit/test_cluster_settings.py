@@ -7,7 +7,7 @@ import json
 import pytest
 from msgspec import structs
 
-from tiersnap.jobs.text_files import read_properties
+from tiersnap.jobs.cli.text_files import read_properties
 from tiersnap.remote_storage.cluster.client import TopicConfig
 from tiersnap.remote_storage.cluster.copy_tasks import copy_lag
 from tiersnap.remote_storage.cluster.leader_epochs import can_speak

@@ -333,7 +333,7 @@ def test_a_store_that_does_not_answer_is_not_asked_for_every_partition(logs: Pat
 def test_another_log_directory_is_refused_and_another_collection_at_work_is_told(logs: Path, to: Path) -> None:
     collect(logs, to)
     other = shutil.copytree(logs, logs.parent / "other")
-    with pytest.raises(UsageError, match="holds what was collected of"):
+    with pytest.raises(UsageError, match="holds the collection of"):
         collect(other, to)
     (logs / "orders-0" / f"{40:020d}.log").write_bytes(data_batch(40, 10, 1, 0, 40))
 

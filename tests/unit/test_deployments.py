@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.reference.command_lines import parse
 from tests.reference.small_log import write_small_log
-from tiersnap.jobs.cli import cli
-from tiersnap.jobs.cli import run as tiersnap
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.main import cli
+from tiersnap.jobs.main import run as tiersnap
 from tiersnap.snapshot.errors import ExitCode
 
 pytestmark = pytest.mark.unit
@@ -39,13 +40,17 @@ def service_command() -> list[str]:
     return shlex.split(line)
 
 
-def cron_job() -> dict[str, object]:
-    found: dict[str, object] = yaml.safe_load((CONF / "kubernetes/cronjob.yaml").read_text())
-    return found
+def objects_of(name: str) -> dict[str, dict[str, object]]:
+    """Objects of a file for Kubernetes, by kind."""
+    return {each["kind"]: each for each in yaml.safe_load_all((CONF / "kubernetes" / name).read_text())}
 
 
-def container() -> dict[str, object]:
-    pod = cron_job()["spec"]["jobTemplate"]["spec"]["template"]["spec"]  # type: ignore[index]
+def cron_job(name: str = "cronjob.yaml") -> dict[str, object]:
+    return objects_of(name)["CronJob"]
+
+
+def container(name: str = "cronjob.yaml") -> dict[str, object]:
+    pod = cron_job(name)["spec"]["jobTemplate"]["spec"]["template"]["spec"]  # type: ignore[index]
     (only,) = pod["containers"]
     return only  # type: ignore[no-any-return]
 
@@ -56,7 +61,7 @@ def container_command() -> list[str]:
 
 def words(command: list[str]) -> list[str]:
     """What `tiersnap` itself is given."""
-    (place,) = [number for number, word in enumerate(command) if Path(word).name == "tiersnap"]
+    place = next(number for number, word in enumerate(command) if Path(word).name == "tiersnap")
     return command[place + 1 :]
 
 
@@ -162,3 +167,27 @@ def test_the_cron_job_is_one_of_kubernetes_and_mounts_what_it_reads() -> None:
     assert "/report" in mounts
     policy = job["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"][0]  # type: ignore[index]
     assert policy["onExitCodes"]["values"] == [2, 4, 5]
+
+
+@pytest.mark.parametrize("name", ["cronjob.yaml", "run.yaml"])
+def test_a_cron_job_runs_as_the_account_of_its_file_which_has_the_role(name: str) -> None:
+    found = objects_of(name)
+    account = found["ServiceAccount"]["metadata"]["name"]  # type: ignore[index]
+    pod = found["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]  # type: ignore[index]
+    assert pod["serviceAccountName"] == account
+    if "RoleBinding" in found:
+        assert found["RoleBinding"]["subjects"] == [{"kind": "ServiceAccount", "name": account}]
+        assert found["RoleBinding"]["roleRef"]["name"] == found["Role"]["metadata"]["name"]  # type: ignore[index]
+    else:
+        assert found["ServiceAccount"]["automountServiceAccountToken"] is False
+
+
+def test_the_cron_job_of_a_fleet_gives_run_words_that_it_takes_and_knows_its_own_pod() -> None:
+    given = container("run.yaml")
+    own = parse(words(list(given["args"])))  # type: ignore[call-overload]
+    assert (own["apply"], own["remote"]) == (True, "s3://my-bucket/tiers")
+    variables = {each["name"] for each in given["env"]}  # type: ignore[attr-defined]
+    asked = re.findall(r"\$\((\w+)\)", " ".join(given["args"]))  # type: ignore[call-overload]
+    assert set(asked) <= variables
+    images = re.findall(r"container\.image=(\S+)", " ".join(given["args"]))  # type: ignore[call-overload]
+    assert images == [given["image"]], "executors are of the driver's image"

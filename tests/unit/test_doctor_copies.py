@@ -16,7 +16,8 @@ from tests.protocol.logs import BASES, PARTITION, template
 from tests.protocol.situations import Place, found
 from tests.reference import log_builder as lb
 from tests.reference.model_cluster import CLUSTER_ID
-from tiersnap.jobs.cli import run
+from tests.reference.next_steps import commands_of
+from tiersnap.jobs.main import run
 from tiersnap.remote_storage.cluster.standing_offsets import STANDS_AFTER_MS
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.locks.process import Process
@@ -56,7 +57,7 @@ def test_doctor_names_a_copy_task_that_fails_and_what_frees_it(tmp_path: Path) -
         assert (task["partition"], task["broker"], task["base_offset"]) == ("orders-0", 1, 5)
         assert task["attempts"] > 2 and task["waiting_bytes"] > 0
         assert "waiting up to 4 s to see which copiers fail" in err
-        (free,) = (each for each in result["next"] if "unblock" in each)
+        (free,) = (each for each in commands_of(result["next"]) if "unblock" in each)
         given = r"--now \S+ --bootstrap-server model:9092 --remote s3://bucket --apply"
         assert re.fullmatch(f"tiersnap unblock {place.disk} {given}", free)
         assert place.run(*shlex.split(free)[1:]) == 0
@@ -95,7 +96,7 @@ def test_doctor_names_a_topic_that_a_killed_run_left_paused_and_what_restores_it
         code, out, _ = doctor(place, *words)
         result = json.loads(out)["result"]
         assert (code, [each["state"] for each in result["copying"]["paused"]]) == (4, ["LEFT"])
-        (restore,) = (each for each in result["next"] if each.startswith("tiersnap unblock "))
+        (restore,) = (each for each in commands_of(result["next"]) if each.startswith("tiersnap unblock "))
         code, out, _ = doctor(place, *words, output="table")
         assert code == 4 and "blocked  orders: a killed run left copying paused" in out
         assert place.type(*shlex.split(restore)[1:]) == 0
@@ -116,7 +117,8 @@ def test_doctor_says_what_is_not_known_of_a_paused_topic(tmp_path: Path) -> None
         (topic,) = result["copying"]["paused"]
         assert (code, topic["state"]) == (4, "NOTHING_SAVED")
         assert any(
-            each.startswith("kafka-configs --alter --topic orders with what the topic had") for each in result["next"]
+            each["words"].startswith("kafka-configs --alter --topic orders with what the topic had")
+            for each in result["next"]
         )
 
 
@@ -147,7 +149,9 @@ def test_doctor_names_lost_leader_epochs_and_what_brings_them_back(tmp_path: Pat
         assert lost["waiting_bytes"] == sum(
             (place.disk / "orders-0" / f"{base:020d}.log").stat().st_size for base in BASES[:3]
         )
-        (mend,) = (each for each in result["next"] if each.startswith("tiersnap repair ") and "--replace" in each)
+        (mend,) = (
+            each for each in commands_of(result["next"]) if each.startswith("tiersnap repair ") and "--replace" in each
+        )
         code, out, err = unblock(place)
         assert (code, "is stuck" in err) == (4, False), err
         assert "orders-0: the copy task of broker 1 fails at offset 0" in err
@@ -186,7 +190,7 @@ def test_doctor_names_a_last_stable_offset_that_stands_while_segments_wait(tmp_p
         (standing,) = result["copying"]["standing"]
         assert (code, standing["partition"], standing["last_stable_offset"]) == (4, "orders-0", 4)
         assert (standing["since"], standing["segments"]) == (lb.TIMESTAMP, 3)
-        assert f"tiersnap transactions find-hanging {place.disk} --all" in result["next"]
+        assert f"tiersnap transactions find-hanging {place.disk} --all" in commands_of(result["next"])
         _, out, _ = doctor(place, place.disk, output="table")
         assert "stood at 4 for" in " ".join(out.split())
 

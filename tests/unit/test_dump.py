@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.reference.dump_cases import DATA, MADE, REAL, golden_of_made, golden_of_real
-from tiersnap.jobs.cli import run
+from tiersnap.jobs.main import run
 
 pytestmark = pytest.mark.unit
 

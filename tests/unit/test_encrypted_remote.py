@@ -16,16 +16,16 @@ from tests.reference.log_builder import write_partition
 from tests.reference.plugin_compressed import compress_copy
 from tests.reference.tiered import age, aiven, tier
 from tests.unit.test_whole_but_not_counted import SEGMENTS
-from tiersnap.remote_storage.inventory.encryption import (
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
+from tiersnap.remote_storage.remote_log.encryption import (
     PLAIN,
     UNKNOWN,
     Shown,
     shown_by_store,
     shown_by_topic,
 )
-from tiersnap.remote_storage.inventory.observe import Observe
-from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
+from tiersnap.remote_storage.remote_log.observe import Observe
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.replay.remote_listing import Encryption

@@ -20,10 +20,10 @@ from tests.reference.recovered import DATA
 from tests.reference.tiered import aiven, rows_of
 from tests.s3.segments import attempt
 from tiersnap.remote_storage.errors import CorruptSegmentError, SegmentChangedError, WrongLeaderEpochsError
-from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.checked_upload import CheckedLog
 from tiersnap.remote_storage.upload.tier_job import Tierer

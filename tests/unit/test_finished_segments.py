@@ -14,8 +14,6 @@ from tests.reference import log_builder as lb
 from tests.reference.planned import PARTITION, TOPIC_ID, planned, write_log
 from tests.reference.tiered import rows_of, tier
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.finished import finished_of, finished_segments, largest_timestamp
-from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind
@@ -24,6 +22,8 @@ from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.locks.claim_protocol import claim, finish
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition, new_segment_id
+from tiersnap.remote_storage.remote_log.finished import finished_of, finished_segments, largest_timestamp
+from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition

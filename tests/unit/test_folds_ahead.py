@@ -140,7 +140,7 @@ def test_scan_that_is_interrupted_leaves_no_thread_and_no_traceback(
 ) -> None:
     for partition in range(400):
         write_partition(tmp_path, "orders-of-a-topic", partition, {0: [data_batch(0, 1)], 1: [data_batch(1, 1)]})
-    command = [sys.executable, "-c", "from tiersnap.jobs.cli import main; main()"]
+    command = [sys.executable, "-c", "from tiersnap.jobs.main import main; main()"]
     # Nobody reads the rows behind the first, so the pipe is full and the command waits.
     running = subprocess.Popen(
         [*command, "scan", str(tmp_path), "--segments", "--output", "jsonl"],

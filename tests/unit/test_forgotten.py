@@ -11,16 +11,17 @@ import pyarrow as pa
 import pytest
 
 from tests.reference.command import Ran, assert_said, tiersnap
+from tests.reference.next_steps import commands_of
 from tests.reference.poisoned_tier import NOW, PoisonedTier, poisoned_tier
 from tests.reference.prometheus_text import parse as parse_metrics
 from tests.reference.tiered import aiven
 from tests.unit.test_poisoned_tier import state
-from tiersnap.jobs.option_types import parse_time
+from tiersnap.jobs.cli.option_types import parse_time
 from tiersnap.jobs.pipeline.listing import FOLDERS, ListPartitions
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.summary import KnownForgetful
 from tiersnap.jobs.pipeline.totals import RunTotals
-from tiersnap.remote_storage.inventory.observe import Observe
+from tiersnap.remote_storage.remote_log.observe import Observe
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.exactly_once.simulate.forgotten import find_forgotten
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
@@ -60,7 +61,7 @@ def test_doctor_and_scan_count_producers_as_kafka_does(tmp_path: Path, local_fro
     assert (found["known"], found["living"]) == (len(known & living), len(living))
     assert [each.exit_code for each in ran] == [4, 4]
     cure = f"tiersnap repair {at.logs} --now 2026-11-21T12:45:00+00:00 --remote {at.remote} --replace --apply"
-    assert cure in json.loads(ran[0].out)["result"]["next"]
+    assert cure in commands_of(json.loads(ran[0].out)["result"]["next"])
     assert_said(ran[1], 4, f"churn-0 knows {len(known & living)} of {len(living)} living producers. If this replica")
 
 
@@ -99,7 +100,8 @@ def test_doctor_predicts_what_simulate_predicts(tmp_path: Path) -> None:
 
 def test_doctor_names_no_replica_after_the_cure_that_it_prints(tmp_path: Path) -> None:
     at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7)
-    cure = next(line for line in json.loads(named(at)[0][0].out)["result"]["next"] if "repair" in line)
+    steps = json.loads(named(at)[0][0].out)["result"]["next"]
+    cure = next(line for line in commands_of(steps) if "repair" in line)
     assert tiersnap(*cure.split()[1:], *NOW).exit_code == 0
     ran, found = named(at)
     assert ([each.exit_code for each in ran], found) == ([0, 0], [])

@@ -15,14 +15,14 @@ from deltalake import Schema, write_deltalake
 from pyspark.sql.types import StructType
 
 from tests.reference.command import assert_said, tiersnap
-from tiersnap.jobs.delta_tables import read_table
+from tiersnap.jobs.cli.delta_tables import read_table
 from tiersnap.jobs.pipeline.warehouse import check_format
-from tiersnap.remote_storage.inventory.cluster_record import put_cluster_id, read_cluster_id
-from tiersnap.remote_storage.inventory.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.locks.claim import Claim, ClaimedSnapshot
 from tiersnap.remote_storage.locks.lease import Lease, LeaseHolder
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.cluster_record import put_cluster_id, read_cluster_id
+from tiersnap.remote_storage.remote_log.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.collected.listing import CollectedDecode, Listing
 from tiersnap.snapshot.collected.marker import Marker

@@ -16,7 +16,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     SegmentState,
     TopicIdPartition,
 )
-from tiersnap.remote_storage.publish.publish_plan import PublishAction, PublishPlan, SegmentToPublish
+from tiersnap.remote_storage.publish.segments_to_publish import PublishAction, PublishPlan, SegmentToPublish
 from tiersnap.remote_storage.unblock.freeing import Freeing
 from tiersnap.remote_storage.unblock.unblock import Unblocked
 from tiersnap.remote_storage.unblock.unblock_outcome import End

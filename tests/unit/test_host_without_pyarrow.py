@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 RUN = """
 import sys
 sys.modules["pyarrow"] = None
-from tiersnap.jobs.cli import run
+from tiersnap.jobs.main import run
 for command in sys.argv[1:]:
     code = run(command.split())
     assert code == 0, (command, code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.house_measure import House, worse
 from tests.house_rules import (
     problems_of,
     problems_of_classes,
@@ -101,3 +102,82 @@ def test_a_public_class_whose_name_another_module_has_is_named() -> None:
 def test_a_docstring_that_begins_vaguely_is_named_by_its_line() -> None:
     text = '"""Numbers."""\n\ndef half(n):\n    """What half of it is."""\n\nclass Half:\n    """Half of a number."""\n'
     assert problems_of_docstrings(text) == ["4: a docstring begins with a command or a noun, not 'What'"]
+
+
+NAMES = (
+    *("branches", "complex", "dense", "comprehensions", "conditionals", "classes", "pairs", "deciders", "empty nouns"),
+)
+MODULE = '''
+"""A module."""
+
+
+class One:
+    """What is one."""
+
+    a: int
+    b: int
+    c: int
+    d: int
+    e: int
+
+
+class Other(One):
+    a: str
+    b: str
+    c: str
+    d: str
+    e: str
+
+
+def dense(x, y):
+    """Return a sum."""
+    return [each if each else x for each in y if each and x and y or x]
+
+
+def code() -> ExitCode:
+    for each in range(2):
+        if each:
+            return ExitCode.OK
+    return ExitCode.USAGE
+'''
+
+
+def test_house_figures_are_those_counted_by_hand() -> None:
+    house = House()
+    house.add(MODULE, is_gate=False)
+    found = dict(zip(("tokens", *NAMES), house.figures().values(), strict=True))
+    del found["tokens"]  # those of Python's own tokenizer
+    # `dense`: 1, the comprehension, its condition, three operands behind the first, and the conditional expression.
+    # `code`: 1, the loop and the condition. 22 statements: the module's docstring, two classes with 5 fields and one
+    # docstring, two functions with one docstring, one return, a loop, a condition and two returns.
+    assert found == {
+        "branches": 10,
+        "complex": 0,
+        "dense": 100,
+        "comprehensions": round(1000 / 22, 1),
+        "conditionals": round(1000 / 22, 1),
+        "classes": 2,
+        "pairs": 1,
+        "deciders": 1,
+        "empty nouns": 1,
+    }
+
+
+def test_house_figures_do_not_count_exit_codes_of_the_gate() -> None:
+    house = House()
+    house.add(MODULE, is_gate=True)
+    assert house.deciders == 0
+
+
+def test_house_figures_count_a_function_with_eleven_branches_as_complex() -> None:
+    house = House()
+    tests = "\n".join(f"    if x == {number}: return {number}" for number in range(9))
+    house.add(f"def ten(x):\n{tests}\ndef eleven(x):\n{tests}\n    if x: return 10\n", is_gate=False)
+    assert house.figures()["functions with more than 10 branches"] == 1
+
+
+def test_worse_names_a_figure_above_its_limit_only() -> None:
+    limits = {"classes": 2, "branches": 5.5}
+    assert worse({"classes": 2, "branches": 5.5}, limits) == []
+    (line,) = worse({"classes": 3, "branches": 5}, limits)
+    assert line.startswith("classes: 3, at most 2")

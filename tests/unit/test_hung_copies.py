@@ -19,7 +19,7 @@ from tests.protocol.logs import PARTITION as PARTITION_OF_PLACE
 from tests.protocol.situations import Place, found
 from tests.reference.prometheus_text import parse as parse_metrics
 from tests.reference.remote_segments import PARTITION, remote_segment
-from tiersnap.jobs.cli import run
+from tiersnap.jobs.main import run
 from tiersnap.remote_storage.cluster.hung_copies import (
     HungCopy,
     HungLimit,
@@ -300,15 +300,16 @@ def test_doctor_names_a_copy_that_hangs_and_what_frees_it(tmp_path: Path) -> Non
         code, result = said(place, "doctor", *now, "--metrics-file", metrics)
         assert code == 4
         assert parse_metrics(metrics.read_text())[0]["tiersnap_hung_copies", frozenset({("command", "doctor")})] == 1
-        ((hung,), (free, note)) = result["hung"], result["next"]
+        ((hung,), (step,)) = result["hung"], result["next"]
+        free = step["command"]
         assert (hung["topic"], hung["partition"], hung["broker"], hung["base_offset"]) == ("orders", 0, 1, 15)
         assert 3_600_000 <= hung["age_ms"] < 3_700_000
         given = f"--now {now[1].replace('0Z', '0000+00:00')} --bootstrap-server model:9092"
         assert free.startswith(f"tiersnap unblock LOGDIR {given} --remote s3://")
-        assert (free[-8:], note) == (" --apply", "  on the host of broker 1"), "a note has another line"
+        assert (free[-8:], step["note"]) == (" --apply", "on the host of broker 1")
         _, on_host = said(place, "doctor", place.disk, *now)
         assert (hung["waiting_bytes"], on_host["hung"][0]["waiting_bytes"]) == (162, 0), "of the files that are there"
-        assert on_host["next"][0].startswith(f"tiersnap unblock {place.disk} {given} ")
+        assert on_host["next"][0]["command"].startswith(f"tiersnap unblock {place.disk} {given} ")
         slow = ("--hung-after", "2h", "--metrics-file", metrics)
         assert said(place, "doctor", *now, *slow) == (0, result | {"hung": [], "next": []})
         assert parse_metrics(metrics.read_text())[0]["tiersnap_hung_copies", frozenset({("command", "doctor")})] == 0

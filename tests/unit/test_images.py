@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
+import subprocess
 import tomllib
+import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.reference.command_lines import commands_in, parse, words_of
+from tiersnap.jobs.pipeline import delta_jars
 from tiersnap.snapshot import __version__
 
 pytestmark = pytest.mark.unit
@@ -25,6 +27,21 @@ LOCK = {
     if "version" in each
 }
 INSTRUCTIONS = {"ARG", "CMD", "COPY", "ENV", "FROM", "RUN", "USER", "WORKDIR"}
+
+
+SPARK = find_spec("pyspark")
+assert SPARK is not None
+assert SPARK.origin is not None
+JARS = Path(SPARK.origin).parent / "jars"
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", *sorted((ROOT / "jobs/airflow").glob("*.py"))]
+
+
+def hadoop_inside_spark() -> str:
+    """As Hadoop says it of itself."""
+    (jar,) = JARS.glob("hadoop-client-api-*.jar")
+    with zipfile.ZipFile(jar) as archive:
+        said = archive.read("common-version-info.properties").decode()
+    return re.findall(r"^version=(\S+)$", said, re.MULTILINE)[0]
 
 
 def instructions(path: Path) -> list[tuple[str, str]]:
@@ -84,36 +101,37 @@ def test_a_submit_gives_run_words_that_it_takes_and_names_the_jar_of_the_lock_fi
     (place,) = [number for number, word in enumerate(words) if word.endswith("tiersnap/jobs/run.py")]
     given = parse(["run", *words[place + 1 :]])
     assert given["apply"] is True
-    for package in re.findall(r"io\.delta:delta-spark_4\.1_2\.13:(\S+)", " ".join(words)):
-        assert package == LOCK["delta-spark"]
-    has_jars = "--packages" in words or any("tiersnap-spark" in word for word in words)
-    assert has_jars
+    assert words[words.index("--packages") + 1].startswith("io.delta:delta-spark_")
     settings = " ".join(words) + (ROOT / "conf/spark-cluster.example.conf").read_text() * ("--properties-file" in words)
     assert "io.delta.sql.DeltaSparkSessionExtension" in settings
 
 
-def test_there_is_a_line_for_yarn_and_one_for_kubernetes() -> None:
-    assert [words[2].partition(":")[0] for words in spark_submits()] == ["yarn", "k8s"]
+def test_there_is_a_line_for_yarn() -> None:
+    assert [words[2] for words in spark_submits()] == ["yarn"]
 
 
-def test_the_job_of_emr_gives_run_words_that_it_takes() -> None:
-    job = json.loads((ROOT / "conf/emr/job-run.json").read_text())
-    submit = job["jobDriver"]["sparkSubmit"]
-    assert submit["entryPoint"].endswith("tiersnap/jobs/run.py")
-    assert parse(["run", *submit["entryPointArguments"]])["apply"] is True
-    words = shlex.split(submit["sparkSubmitParameters"])
-    assert words[::2] == ["--conf"] * (len(words) // 2)
-    assert all("=" in word for word in words[1::2])
+def test_the_image_for_spark_has_hadoop_aws_of_the_hadoop_inside_spark() -> None:
+    """The RUN line as it stands, but for Java, which only prints what it is given."""
+    runs = [text for word, text in instructions(ROOT / "conf/images/spark.Dockerfile") if word == "RUN"]
+    (line,) = [text for text in runs if "hadoop-aws" in text]
+    line = line.replace("/opt/spark/jars", shlex.quote(str(JARS)))
+    shell = ["sh", "-c", f"java() {{ printf '%s\\n' \"$@\"; }}; {line}"]
+    words = subprocess.run(shell, capture_output=True, text=True, check=True).stdout.splitlines()
+    place = words.index("-dependency")
+    assert words[place + 1 : place + 4] == ["org.apache.hadoop", "hadoop-aws", hadoop_inside_spark()]
+    assert Path(words[words.index("-cp") + 1]).is_file()
 
 
-def test_the_job_of_databricks_gives_tiersnap_words_that_it_takes() -> None:
-    bundle = yaml.safe_load((ROOT / "conf/databricks/job.yaml").read_text())
-    (task,) = bundle["resources"]["jobs"]["tiersnap"]["tasks"]
-    wheel = task["python_wheel_task"]
-    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    assert (wheel["package_name"], wheel["entry_point"] in scripts) == ("tiersnap", True)
-    assert parse(wheel["parameters"])["apply"] is True
-    assert __version__ in task["libraries"][0]["whl"]
+@pytest.mark.parametrize("path", ["docs/warehouse.md", "conf/airflow/tiersnap_dags.py"])
+def test_a_page_names_hadoop_aws_of_the_hadoop_inside_spark(path: str) -> None:
+    named = re.findall(r"org\.apache\.hadoop:hadoop-aws:([\d.]+\d)", (ROOT / path).read_text(encoding="utf-8"))
+    assert set(named) == {hadoop_inside_spark()}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_a_page_names_jars_of_delta_that_are_pinned(path: Path) -> None:
+    named = re.findall(r"io\.delta:(delta-spark_[\d.]+_2\.13)(?::([\d.]*\d))?", path.read_text(encoding="utf-8"))
+    assert {f"{name}-{revision or LOCK['delta-spark']}.jar" for name, revision in named} <= delta_jars.pinned().keys()
 
 
 def test_commands_and_links_of_the_page_are_right() -> None:

@@ -9,10 +9,10 @@ import pytest
 from tests.protocol.memory_store import MemoryStore
 from tests.reference.planned import BASES, PARTITION, planned, write_log
 from tests.reference.tiered import aiven, rows_of
-from tiersnap.remote_storage.inventory import known_manifests
-from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
-from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.remote_log import known_manifests
+from tiersnap.remote_storage.remote_log.known_manifests import KnownManifests
+from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.stores.object_store import ReadObject
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition

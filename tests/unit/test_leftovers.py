@@ -19,7 +19,6 @@ from tests.reference.lying_store import LyingStore
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.tiered import age, aiven, rows_of
 from tests.unit.test_whole_but_not_counted import NOW, ORDERS, SEGMENTS
-from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.locks import claim_protocol
@@ -27,6 +26,7 @@ from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment, HeldCla
 from tiersnap.remote_storage.locks.claim_protocol import STALE_AFTER_MS
 from tiersnap.remote_storage.locks.process import this_process
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
+from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
 from tiersnap.remote_storage.retire.sweep_task import LEFT, SweepTask

@@ -12,7 +12,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
 )
 from tiersnap.remote_storage.publish.publish import Published
-from tiersnap.remote_storage.publish.publish_plan import (
+from tiersnap.remote_storage.publish.segments_to_publish import (
     PublishAction,
     PublishPlan,
     SegmentToPublish,

@@ -16,9 +16,9 @@ from tests.reference.examples import examples
 from tests.reference.fleet_run import Runner
 from tests.reference.recovered import DATA
 from tests.reference.tiered import aiven
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_lineage, read_segment
-from tiersnap.remote_storage.inventory.segment_objects import list_segments
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_lineage, read_segment
+from tiersnap.remote_storage.remote_log.segment_objects import list_segments
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir

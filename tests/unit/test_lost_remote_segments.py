@@ -13,19 +13,20 @@ from tests.reference.fleet_run import Runner
 from tests.reference.log_builder import write_partition
 from tests.reference.tiered import age, tier
 from tests.unit.test_whole_but_not_counted import NOW, ORDERS, SEGMENTS, publishable
-from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.claim_protocol import STALE_AFTER_MS
+from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
 from tiersnap.snapshot.replay.expiry import ReplayOptions
-from tiersnap.snapshot.replay.remote_records import PartitionRecords, RecordedSegment, Records
+from tiersnap.snapshot.replay.remote_listing import ListedCopy
+from tiersnap.snapshot.replay.remote_records import PartitionRecords, Records
 from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED
 
 pytestmark = pytest.mark.unit
@@ -163,8 +164,12 @@ def test_tier_asks_the_records_whether_a_lost_segment_may_be_uploaded_again(
     """`mend` brings back what a record names."""
     layout = open_layout("aiven")
     named = tuple(
-        RecordedSegment(
-            each.segment_id or "", COPY_FINISHED, each.base_offset, each.next_base_offset, each.leader_epochs
+        ListedCopy(
+            each.segment_id or "",
+            each.base_offset,
+            each.next_base_offset,
+            COPY_FINISHED,
+            leader_epochs=each.leader_epochs,
         )
         for each in run(store, source, "run-1", layout).events
     )

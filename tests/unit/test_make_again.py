@@ -15,11 +15,7 @@ from tests.reference.plugin_compressed import compress_copy
 from tests.reference.poisoned_tier import PoisonedTier, poisoned_tier
 from tests.unit.test_mend import Brokers, code_of
 from tests.unit.test_poisoned_tier import LAYOUTS, state
-from tiersnap.remote_storage.check.local_log import LocalLog, LocalLogs
 from tiersnap.remote_storage.cluster.missing_objects import find_missing
-from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_segment
-from tiersnap.remote_storage.inventory.segment_objects import list_segments
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
@@ -27,9 +23,9 @@ from tiersnap.remote_storage.locks import claim_protocol
 from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment, ClaimedSnapshot
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import MakeAgain, RemoteLogs
-from tiersnap.remote_storage.mend.mending import Mending, plan_mending
 from tiersnap.remote_storage.mend.put_back import check_known
 from tiersnap.remote_storage.mend.right_segments import MendRules
+from tiersnap.remote_storage.mend.segments_to_mend import Mending, plan_mending
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
@@ -37,9 +33,13 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     new_segment_id,
 )
+from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_indexes, read_segment
+from tiersnap.remote_storage.remote_log.segment_objects import list_segments
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore, PutResult
+from tiersnap.remote_storage.verify.local_log import LocalLog, LocalLogs
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
@@ -152,9 +152,7 @@ def test_lost_segments_come_back_from_a_log(at, layout, name):
     tier = at(name, layout)
     tier.lose(0)
     tier.lose(1, ".log")
-    assert outcomes(tier.mend())[0].endswith(
-        "its log is nowhere: neither in the tier, nor in a LOGDIR with its offsets"
-    )
+    assert outcomes(tier.mend())[0].endswith("neither the tier, nor a LOGDIR with its offsets has its log")
     assert outcomes(tier.mend(log=tier.at.logs.with_name("whole"))) == ["MENDED"] * 2
     assert tier.contents() == tier.before
 
@@ -179,8 +177,8 @@ def test_what_nobody_can_tell_is_refused_by_name(at):
     said = outcomes(done)
     assert (
         "log: " in said[0]
-        and "its log is nowhere" in said[1]
-        and "the tier does not tell the producer state at" in said[2]
+        and "neither the tier, nor a LOGDIR" in said[1]
+        and "the tier does not have the producer state at" in said[2]
     )
     assert code_of(done) is ExitCode.GATE_REFUSED
     assert second not in {info.key for info in tier.store.list()}
@@ -200,7 +198,7 @@ def test_objects_that_do_not_fit_those_that_are_there_are_refused(at, tmp_path):
     before = {info.key: tier.store.get(info.key) for info in tier.store.list()}
     done = tier.mend(log=tier.at.logs.with_name("whole"))
     assert "the plugin compressed it" in outcomes(done)[0]
-    assert "its indexes object is there and is not what its log gives" in outcomes(done)[1]
+    assert "its indexes object exists and differs from the indexes of its log" in outcomes(done)[1]
     assert "offset index in the tier: " in outcomes(done)[2]
     assert {info.key: tier.store.get(info.key) for info in tier.store.list()} == before
 
@@ -214,7 +212,7 @@ def test_a_segment_that_is_nowhere_is_named_once(at, tmp_path):
     logs = RemoteLogs(tier.location, MendRules(Expiry(None, NOW), DAY), LocalLogs(), {})
     (done,) = MakeAgain(logs, lambda _: None, False, apply=False).each(planned)
     assert done.error is not None
-    for words in ("are not mended: ", "no object of it; ", "its log is nowhere"):
+    for words in ("are not mended: ", "it has no objects; ", "neither the tier, nor a LOGDIR"):
         assert done.error.message.count(words) == 1, done.error.message
 
 
@@ -366,8 +364,8 @@ def test_an_object_that_the_store_damages_is_taken_back(at, suffix):
 @pytest.mark.parametrize(
     ("lost", "old", "new", "why"),
     [
-        (".indexes", '"timestamp":{"position":', '"timestamp":{"position":1', "its manifest says"),
-        (".log", '"endOffset":', '"endOffset":9', "its manifest is not that of the segment"),
+        (".indexes", '"timestamp":{"position":', '"timestamp":{"position":1', "its manifest has"),
+        (".log", '"endOffset":', '"endOffset":9', "its manifest describes another segment"),
     ],
 )
 def test_an_object_that_the_manifest_does_not_describe_is_not_made(at, lost, old, new, why):
@@ -390,7 +388,7 @@ def test_a_segment_of_another_size_is_not_made_from_a_local_log(at):
     started = replace(record, segment_size=record.segment_size + 1, state=SegmentState.COPY_SEGMENT_STARTED)
     tier.brokers = Brokers([started])
     tier.lose(1, ".log")
-    assert "its log is nowhere" in outcomes(tier.mend(log=tier.at.logs.with_name("whole")))[0]
+    assert "neither the tier, nor a LOGDIR" in outcomes(tier.mend(log=tier.at.logs.with_name("whole")))[0]
 
 
 @pytest.mark.parametrize(("layout", "suffix"), [(AIVEN, ".rsm-manifest"), (LOCALLY, ".snapshot")])

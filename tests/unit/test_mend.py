@@ -17,25 +17,25 @@ from tests.reference.planned import PARTITION, write_log
 from tests.reference.remote_segments import remote_segment
 from tests.reference.tiered import aiven, tier
 from tests.unit.test_encrypted_remote import encrypt
-from tiersnap.remote_storage.check.local_log import LocalLogs
 from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment, find_missing, worst_first
-from tiersnap.remote_storage.inventory.partition_objects import list_topic
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout, StoredState
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import RemoteLogs
-from tiersnap.remote_storage.mend.mending import Mending, plan_mending
 from tiersnap.remote_storage.mend.put_back import PutBack
 from tiersnap.remote_storage.mend.right_segments import MendRules
+from tiersnap.remote_storage.mend.segments_to_mend import Mending, plan_mending
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
+from tiersnap.remote_storage.remote_log.partition_objects import list_topic
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_indexes
 from tiersnap.remote_storage.restore.published import read_copies
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, PutResult
+from tiersnap.remote_storage.verify.local_log import LocalLogs
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TiersnapError, TransientError
 from tiersnap.snapshot.gate.exit_code import exit_code_of
 from tiersnap.snapshot.replay.expiry import Expiry
@@ -202,11 +202,11 @@ def test_mend_refuses_what_is_damaged_or_another_segment(folder, wrong, right):
     planned = plan_mending(aiven(wrong), others, aiven(right))
     assert {(each.action, each.outcome) for each in planned} == {(MendAction.NONE, MendOutcome.FAILED)}
     said = [str(each.error) for each in planned]
-    assert "no .indexes" in said[0] and "its manifest says" in said[1] and "not the segment" in said[2]
+    assert "no .indexes" in said[0] and "its manifest says" in said[1] and "another segment than the record" in said[2]
     done = list(put_back(wrong, aiven(right), brokers.read).each(planned))
     assert (done, objects(right), code_of(done)) == (planned, {}, ExitCode.DATA_CORRUPT)
     absent = plan_mending(aiven(right), others[:1], aiven(right))
-    assert "no object of it" in str(absent[0].error)
+    assert "it has no objects" in str(absent[0].error)
 
 
 @pytest.mark.parametrize("lies_as", [AIVEN, LOCAL], ids=["aiven", "local"])
@@ -341,7 +341,7 @@ def test_mend_sees_that_the_store_has_other_content(folder, wrong, right):
     brokers = Brokers(tier(folder, wrong))
     done = mended(brokers, wrong, Damaging(right.root), AIVEN, AIVEN)
     assert {each.outcome for each in done} == {MendOutcome.FAILED}
-    assert "has other content than it was sent" in str(done[0].error)
+    assert "the store lost or changed the object" in str(done[0].error)
     assert objects(right) == {}
     assert code_of(done) is ExitCode.TRANSIENT
     assert {each.outcome for each in mended(brokers, wrong, right, AIVEN, AIVEN)} == {MendOutcome.MENDED}

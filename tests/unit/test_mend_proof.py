@@ -26,10 +26,7 @@ from tests.unit.test_replace_wrong import (
     flipped,
     told,
 )
-from tiersnap.jobs.doctor_cluster import CopiedTwice, ToldCopies, steps_of_cluster
-from tiersnap.remote_storage.check.local_log import LocalLogs
-from tiersnap.remote_storage.check.partition_check import PartitionCheck
-from tiersnap.remote_storage.check.read_whole import ReadWhole
+from tiersnap.jobs.commands.doctor.cluster import CopiedTwice, ToldCopies, steps_of_cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.errors import NotDeletedError
 from tiersnap.remote_storage.mend.actions import MendOutcome
@@ -41,6 +38,9 @@ from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, Seg
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
+from tiersnap.remote_storage.verify.local_log import LocalLogs
+from tiersnap.remote_storage.verify.partition_check import PartitionCheck
+from tiersnap.remote_storage.verify.read_whole import ReadWhole
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.exit_code import exit_code_of
 from tiersnap.snapshot.gate.printed_steps import Place
@@ -339,3 +339,8 @@ def test_wrong_and_read_leaves_out_what_ends_below_the_log_start():
     for log_start, expected in ((0, ["low", "high"]), (9, ["low", "high"]), (10, ["high"]), (20, [])):
         found = wrong_and_read(index, {id_of("low"), id_of("high")}, log_start)
         assert names(found) == expected, log_start
+
+
+def test_wrong_and_read_leaves_out_a_segment_whose_offsets_brokers_do_not_find():
+    index = index_of(named(ONE, "long"), named(SHORT, "short"))
+    assert names(wrong_and_read(index, {id_of("long"), id_of("short")}, 0)) == ["short"]

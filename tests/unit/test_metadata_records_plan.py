@@ -22,7 +22,13 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     SegmentState,
 )
-from tiersnap.remote_storage.publish.publish_plan import PublishAction, PublishPlan, by_partition, plan_segments
+from tiersnap.remote_storage.publish.segments_to_publish import (
+    PublishAction,
+    PublishPlan,
+    SegmentToPublish,
+    by_partition,
+    plan_segments,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -52,6 +58,13 @@ A, B, C = segment(0, 99), segment(100, 199), segment(200, 299)
 
 def test_by_partition_gives_segments_in_ascending_order() -> None:
     assert by_partition([B, C, A]) == {PARTITION: [A, B, C]}
+
+
+def test_plan_tells_where_remote_storage_ends_once_it_is_carried_out() -> None:
+    actions = ((A, PublishAction.KNOWN), (B, PublishAction.PUBLISH), (C, PublishAction.HELD_BACK))
+    planned = tuple(SegmentToPublish(*each) for each in actions)
+    ends = [PublishPlan(PARTITION, planned[:count]).next_offset for count in range(4)]
+    assert ends == [0, 100, 200, 200]
 
 
 def test_each_segment_is_published_once():

@@ -7,6 +7,7 @@ import ast
 import pytest
 
 from tests.mutation.dangers import DANGERS, Danger
+from tests.mutation.defects import DEFECTS
 from tests.mutation.mutants import mutants_of
 from tests.mutation.reverted import REVERTED
 from tests.mutation.targets import TARGETS
@@ -15,11 +16,14 @@ from tests.reference.recovered import TESTS
 pytestmark = pytest.mark.unit
 
 
-@pytest.mark.parametrize("danger", [*DANGERS, *REVERTED], ids=lambda danger: danger.name)
+CURED = [defect.danger for defect in DEFECTS]
+
+
+@pytest.mark.parametrize("danger", [*DANGERS, *REVERTED, *CURED], ids=lambda danger: danger.name)
 def test_a_danger_is_one_place_of_a_target_and_the_broken_module_can_be_compiled(danger: Danger) -> None:
     source = (TESTS.parent / danger.path).read_text()
     assert source.count(danger.before) == 1
-    assert danger in REVERTED or danger.path in {target.path for target in TARGETS}
+    assert danger in REVERTED or danger in CURED or danger.path in {target.path for target in TARGETS}
     compile(ast.parse(source.replace(danger.before, danger.after)), danger.path, "exec")
 
 
@@ -27,6 +31,10 @@ def test_the_tests_of_every_target_exist() -> None:
     for target in TARGETS:
         assert (TESTS.parent / target.path).exists()
         assert all((TESTS / "unit" / name).exists() for name in target.tests), target
+    for defect in DEFECTS:
+        for name in defect.tests:
+            file, _, test = name.partition("::")
+            assert f"def {test}(" in (TESTS / "unit" / file).read_text(), name
 
 
 def test_each_mutant_is_one_change_and_messages_and_annotations_stay() -> None:

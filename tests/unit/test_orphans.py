@@ -23,8 +23,6 @@ from tests.reference.left_over import (
 )
 from tests.reference.planned import PARTITION, planned, write_log, write_replica_that_rolled_later
 from tests.reference.tiered import age, tier
-from tiersnap.remote_storage.inventory.cluster_record import put_cluster_id
-from tiersnap.remote_storage.inventory.partition_objects import list_all
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -33,6 +31,8 @@ from tiersnap.remote_storage.locks.claim import Attempt, Claim, ClaimedSegment
 from tiersnap.remote_storage.locks.claim_protocol import claim, finish
 from tiersnap.remote_storage.locks.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, new_segment_id
+from tiersnap.remote_storage.remote_log.cluster_record import put_cluster_id
+from tiersnap.remote_storage.remote_log.partition_objects import list_all
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
 from tiersnap.remote_storage.retire.orphans import Aged
 from tiersnap.remote_storage.retire.orphans_find import remove, unfinished
@@ -175,7 +175,7 @@ def test_a_copy_whose_offsets_no_other_whole_copy_holds_stays_whatever_the_recor
     make_old(store)
     found = orphans(store, known(*told))
     assert [(each.kind, each.action) for each in found] == [(OrphanKind.COPY, Fate.LEAVE)]
-    assert "has lost objects" in found[0].reason
+    assert "lost objects" in found[0].reason
     assert [each.start_offset for each in finished(store, layout)] == [0, 5, 10]
     # Below the log start nobody needs it.
     assert removable(orphans(store, known(*told, log_start=10))) == keys_of(store, found[0].segment_id)
@@ -279,7 +279,7 @@ def test_what_a_killed_attempt_left_goes(store, layout, tmp_path):
 REFUSALS = {
     "another cluster": ({"cluster_id": "AnotherClusterAnother_"}, "comes from the cluster"),
     "metadata begins later": ({"metadata_start": 7}, "begins at offset 7"),
-    "nothing is known": ({"records": {}, "log_start": 99}, "tiersnap publish tells it of them"),
+    "nothing is known": ({"records": {}, "log_start": 99}, "publish them by tiersnap publish"),
     "nor is the topic": ({"records": {}, "log_start": None}, "remove them by hand"),
     "topic is hidden": ({"log_start": None}, "no right to describe it"),
     "no leader": ({"has_leader": False}, "no leader"),
@@ -424,7 +424,7 @@ def test_what_unblock_had_to_put_back_goes_once_the_topic_was_deleted_and_never_
     assert of_unblock(store, replace(told, log_start=0)) == [], "its topic lives"
     copied = {name: replace(each, state=SegmentState.COPY_SEGMENT_FINISHED) for name, each in told.records.items()}
     for doubtful, reason in (
-        (replace(told, records={}), "knows nothing"),
+        (replace(told, records={}), "has no records"),
         (replace(told, records=copied), "no right to describe it"),
         (replace(told, metadata_start=7), "begins at offset 7"),
         (replace(told, cluster_id="AnotherClusterAnother_"), "comes from the cluster"),

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.restoring import END, ORIGINAL, new_disk, restore, tiered_store
 from tests.reference.small_log import write_small_log
+from tiersnap.jobs.cli.output import Output
 from tiersnap.jobs.commands.run import run, run_options
 from tiersnap.jobs.commands.tier import HostRequest, host_options
 from tiersnap.jobs.commands.unblock import unblock
-from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.stores import paced_store
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore

@@ -17,9 +17,9 @@ from tests.reference.retention_meanwhile import delete_when_read
 from tiersnap.jobs.pipeline.before_spark import discover
 from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.jobs.pipeline.verdicts import JudgePartition
-from tiersnap.remote_storage.inventory.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.formats import snapshot_file

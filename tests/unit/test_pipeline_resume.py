@@ -12,12 +12,12 @@ from tests.reference.fleet_run import Runner
 from tests.reference.killable_store import Clock, KillableStore, KilledError
 from tests.reference.log_builder import data_batch, marker, write_partition
 from tests.reference.no_finish import NoFinish
-from tiersnap.remote_storage.inventory.finished import finished_segments
-from tiersnap.remote_storage.inventory.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import ALLOWED_TRANSITIONS, SegmentState
+from tiersnap.remote_storage.remote_log.finished import finished_segments
+from tiersnap.remote_storage.remote_log.snapshot_objects import SnapshotManifest
 from tiersnap.snapshot.formats.crc32c import crc32c
 
 pytestmark = pytest.mark.unit

@@ -9,7 +9,7 @@ import pytest
 from tests.reference.privileges import run_obeying_modes
 from tests.reference.recovered import DATA
 from tests.reference.small_log import file_of, write_small_log
-from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.jobs.main import run as tiersnap
 
 pytestmark = pytest.mark.unit
 

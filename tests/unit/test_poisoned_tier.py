@@ -12,11 +12,12 @@ import pytest
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.fleet_run import Runner
 from tests.reference.fold import Entry, State
+from tests.reference.next_steps import commands_of
 from tests.reference.poisoned_tier import EMPTY, NOW, PoisonedTier, poisoned_tier
-from tiersnap.remote_storage.inventory.partition_objects import list_topic
-from tiersnap.remote_storage.inventory.remote_segment import read_indexes
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
+from tiersnap.remote_storage.remote_log.partition_objects import list_topic
+from tiersnap.remote_storage.remote_log.remote_segment import read_indexes
 from tiersnap.remote_storage.restore.published import read_copies
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats import snapshot_file
@@ -148,7 +149,7 @@ def test_scan_and_doctor_name_the_command_that_compares(churn: PoisonedTier) -> 
     now = "--now 2026-11-21T12:45:00+00:00"
     assert_said(tiersnap("scan", churn.logs, *NOW), 0, "not compared", f"{command} {now} {remote}")
     ran = tiersnap("doctor", churn.logs)
-    assert any(line.startswith(f"{command} {remote}") for line in json.loads(ran.out)["result"]["next"])
+    assert any(line.startswith(f"{command} {remote}") for line in commands_of(json.loads(ran.out)["result"]["next"]))
 
 
 def test_scan_and_doctor_say_that_another_place_holds_nothing_of_the_log(churn: PoisonedTier, tmp_path: Path) -> None:
@@ -164,9 +165,9 @@ def test_scan_and_doctor_say_that_another_place_holds_nothing_of_the_log(churn: 
 
 def test_doctor_names_the_place_as_it_was_given(churn: PoisonedTier) -> None:
     ran = tiersnap("doctor", churn.logs, *words(churn), "--region", "eu-north-1")
-    first, *_ = json.loads(ran.out)["result"]["next"]
-    assert tiersnap(*shlex.split(first.split("   ")[0])[1:], *NOW).exit_code == 4, first
-    assert first.split("   ")[0].endswith("--region eu-north-1")
+    first, *_ = commands_of(json.loads(ran.out)["result"]["next"])
+    assert tiersnap(*shlex.split(first)[1:], *NOW).exit_code == 4, first
+    assert first.endswith("--region eu-north-1")
 
 
 @pytest.mark.parametrize("damage", [b"\x00\x01garbage", b""])

@@ -11,7 +11,6 @@ from tests.reference import log_builder as lb
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.plugin_compressed import packed_sizes
 from tests.reference.tiered import age, aiven, rows_of, tier
-from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts import keys, rsm_manifest
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -19,6 +18,7 @@ from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.locks.claim_protocol import claim, finish
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
+from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.retire.partition_leftovers import Swept, sweep_partition
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES
 from tiersnap.remote_storage.upload.tier_job import Tierer

@@ -13,7 +13,7 @@ from tests.reference import log_builder as lb
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.crc32c import crc32c
 from tests.reference.small_log import file_of
-from tiersnap.jobs.cli import run
+from tiersnap.jobs.main import run
 
 pytestmark = pytest.mark.unit
 

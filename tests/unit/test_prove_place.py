@@ -15,14 +15,14 @@ from tests.reference.remote_segments import remote_segment
 from tests.reference.tiered import aiven, tier
 from tiersnap.remote_storage.cluster.metadata_topic import OUR_HEADER, MetadataTopic
 from tiersnap.remote_storage.errors import UnprovenPlaceError, WrongPlaceError
-from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.metadata.metadata_records import MetadataRecord, SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.publish.broker_segments import NEWEST_RECORDS
+from tiersnap.remote_storage.publish.location_evidence import ProvePlace
 from tiersnap.remote_storage.publish.location_proof import EvidenceOutcome, LocationState, LocationVerdict
-from tiersnap.remote_storage.publish.prove_location import ProvePlace
 from tiersnap.remote_storage.publish.publish import Publish
+from tiersnap.remote_storage.remote_log.finished import finished_segments
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import UsageError
 

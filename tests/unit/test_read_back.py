@@ -36,8 +36,8 @@ from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, Seg
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.metadata.topic_configs import RETENTION_MS
 from tiersnap.remote_storage.publish import read_back, read_back_topic
+from tiersnap.remote_storage.publish.location_evidence import ProvePlace
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, LocationState
-from tiersnap.remote_storage.publish.prove_location import ProvePlace
 from tiersnap.remote_storage.publish.read_back_topic import PROBE_RETENTION
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore

@@ -8,10 +8,10 @@ import pytest
 
 from tests.reference.lying_store import LyingStore
 from tests.reference.planned import PARTITION
-from tiersnap.remote_storage.inventory.cluster_record import put_cluster_id, read_cluster_id
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.locks.lease import Lease
 from tiersnap.remote_storage.locks.saved_configs import SavedConfigs, SavedConfigsStore
+from tiersnap.remote_storage.remote_log.cluster_record import put_cluster_id, read_cluster_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptDataError
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.reference.random_publications import OFFSETS, Publication, publication
 from tests.reference.readable import epoch_of, lost_copies_read, planned, readable_after_each
-from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishAction
+from tiersnap.remote_storage.publish.segments_to_publish import TO_BE_TOLD, PublishAction
 
 pytestmark = pytest.mark.unit
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.reference.command import tiersnap
 from tests.reference.log_builder import TIMESTAMP, data_batch, legacy_entry, marker, write_partition
+from tiersnap.snapshot.gate.copy_task import BrokerAtWork
 from tiersnap.snapshot.gate.judge import Readiness, judge
 from tiersnap.snapshot.gate.printed_steps import NEXT_STEP
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
@@ -190,6 +191,19 @@ def test_judge_says_of_a_ready_segment_that_its_copy_does_not_count() -> None:
     judged = list(judge(PARTITION, SEGMENTS, expiry=BrokerExpiry(NOW, DAY), coverage=coverage))
     assert "does not count, and is finished or made again" in judged[0].reason
     assert "does not count" not in judged[3].reason
+
+
+def test_judge_says_of_a_gap_that_records_name_a_remote_segment_whose_objects_are_lost() -> None:
+    coverage = RemoteCoverage(((10, 30),), 30, lost=((0, 10),))
+    found = next(iter(judge(PARTITION, SEGMENTS, expiry=BrokerExpiry(NOW, DAY), coverage=coverage)))
+    assert found.verdict is Verdict.GAP_IN_REMOTE
+    assert found.reason == "records name its remote segment, whose objects are not all there"
+
+
+def test_judge_leaves_segments_to_a_broker_that_passes_by_one_without_a_snapshot_below() -> None:
+    coverage, broker = RemoteCoverage(((10, 20),), 20, unfinished=((0, 10),)), BrokerAtWork("its copy task works")
+    found = judge(PARTITION, SEGMENTS, BrokerExpiry(NOW, DAY), coverage=coverage, broker=broker, beyond_broker={0})
+    assert [str(each.verdict) for each in found] == ["READY", "IN_REMOTE", "LEFT_TO_BROKER", "LEFT_TO_BROKER"]
 
 
 def test_what_cannot_be_tiered_again_below_what_is_there_holds_up_nothing_behind_it() -> None:

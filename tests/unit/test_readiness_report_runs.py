@@ -16,7 +16,7 @@ import pytest
 from tests.reference.command import tiersnap
 from tests.reference.readiness_tables import GIB, LOG_DIR, RUN, row, sample_table, segments_of, table
 from tests.reference.small_log import write_small_log
-from tiersnap.jobs.option_types import parse_time
+from tiersnap.jobs.cli.option_types import parse_time
 from tiersnap.snapshot.report.changes import PartitionKey, compare_states, states_of, states_of_json
 from tiersnap.snapshot.report.exactly_once import Audit, AuditCount, AuditRow, ExactlyOnce, Failover, NewestSnapshot
 from tiersnap.snapshot.report.files import json_chunks

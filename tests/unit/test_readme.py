@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.jobs.main import run as tiersnap
 
 pytestmark = pytest.mark.unit
 

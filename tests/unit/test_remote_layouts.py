@@ -6,7 +6,6 @@ import pytest
 
 from tests.s3.segments import TOPIC_ID, attempt, make_segment
 from tiersnap.remote_storage.errors import EncryptedSegmentError, ObjectNotFoundError
-from tiersnap.remote_storage.inventory.segment_bytes import fetch_segment
 from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import IndexType, StoredState
@@ -17,6 +16,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     SegmentState,
 )
+from tiersnap.remote_storage.remote_log.segment_bytes import fetch_segment
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES
 from tiersnap.remote_storage.upload.uploader import (

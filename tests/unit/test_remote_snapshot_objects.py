@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from tests.reference.stored_snapshots import put_snapshot
 from tests.s3.segments import TOPIC_ID, snapshot_bytes, trusted
-from tiersnap.remote_storage.inventory.snapshot_objects import (
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.snapshot_objects import (
     SnapshotManifest,
     SnapshotRecord,
     list_manifests,
@@ -16,8 +18,6 @@ from tiersnap.remote_storage.inventory.snapshot_objects import (
     read_snapshot,
     readable_manifests,
 )
-from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import PutOutcome
 from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot

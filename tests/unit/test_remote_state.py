@@ -11,10 +11,11 @@ import pytest
 from tests.reference.fold import Entry, State
 from tests.reference.log_builder import TIMESTAMP, data_batch, marker
 from tests.reference.rebuilt_replica import DAY, TieredLog, living, random_tiered_log
+from tiersnap.remote_storage.remote_log.remote_state import Vouching, find_state
 from tiersnap.snapshot.errors import UnknownStateError
 from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.remote_state import RemoteState, Vouching, find_state
+from tiersnap.snapshot.replay.remote_listing import RemoteState
 
 pytestmark = pytest.mark.unit
 

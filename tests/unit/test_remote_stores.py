@@ -239,7 +239,7 @@ def test_boto3_is_imported_for_s3_alone():
         "import sys\n"
         "import tiersnap.remote_storage.upload.uploader, tiersnap.remote_storage.layouts.aiven_layout\n"
         "import tiersnap.remote_storage.layouts.local_tiered_storage_layout\n"
-        "import tiersnap.remote_storage.inventory.snapshot_objects\n"
+        "import tiersnap.remote_storage.remote_log.snapshot_objects\n"
         "from tiersnap.remote_storage.stores.open_store import open_store\n"
         "open_store('/nowhere/x')\n"
         "print('boto3' in sys.modules, 'botocore' in sys.modules)\n"

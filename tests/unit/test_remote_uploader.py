@@ -11,7 +11,6 @@ from tests.reference.lying_store import LyingStore
 from tests.reference.tiered import aiven
 from tests.s3.segments import attempt, log_bytes, make_segment
 from tiersnap.remote_storage.errors import IllegalStateTransitionError
-from tiersnap.remote_storage.inventory.segment_bytes import fetch_segment
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind
@@ -19,6 +18,7 @@ from tiersnap.remote_storage.layouts.layout import StoredState
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.remote_log.segment_bytes import fetch_segment
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo
 from tiersnap.remote_storage.upload.uploader import copy_segment, delete_copy
@@ -219,7 +219,7 @@ def test_a_deletion_that_the_store_refuses_altogether_is_reported_as_well(inner,
 
 @pytest.mark.parametrize("piece", [1, 7, 1 << 20])
 def test_a_segment_is_fetched_in_pieces(inner, segment, monkeypatch, piece):
-    monkeypatch.setattr("tiersnap.remote_storage.inventory.segment_bytes.FETCH_SIZE", piece)
+    monkeypatch.setattr("tiersnap.remote_storage.remote_log.segment_bytes.FETCH_SIZE", piece)
     metadata = attempt(segment)
     copy_segment(aiven(inner), segment, metadata)
     data = segment.log.read()

@@ -23,7 +23,8 @@ from tiersnap.snapshot.gate.printed_steps import NEXT_STEP
 from tiersnap.snapshot.gate.verdict import LEVEL, Level, Verdict
 from tiersnap.snapshot.log.coverage import CopyFacts, coverage_of
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.remote_records import PartitionRecords, RecordedSegment
+from tiersnap.snapshot.replay.remote_listing import ListedCopy
+from tiersnap.snapshot.replay.remote_records import PartitionRecords
 from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED
 
 pytestmark = pytest.mark.unit
@@ -161,8 +162,12 @@ def test_a_published_segment_without_objects_is_a_gap_and_not_uploaded_again(
 ) -> None:
     """`mend` brings it back under the segment id that brokers know; a replica may not know that they deleted it."""
     named = tuple(
-        RecordedSegment(
-            each.id.segment_id, COPY_FINISHED, each.start_offset, each.end_offset + 1, each.segment_leader_epochs
+        ListedCopy(
+            each.id.segment_id,
+            each.start_offset,
+            each.end_offset + 1,
+            COPY_FINISHED,
+            leader_epochs=each.segment_leader_epochs,
         )
         for each in finished_in(tmp_path / "remote")
     )

@@ -293,7 +293,7 @@ class TestElsewhere:
         late = ("--as-of", "2998-01-01", "--now", "2999-01-01")
         ran = tiersnap("repair", log_dir, "--out", out, *late)
 
-        assert_said(ran, 4, "a file with other content is there", "--replace")
+        assert_said(ran, 4, "a file with other content exists", "--replace")
         assert as_written(out.rglob("*")) == before
         assert_said(tiersnap("repair", log_dir, "--out", out, *late, "--replace"), 0)
         assert set(tree(out).values()) == {WITHOUT_PRODUCERS}
@@ -335,7 +335,7 @@ class TestRunningBroker:
 def test_a_transaction_index_that_is_none_makes_a_broker_undo_the_repair(log_dir, bare):
     """TransactionIndex.sanityCheck: an entry below the base offset; what is behind the last whole entry is not read."""
     file_of(bare, 5, ".txnindex").write_bytes(bytes(34) + b"rest")
-    assert_said(tiersnap("repair", log_dir), 4, "segment 5 has a .txnindex that is none", "before, with --replace")
+    assert_said(tiersnap("repair", log_dir), 4, "segment 5 has a wrong .txnindex", "before, with --replace")
     replaced = tiersnap("repair", log_dir, "--replace")
     assert_said(replaced, 0)
     assert "that is none" not in replaced.err
@@ -349,7 +349,7 @@ def test_what_stops_one_partition_stops_no_other_and_what_was_written_is_told(lo
     other = shutil.copytree(bare, log_dir / "orders-1")
     file_of(bare, 5, ".snapshot").mkdir()
     ran = tiersnap("repair", log_dir, "--apply")
-    assert_said(ran, 4, "there is something that is no file")
+    assert_said(ran, 4, "exists and is no file")
     assert {row["partition"] for row in ran.rows} == {"orders-1"}
     assert file_of(other, 5, ".snapshot").is_file()
     assert "start the broker" not in ran.err
@@ -400,7 +400,7 @@ class TestFiles:
     def test_a_file_that_cannot_be_written_whole_is_not_there_at_all(self, log_dir, bare):
         """The process may write 20 bytes a file: less than a snapshot needs."""
         limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20)); "
-        main = f"from tiersnap.jobs.cli import main; main(['repair', {str(log_dir)!r}, '--apply'])"
+        main = f"from tiersnap.jobs.main import main; main(['repair', {str(log_dir)!r}, '--apply'])"
         done = run_obeying_modes("-c", limited + main)
         assert done.returncode == 2
         assert re.search(r"cannot write .*\.snapshot: File too large", done.stderr)
@@ -426,7 +426,7 @@ class TestFiles:
 
     def test_a_folder_in_place_of_a_snapshot_is_a_clear_error(self, log_dir, bare):
         file_of(bare, 5, ".snapshot").mkdir()
-        assert_said(tiersnap("repair", log_dir, "--apply"), 4, "there is something that is no file", "move it away")
+        assert_said(tiersnap("repair", log_dir, "--apply"), 4, "exists and is no file", "move it away")
 
 
 class TestLinkedFolder:

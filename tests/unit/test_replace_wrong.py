@@ -19,14 +19,9 @@ from tests.reference.poisoned_tier import PoisonedTier, poisoned_tier
 from tests.unit.test_make_again import DAY, NOW
 from tests.unit.test_mend import code_of
 from tests.unit.test_poisoned_tier import LAYOUTS, state
-from tiersnap.jobs import options
-from tiersnap.remote_storage.check.local_log import LocalLogs, local_logs
-from tiersnap.remote_storage.check.partition_check import PartitionCheck
+from tiersnap.jobs.cli import options
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.missing_objects import ReadByBrokers, read_by_brokers
-from tiersnap.remote_storage.inventory.cluster_record import read_cluster_id
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_segment
-from tiersnap.remote_storage.inventory.segment_objects import list_segments
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
@@ -34,9 +29,9 @@ from tiersnap.remote_storage.locks import claim_protocol
 from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.mend.actions import MendOutcome
 from tiersnap.remote_storage.mend.make_again import RemoteLogs
-from tiersnap.remote_storage.mend.mend_tier import MendRequest, MendTier
-from tiersnap.remote_storage.mend.mending import Mending
-from tiersnap.remote_storage.mend.right_segments import MendRules
+from tiersnap.remote_storage.mend.mend import MendRequest, MendTier
+from tiersnap.remote_storage.mend.mend_rules import MendRules
+from tiersnap.remote_storage.mend.segments_to_mend import Mending
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
 from tiersnap.remote_storage.metadata.segment_metadata import (
@@ -46,9 +41,14 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     new_segment_id,
 )
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
+from tiersnap.remote_storage.remote_log.cluster_record import read_cluster_id
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_indexes, read_segment
+from tiersnap.remote_storage.remote_log.segment_objects import list_segments
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore, PutResult
 from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.remote_storage.verify.local_log import LocalLogs, local_logs
+from tiersnap.remote_storage.verify.partition_check import PartitionCheck
 from tiersnap.snapshot.errors import ExitCode, RemoteStorageError, TiersnapError, TransientError
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.log.selection import Selection
@@ -443,7 +443,7 @@ def test_a_segment_without_a_right_source_names_what_is_wrong_with_each(right, t
     done = right.mend(source=MemoryStore(), log=True, depth=None)
     ((action, why),) = told(done)
     assert action == "NONE"
-    assert "memory" in why and "no object of it; log: BAD_CRC" in why
+    assert "memory" in why and "it has no objects; log: BAD_CRC" in why
 
 
 def test_a_segment_that_was_copied_twice_loses_its_second_copy(right):

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from tests.s3.segments import TOPIC_ID
 from tiersnap.remote_storage.errors import MissingHeadError, MissingTailError, ObjectNotFoundError, RemoteGapError
-from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, newest
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -19,6 +17,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     epochs_in_range,
     new_segment_id,
 )
+from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment, newest
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
 from tiersnap.remote_storage.restore.segment_chain import Chain, plan_chain
 
 pytestmark = pytest.mark.unit

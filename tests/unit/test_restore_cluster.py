@@ -10,9 +10,9 @@ import pytest
 
 from tests.reference.command import tiersnap
 from tests.reference.restoring import EMPTY
-from tiersnap.remote_storage.inventory.cluster_record import put_cluster_id, read_cluster_id
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.cluster_record import put_cluster_id, read_cluster_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots
 from tiersnap.snapshot.errors import CorruptCheckpointError, CorruptDataError, ObjectExistsError

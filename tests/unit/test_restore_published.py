@@ -15,13 +15,13 @@ from tests.reference.tiered import aiven, tier
 from tests.s3.segments import TOPIC_ID
 from tests.unit.test_restore_chain import copy_of
 from tiersnap.remote_storage.errors import DeletedByClusterError, MissingTailError
-from tiersnap.remote_storage.inventory.finished import finished_segments
-from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.locks.claim_protocol import read_claim_and_age, reopen
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition, new_segment_id
+from tiersnap.remote_storage.remote_log.finished import finished_segments
+from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
 from tiersnap.remote_storage.restore.published import as_published, refusing, taking_all
 from tiersnap.remote_storage.restore.segment_chain import plan_chain
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore

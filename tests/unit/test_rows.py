@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import Meta
 
 from tiersnap.snapshot.members import member_types, members
-from tiersnap.snapshot.rows import Int16, Int32, Rows
+from tiersnap.snapshot.rows import Int16, Int32, Rows, list_ends
 
 pytestmark = pytest.mark.unit
 
@@ -99,6 +99,13 @@ def test_rows_give_back_the_objects_that_a_batch_was_made_of(values: list[Outer]
     assert batch.schema == OUTER.schema
     assert list(OUTER.read([batch.slice(0, 1), batch.slice(1)])) == values
     assert OUTER.read_dicts(batch.to_pylist()) == values
+
+
+def test_list_ends_is_zero_of_a_column_without_rows_whose_offsets_have_no_bytes() -> None:
+    """Arrow for Java up to 18 sends such a buffer; what lies behind it is not ours."""
+    no_bytes = pa.py_buffer(b"\xff" * 16).slice(0, 0)
+    empty = pa.Array.from_buffers(pa.list_(pa.int64()), 0, [None, no_bytes], children=[pa.array([], pa.int64())])
+    assert list_ends(empty).tolist() == [0]
 
 
 def test_columns_follow_from_the_annotations() -> None:

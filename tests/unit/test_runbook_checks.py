@@ -46,10 +46,11 @@ OF_CLUSTERS = {
     "A remote location that brokers do not read": "wrong place",
     "A lost disk": "published",
 }
-# Their trouble needs a kill or another user; their verification is typed all the same.
+# Their trouble needs a kill, another user or Spark; their verification is typed all the same.
 NOT_PLAYED = {
     "A topic whose copying was left paused",
     "A file that you may not read",
+    "A run that Spark ended",
 }
 # The copy ends on a real broker alone: tests/broker/test_hung_copy.py.
 ENDS_ELSEWHERE = "A copy that hangs"

@@ -11,7 +11,7 @@ from tests.reference.broker_process import started_broker
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.model_cluster import CLUSTER_ID, ModelCluster
 from tests.reference.small_log import write_small_log
-from tiersnap.jobs.remote_view import RemoteView
+from tiersnap.jobs.situation.remote_view import RemoteView
 from tiersnap.jobs.situation.situation import COMMAND_LINE, NO_LOCATION, Given, Situation, gather
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.errors import WrongClusterError, WrongPlaceError

@@ -58,7 +58,7 @@ def broker(log_dir: Path, properties: Path, tmp_path: Path, monkeypatch: pytest.
         proc.mkdir()
         for each in ("stat", str(pid)):
             (proc / each).symlink_to(Path("/proc") / each)
-        monkeypatch.setattr("tiersnap.jobs.situation_options.PROC", proc)
+        monkeypatch.setattr("tiersnap.jobs.cli.situation_options.PROC", proc)
         yield pid
 
 

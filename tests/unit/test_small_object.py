@@ -8,9 +8,9 @@ from tests.protocol.memory_store import MemoryStore
 from tests.reference.left_over import PARTITION, put_snapshots, tier_ours
 from tests.reference.lying_store import LyingStore
 from tests.reference.tiered import aiven
-from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
-from tiersnap.remote_storage.inventory.snapshot_objects import list_manifests
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
+from tiersnap.remote_storage.remote_log.snapshot_objects import list_manifests
 from tiersnap.snapshot.errors import CorruptDataError
 
 pytestmark = pytest.mark.unit

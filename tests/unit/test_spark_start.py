@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import tiersnap as tiersnap_front
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import write_small_log
+from tiersnap.jobs.pipeline import delta_jars
 from tiersnap.jobs.pipeline.before_spark import run_input
+from tiersnap.jobs.pipeline.java import check_java
 from tiersnap.jobs.pipeline.one_writer import only_run
+from tiersnap.jobs.pipeline.session import with_delta
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.jobs.pipeline.spark_start import check_java, check_master
-from tiersnap.jobs.spark_options import SparkRequest
+from tiersnap.jobs.pipeline.spark_options import SparkRequest
+from tiersnap.jobs.pipeline.spark_start import check_master, check_spark
 from tiersnap.remote_storage.errors import ConditionsIgnoredError
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, MissingExtraError, TransientError, UsageError
@@ -67,6 +72,67 @@ def test_without_java_it_is_said_what_is_missing(places: list[str | Path], monke
         check_java()
 
 
+def java_that_prints(folder: Path, version: str) -> str:
+    """A JAVA_HOME whose Java prints `version` as a real one does, and fails at everything else."""
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f'#!/bin/sh\necho \'openjdk version "{version}"\' >&2\ntest "$1" = -version\n')
+    java.chmod(0o755)
+    return str(folder)
+
+
+@pytest.mark.parametrize(("version", "release"), [("11.0.22", 11), ("1.8.0_392", 8)])
+def test_run_names_a_java_that_is_too_old(
+    places: list[str | Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, release: int
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", java_that_prints(tmp_path / "java", version))
+    ran = tiersnap("run", *places)
+    assert_said(ran, ExitCode.USAGE, f"Spark needs Java 17 or 21: {tmp_path}/java/bin/java is Java {release}\n")
+
+
+@pytest.mark.parametrize("version", ["17.0.15", "21.0.2", "25"])
+def test_check_java_takes_a_newer_one(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", java_that_prints(tmp_path / "java", version))
+    check_java()
+
+
+@pytest.mark.parametrize("release", ["3.5.9", "4.0.5"])
+def test_run_refuses_a_session_of_an_older_spark(places: list[str | Path], release: str) -> None:
+    _, source, _, remote, _, warehouse = map(str, places)
+    session = SimpleNamespace(version=release)
+    with pytest.raises(UsageError, match=f"^Spark is {release}: tiersnap needs Spark 4.1 or 4.2$"):
+        tiersnap_front.run(session, RunSettings((source,), remote, warehouse))
+
+
+@pytest.mark.parametrize("release", ["4.1.0", "4.2.0", "4.2.0.dev1", "4.10.0", "5.0.0"])
+def test_check_spark_takes_a_newer_one(release: str) -> None:
+    check_spark(release)
+
+
+def test_run_names_the_command_that_fetches_deltas_jars_if_it_cannot(
+    places: list[str | Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", java_that_prints(tmp_path / "java", "17.0.15"))
+    monkeypatch.setenv("TIERSNAP_JARS", str(tmp_path / "jars"))
+    ran = tiersnap("run", *places)
+    assert_said(ran, ExitCode.USAGE, f"could not be fetched into {tmp_path}/jars/delta-spark_")
+    assert ran.err.rstrip().endswith("python -m tiersnap.jobs.pipeline.delta_jars")
+
+
+def test_a_session_that_starts_here_has_deltas_jars_before_those_that_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIERSNAP_JARS", str(tmp_path))
+    (delta := delta_jars.folder() / "delta.jar").parent.mkdir()
+    delta.write_bytes(b"")
+    assert with_delta({"spark.jars": "mine.jar"}) == {
+        "spark.jars": f"{delta},mine.jar",
+        "spark.driver.extraClassPath": str(delta),
+    }
+    own = {"spark.jars.packages": "io.delta:delta-spark_4.2_2.13:4.4.0"}
+    assert with_delta(own) == own
+
+
 def refused(places: list[str | Path], name: str, place: str | Path) -> list[str | Path]:
     """`run --apply` with one of its places changed."""
     words = [*places, "--apply"]
@@ -93,6 +159,16 @@ before_spark = pytest.mark.usefixtures("no_java")
 @before_spark
 def test_run_refuses_a_missing_source_and_makes_no_warehouse(places: list[str | Path]) -> None:
     assert_said(tiersnap(*refused(places, "--source", "/nowhere")), ExitCode.USAGE, "/nowhere: no such")
+    assert not Path(places[-1]).exists()
+
+
+@before_spark
+def test_run_refuses_sources_of_two_clusters_and_names_both(places: list[str | Path], tmp_path: Path) -> None:
+    write_small_log(other := tmp_path / "other", "payments")
+    for folder, cluster in ((places[1], "gkKEEwKvSDSIoUcbx_w4Tg"), (other, "Mh2HcX5gS3qxkcsZyYSVhA")):
+        Path(folder, "meta.properties").write_text(f"version=1\ncluster.id={cluster}\nnode.id=1\n")
+    ran = tiersnap("run", *places, "--source", other)
+    assert_said(ran, ExitCode.USAGE, "of two clusters", "gkKEEwKvSDSIoUcbx_w4Tg", "Mh2HcX5gS3qxkcsZyYSVhA")
     assert not Path(places[-1]).exists()
 
 

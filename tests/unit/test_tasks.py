@@ -19,7 +19,7 @@ from tests.reference.fleet_joins import Row, input_batches, key_of
 from tests.reference.fleet_run import DAY, Runner, arrow_table
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.recovered import DATA
-from tiersnap.jobs.delta_tables import read_table, readiness
+from tiersnap.jobs.cli.delta_tables import read_table, readiness
 from tiersnap.jobs.pipeline.decoding import WANTED, DecodeSegments
 from tiersnap.jobs.pipeline.partition_input import PartitionInput
 from tiersnap.jobs.pipeline.replaying import ReplayPartition

@@ -11,9 +11,9 @@ from tests.reference.flaky_store import FlakyStore
 from tests.reference.listed_claims import list_claims
 from tests.reference.planned import BASES, PARTITION, planned, write_log
 from tests.reference.tiered import aiven, rows_of
-from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.paced_store import PacedStore
 from tiersnap.remote_storage.upload.tier_job import Tierer

@@ -15,14 +15,14 @@ from tests.reference import log_builder as lb
 from tests.reference.plugin_compressed import compress_copy
 from tests.reference.poisoned_tier import EMPTY
 from tests.reference.tiered import tier
-from tiersnap.remote_storage.check.local_log import LocalLog
-from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.verify.local_log import LocalLog
+from tiersnap.remote_storage.verify.partition_check import PartitionCheck
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Checkpoints, read_partition

@@ -25,8 +25,6 @@ from tests.reference.no_finish import NoFinish
 from tests.reference.recovered import DATA
 from tests.reference.retention_meanwhile import delete_when_read
 from tests.reference.tiered import aiven
-from tiersnap.remote_storage.inventory.finished import finished_segments
-from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.open_layout import open_layout
@@ -36,6 +34,8 @@ from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.locks.claim_protocol import STALE_AFTER_MS
 from tiersnap.remote_storage.locks.process import this_process
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
+from tiersnap.remote_storage.remote_log.finished import finished_segments
+from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier

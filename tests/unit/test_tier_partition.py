@@ -29,10 +29,6 @@ from tests.reference.planned import (
 )
 from tests.reference.tiered import age, rows_of, tier
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.cluster_record import read_cluster_id
-from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_segment
-from tiersnap.remote_storage.inventory.segment_objects import list_segments
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import IndexType
@@ -42,6 +38,10 @@ from tiersnap.remote_storage.locks import claim_protocol
 from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.locks.process import this_process
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId, new_segment_id
+from tiersnap.remote_storage.remote_log.cluster_record import read_cluster_id
+from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory, list_remote_partition
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_segment
+from tiersnap.remote_storage.remote_log.segment_objects import list_segments
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_job import Tierer

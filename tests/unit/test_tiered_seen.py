@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.reference.broker_lock import broker
 from tests.reference.command import Ran, assert_said, tiersnap
+from tests.reference.next_steps import commands_of, lines_of
 from tests.reference.small_log import file_of, write_small_log
 
 pytestmark = pytest.mark.unit
@@ -37,7 +39,7 @@ def place(tmp_path: Path, layout: str) -> tuple[str, ...]:
     return ("--remote", str(tmp_path / "remote"), "--layout", layout)
 
 
-def told(ran: Ran) -> dict[str, object]:
+def told(ran: Ran) -> dict[str, Any]:
     found: dict[str, object] = json.loads(ran.out)["result"]
     return found
 
@@ -51,9 +53,9 @@ def test_scan_and_doctor_end_with_0_right_after_unblock(freed: Path, tmp_path: P
     assert "repair" not in scanned.err
     found = tiersnap("doctor", freed.parent, *remote)
     assert_said(found, 0)
-    (disk,) = told(found)["log_dirs"]  # type: ignore[misc]
+    (disk,) = told(found)["log_dirs"]
     assert (disk["missing_snapshots"], disk["blocked"]) == (0, {})
-    assert not [step for step in told(found)["next"] if "repair" in step or "stop" in step]  # type: ignore[attr-defined]
+    assert not [step for step in lines_of(told(found)["next"]) if "repair" in step or "stop" in step]
 
 
 def test_scan_and_doctor_end_with_4_when_a_later_segment_waits(freed: Path, tmp_path: Path, layout: str) -> None:
@@ -66,7 +68,7 @@ def test_scan_and_doctor_end_with_4_when_a_later_segment_waits(freed: Path, tmp_
     assert_said(tiersnap("scan", freed.parent, *remote), 4)
     ran = tiersnap("doctor", freed.parent, *remote)
     assert_said(ran, 4)
-    (disk,) = told(ran)["log_dirs"]  # type: ignore[misc]
+    (disk,) = told(ran)["log_dirs"]
     assert disk["missing_snapshots"] == 1
 
 
@@ -119,10 +121,8 @@ def test_doctor_names_unblock_when_a_broker_runs(tmp_path: Path) -> None:
     with broker(folder.parent):
         steps = told(tiersnap("doctor", folder.parent))["next"]
     stopped = told(tiersnap("doctor", folder.parent))["next"]
-    assert isinstance(steps, list)
-    assert isinstance(stopped, list)
     words = f"tiersnap unblock {folder.parent} --bootstrap-server HOST:PORT --remote s3://bucket/prefix"
-    assert steps[0] == f"{words} --apply", "a line to itself, that can be pasted"
-    assert steps[1].startswith("  no stop; needs no room here; frees stuck partitions; uploads ")
-    assert stopped[0] == f"tiersnap repair {folder.parent}"
-    assert not [step for step in stopped if "tiersnap unblock" in step]
+    assert steps[0]["command"] == f"{words} --apply"
+    assert steps[0]["note"].startswith("frees stuck partitions beside the running broker; uploads ")
+    assert commands_of(stopped)[0] == f"tiersnap repair {folder.parent}"
+    assert not [step for step in commands_of(stopped) if "tiersnap unblock" in step]

@@ -12,13 +12,13 @@ from tests.reference.fleet_run import Runner
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.no_finish import NoFinish
 from tests.reference.tiered import age, aiven
-from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.locks import claim_protocol
 from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.locks.process import this_process
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
+from tiersnap.remote_storage.remote_log.finished import finished_segments
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier

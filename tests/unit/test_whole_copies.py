@@ -10,10 +10,10 @@ from tests.reference.flaky_store import FlakyStore
 from tests.reference.planned import PARTITION, write_log
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.errors import OtherLayoutError
-from tiersnap.remote_storage.inventory.complete import check_layout, complete_in_other_layout, complete_segments
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
+from tiersnap.remote_storage.remote_log.complete import check_layout, complete_in_other_layout, complete_segments
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import ExitCode
 

@@ -54,6 +54,12 @@ fails the attempt and tries again; a consumer gets an error, and the copy of a s
  RemoteResourceNotFoundException | - | Fetch | \
 an object of a segment that brokers know is missing | \
 gives the consumer an error for each offset of the segment | tiersnap doctor
+ Error building remote log auxiliary state | - | Fetch | \
+a replica restores leader epochs and producers from remote storage, and an object that it needs is missing | \
+logs it again and again, and does not join the ISR | tiersnap runbook 'Objects that are lost or damaged'
+ Unknown broker error | - | Fetch | \
+a remote segment's index does not agree with the segment, as after a power loss before the copy | \
+gives the consumer an error at the beginning of the segment | tiersnap runbook 'A damaged index'
 """)
 )
 

@@ -5,6 +5,7 @@ An error has three names: the protocol's, that of Java's exception, and its numb
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -80,6 +81,7 @@ def named_error(word: str) -> NamedError | None:
     return None
 
 
+_NAMES = re.compile(r"\b(?:\w+Exception|[A-Z]+(?:_[A-Z]+)+)\b")
 # The tables have no row for it: clients react as to any error.
 _OF_PRODUCE_AS_ANY = Answer.TOPIC_AUTHORIZATION_FAILED
 _COORDINATORS = {version: [era for era in COORDINATOR_ERAS if era.transaction_version == version] for version in (1, 2)}
@@ -103,6 +105,8 @@ class Explanation:
 def explain(word: str, *, broker: str | None = None, client: str | None = None) -> Explanation | None:
     """Explain an error, a situation, or a word of a broker's log; return None for any other word.
 
+    The word may be a line of a log, in which the first name of an error counts.
+
     Args:
         broker, client: releases, as 3.9 or 3.9.1; None for all.
     """
@@ -115,7 +119,10 @@ def explain(word: str, *, broker: str | None = None, client: str | None = None) 
     if situation is not None:
         return _explain_situation(situation.name, situation.request, broker, client)
     found = find_word(word)
-    return None if found is None else Explanation(None, rows_of(found, broker), found)
+    if found is not None:
+        return Explanation(None, rows_of(found, broker), found)
+    inside = next((each for each in _NAMES.findall(word) if each != word and named_error(each)), None)
+    return None if inside is None else explain(inside, broker=broker, client=client)
 
 
 def _explain_situation(name: str, request: str, broker: str | None, client: str | None) -> Explanation:

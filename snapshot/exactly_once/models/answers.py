@@ -50,3 +50,8 @@ class Answer(StrEnum):
     def is_error(self) -> bool:
         """Return whether the client gets an error."""
         return self not in (Answer.NONE, Answer.ACCEPT, Answer.DUPLICATE_ACK)
+
+
+def lets_in(leader: Answer, replica: Answer) -> bool:
+    """Return whether the replica appends a write that the leader would not."""
+    return replica.appends and not leader.appends

@@ -22,8 +22,7 @@ from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.log_start import begins_below, may_begin_below
 from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.replay.expiry import DEFAULT_EXPIRATION_MS, BrokerExpiry, Expiry
-from tiersnap.snapshot.replay.remote_listing import RemoteLook
-from tiersnap.snapshot.replay.remote_state import ELSEWHERE
+from tiersnap.snapshot.replay.remote_listing import ELSEWHERE, RemoteLook
 from tiersnap.snapshot.replay.replay_start import Beginning, Beginnings, beginning, is_continued
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.answers import Answer, lets_in
 from tiersnap.snapshot.exactly_once.models.eras import Reaction, Severity
 from tiersnap.snapshot.exactly_once.models.verification import CheckResult
 from tiersnap.snapshot.units import count_of
@@ -115,12 +115,12 @@ class WriteAnswers:
     @property
     def lets_in(self) -> bool:
         """Return whether the replica appends a write that the leader would not."""
-        return self.replica_answer.appends and not self.leader_answer.appends
+        return lets_in(self.leader_answer, self.replica_answer)
 
     @property
     def refuses(self) -> bool:
         """Return whether the replica does not append a write that the leader would."""
-        return self.leader_answer.appends and not self.replica_answer.appends
+        return lets_in(self.replica_answer, self.leader_answer)
 
     @property
     def hides_loss(self) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.answers import Answer, lets_in
 from tiersnap.snapshot.exactly_once.models.append import append
 from tiersnap.snapshot.exactly_once.models.coordinator_state import LARGEST_EPOCH
 from tiersnap.snapshot.exactly_once.models.eras import BrokerEra
@@ -110,8 +110,7 @@ class WriteClass:
 
     def doubles(self, era: BrokerEra) -> bool:
         """Return whether the replica appends records a second time, and the leader would not."""
-        is_again = self.replica_answers[era.name].appends and not self.leader_answers[era.name].appends
-        return self.write.is_retry and is_again
+        return self.write.is_retry and lets_in(self.leader_answers[era.name], self.replica_answers[era.name])
 
 
 def what_if(

@@ -17,7 +17,7 @@ from tests.broker.harness.scenarios import NO_SNAPSHOT, TOPIC
 from tests.broker.harness.tiering import TOPIC_SETTINGS
 from tests.broker.harness.topics import admin_client, alter_topic, wait_for_leader
 from tests.broker.harness.waiting import wait_until
-from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.jobs.main import run as tiersnap
 from tiersnap.snapshot.errors import ExitCode
 
 

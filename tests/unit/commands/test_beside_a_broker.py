@@ -11,6 +11,7 @@ import pytest
 
 from tests.reference.broker_process import started_broker
 from tests.reference.command import Ran, tiersnap
+from tests.reference.next_steps import lines_of
 from tests.reference.small_log import file_of, write_small_log
 
 pytestmark = [
@@ -78,7 +79,7 @@ def test_doctor_names_the_location_and_no_command_with_another(log_dir, right, w
     found = json.loads(ran.out)["result"]
     assert found["location"]["state"] == "CONTRADICTED"
     assert f"names {right}/" in found["location"]["sentence"]
-    commands = [*found["next"], *found["check"]]
+    commands = lines_of([*found["next"], *found["check"]])
     assert any(f"--remote {right}" in each for each in commands)
     assert not any(str(wrong) in each for each in commands)
     table = tiersnap("doctor", log_dir, "--remote", wrong, *LAYOUT, output="table")

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import write_small_log
-from tiersnap.jobs.cli import missing_extra
+from tiersnap.jobs.cli.escaped_text import in_words, shown
+from tiersnap.jobs.cli.output import Output
 from tiersnap.jobs.commands import COMMANDS, SUBCOMMANDS, words_of_command
-from tiersnap.jobs.escaped_text import in_words, masked, shown
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.main import missing_extra
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.masking import masked
 from tiersnap.snapshot.units import escaped
 
 pytestmark = pytest.mark.unit
@@ -94,7 +95,7 @@ def test_an_empty_warehouse_is_not_the_working_directory(tmp_path: Path, monkeyp
 
 
 def test_a_usage_error_behind_the_name_of_the_command_is_one_too(capsys: pytest.CaptureFixture[str]) -> None:
-    from tiersnap.jobs.cli import run
+    from tiersnap.jobs.main import run
 
     assert run(["scan", "--output=json", "--nonsense"]) == 2
     assert json.loads(capsys.readouterr().out)["command"] == "scan"
@@ -264,7 +265,7 @@ def test_debug_output_has_no_requests_in_it(tmp_path: Path) -> None:
 
 
 def test_a_file_of_client_properties_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    from tiersnap.jobs.text_files import read_properties
+    from tiersnap.jobs.cli.text_files import read_properties
 
     (tmp_path / "p").write_bytes(os.urandom(4) + b"\xff\xfe")
     with pytest.raises(UsageError):
@@ -279,14 +280,14 @@ def test_missing_extra_names_the_extra_of_a_module() -> None:
 
 
 def test_without_any_word_the_help_is_shown_and_nothing_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    from tiersnap.jobs.cli import run
+    from tiersnap.jobs.main import run
 
     assert run([]) == 2
     assert "Usage: tiersnap" in capsys.readouterr().err
 
 
 def test_the_second_words_of_every_group_are_known() -> None:
-    from tiersnap.jobs.cli import cli
+    from tiersnap.jobs.main import cli
 
     context = click.Context(cli, obj=Output())
     found = {name: cli.get_command(context, name) for name in COMMANDS}

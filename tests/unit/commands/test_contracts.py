@@ -25,8 +25,8 @@ from tests.reference.contracts import (
     write_state,
 )
 from tests.reference.schemas import FOLDER, assert_follows_schema
-from tiersnap.jobs.cli import run as tiersnap_run
 from tiersnap.jobs.commands import COMMANDS
+from tiersnap.jobs.main import run as tiersnap_run
 
 pytestmark = pytest.mark.unit
 
@@ -157,8 +157,8 @@ class Nothing:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Nothing())
 import click
-from tiersnap.jobs.cli import cli, run
-from tiersnap.jobs.settings import commands_of
+from tiersnap.jobs.main import cli, run
+from tiersnap.jobs.cli.settings import commands_of
 for name in ["", *commands_of(click.Context(cli), cli), "maintain"]:
     print("== tiersnap " + name, flush=True)
     assert run([*name.split(), "--help"]) == 0

@@ -16,8 +16,10 @@ import pytest
 from tests.reference.broker_lock import broker
 from tests.reference.broker_process import started_broker
 from tests.reference.command import assert_said, tiersnap
+from tests.reference.next_steps import commands_of
 from tests.reference.recovered import DATA
 from tests.reference.small_log import file_of, tree, write_small_log
+from tiersnap.snapshot.gate.verdict import RANK, Verdict
 from tiersnap.snapshot.host.running_broker import Holder, _opened, lock_holder
 from tiersnap.snapshot.log.disk import disk_of
 
@@ -49,8 +51,9 @@ def test_a_healthy_host_fits_on_one_screen_and_ends_with_0(log_dir: Path) -> Non
     assert_said(ran, 0)
     lines = ran.out.splitlines()
     assert len(lines) <= 24
-    assert lines[0] == "broker   node 7 of cluster 8ocGbyB_RSCBc6V9xA_tOw (KRaft)"
-    assert lines[1] == "version  3.7 or newer: meta.properties has a directory.id"
+    assert lines[0].startswith("blocked  nothing")
+    assert lines[1] == "broker   node 7 of cluster 8ocGbyB_RSCBc6V9xA_tOw (KRaft)"
+    assert lines[2] == "version  3.7 or newer: meta.properties has a directory.id"
     assert "running  no: nobody holds .lock; not stopped cleanly" in ran.out
     assert "blocked  nothing" in ran.out
     assert tree(log_dir) == before
@@ -75,9 +78,57 @@ def test_what_blocks_is_said_with_the_commands_in_their_order(log_dir: Path) -> 
     assert tiersnap("repair", log_dir, "--apply").exit_code == 0
     after = tiersnap("doctor", log_dir, output="table")
     assert_said(after, 0)
-    checks = [line for line in document(log_dir)["check"] if line.startswith("tiersnap ")]
+    checks = commands_of(document(log_dir)["check"])
     assert checks == [f"tiersnap doctor {log_dir}", f"tiersnap scan {log_dir}"]
     assert {tiersnap(*shlex.split(line)[1:]).exit_code for line in checks} == {0}
+
+
+@pytest.mark.parametrize(
+    ("meta", "jar", "is_freed"),
+    [
+        (META, "kafka_2.13-3.9.1.jar", True),
+        (META, "kafka-server-4.1.1.jar", True),
+        (META, "kafka_2.13-3.8.1.jar", False),
+        ("version=0\ncluster.id=8ocGbyB_RSCBc6V9xA_tOw\nbroker.id=7\n", "kafka_2.13-3.9.1.jar", False),
+    ],
+    ids=["3.9.1", "4.1.1", "3.8.1", "ZooKeeper"],
+)
+def test_unblock_is_printed_if_brokers_can_pause_copying(log_dir: Path, meta: str, jar: str, is_freed: bool) -> None:
+    """remote.log.copy.disable came with 3.9 in KRaft mode; without it `unblock` ends with RESTART."""
+    (log_dir / "meta.properties").write_text(meta)
+    file_of(log_dir / "orders-0", 10, ".snapshot").unlink()
+    with broker(log_dir, "-cp", f"/opt/kafka/libs/{jar}"):
+        printed = commands_of(document(log_dir)["next"])
+    assert any(each.startswith("tiersnap unblock ") for each in printed) == is_freed
+    assert f"tiersnap repair {log_dir} --apply" in printed
+
+
+def test_waiting_partitions_are_printed_worst_first_and_not_by_bytes(log_dir: Path) -> None:
+    for topic in ("big", "small"):
+        write_small_log(log_dir, topic)
+    file_of(log_dir / "orders-0", 10, ".snapshot").unlink()
+    (log_dir / "big-0" / "partition.metadata").unlink()
+    (log_dir / "small-0" / "leader-epoch-checkpoint").unlink()
+    found = [(each["partition"], each["verdict"]) for each in document(log_dir)["waiting"]]
+    ranked = {"small-0": Verdict.INDEX_DAMAGED, "big-0": Verdict.TOPIC_ID_UNKNOWN, "orders-0": Verdict.MISSING_SNAPSHOT}
+    assert found == [(name, str(ranked[name])) for name in sorted(ranked, key=lambda name: RANK[ranked[name]])]
+    screen = tiersnap("doctor", log_dir, output="table").out
+    places = [screen.index(f"\n         {name}: ") for name, _ in found]
+    assert places == sorted(places)
+
+
+def test_next_steps_can_be_pasted_as_a_script(log_dir: Path) -> None:
+    """Each line after the facts is a comment, a command or empty."""
+    file_of(log_dir / "orders-0", 10, ".snapshot").unlink()
+    screen = tiersnap("doctor", log_dir, output="table").out
+    script = screen[screen.index("# Next:") :]
+    assert {line.split(" ")[0] for line in script.splitlines()} == {"#", "tiersnap", ""}
+    path = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    ran = subprocess.run(
+        ["bash", "-e"], input=script, text=True, check=False, capture_output=True, env=os.environ | path
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert tiersnap("doctor", log_dir).exit_code == 0
 
 
 def test_opened_files_are_told_when_one_is_closed_meanwhile(tmp_path: Path) -> None:
@@ -123,11 +174,11 @@ def test_a_lost_index_comes_before_the_repair(log_dir: Path, with_snapshot: bool
     ran = tiersnap("doctor", log_dir, output="table")
     assert_said(ran, 4)
     assert "1 partition has lost an .index" in ran.out
-    assert "next     start the broker once and stop it: it makes lost indexes again" in ran.out
+    assert "# start the broker once and stop it: it rebuilds lost indexes" in ran.out
     assert "repair" not in ran.out
     with broker(log_dir):
         assert (
-            "next     stop the broker, start it and stop it again: it makes"
+            "# stop the broker, start it and stop it again: it rebuilds"
             in tiersnap("doctor", log_dir, output="table").out
         )
 
@@ -138,12 +189,12 @@ def test_a_lost_index_below_the_log_start_is_to_go_before_any_start(log_dir: Pat
     file_of(log_dir / "orders-0", 0, ".index").unlink()
     ran = tiersnap("doctor", log_dir, output="table")
     assert_said(ran, 4)
-    assert "next     before any start, move the files of segments away that lie below the log start" in ran.out
+    assert "# before any start, move away the files of segments below the log start" in ran.out
     assert "start the broker once" not in ran.out
     scanned = tiersnap("scan", log_dir, output="table")
     assert_said(scanned, 4, "below the log start offset that lost its .index", f"tiersnap repair {log_dir} names")
     repaired = tiersnap("repair", log_dir)
-    assert_said(repaired, 4, "segment 0 has no .index, and lies below the log start", "move its files away before")
+    assert_said(repaired, 4, "segment 0 has no .index, and is below the log start", "move its files away before")
 
 
 def test_disks_of_two_brokers_are_noticed(log_dir: Path, tmp_path: Path) -> None:
@@ -243,16 +294,15 @@ def test_doctor_fills_unblock_with_the_settings_of_the_running_broker(
     with started_broker(log_dir, properties):
         found = document(log_dir)
     command = f"{log_dir} {words}"
-    assert found["next"][0] == f"tiersnap unblock {command}"  # type: ignore[index]
+    assert found["next"][0]["command"] == f"tiersnap unblock {command}"
 
 
 def test_doctor_names_the_look_that_needs_the_cluster_if_a_broker_runs(log_dir: Path, tmp_path: Path) -> None:
     properties = tmp_path / "server.properties"
     properties.write_text(AIVEN)
     with started_broker(log_dir, properties):
-        *_, last, note = document(log_dir)["next"]  # type: ignore[misc]
-    assert last == f"tiersnap doctor {log_dir} --remote s3://bucket/tiers --bootstrap-server localhost:9092"
-    assert note.startswith("  no stop;")
+        *_, last = document(log_dir)["next"]
+    assert last["command"] == f"tiersnap doctor {log_dir} --remote s3://bucket/tiers --bootstrap-server localhost:9092"
 
 
 def test_doctor_says_when_the_disk_is_full_while_a_broker_writes(log_dir: Path) -> None:

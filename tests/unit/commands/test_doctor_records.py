@@ -9,10 +9,17 @@ import click
 import pytest
 
 from tests.reference.remote_segments import remote_segment
+from tiersnap.jobs.cli.next_command import command_place
 from tiersnap.jobs.commands.doctor import doctor
-from tiersnap.jobs.doctor_cluster import MOST_MISSING, Compared, ToldCopies, as_records, lines_of, steps_of_cluster
-from tiersnap.jobs.doctor_location import judge_location
-from tiersnap.jobs.next_command import command_place
+from tiersnap.jobs.commands.doctor.cluster import (
+    MOST_MISSING,
+    Compared,
+    ToldCopies,
+    as_records,
+    lines_of,
+    steps_of_cluster,
+)
+from tiersnap.jobs.commands.doctor.location import judge_location
 from tiersnap.jobs.situation.situation import Given, gather
 from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache

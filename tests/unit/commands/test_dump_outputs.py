@@ -12,7 +12,7 @@ import pytest
 
 from tests.reference import log_builder as lb
 from tests.reference.dump_cases import EVERY_KIND, LOG, MADE, SEGMENT
-from tiersnap.jobs.cli import run
+from tiersnap.jobs.main import run
 from tiersnap.snapshot.dump import files
 from tiersnap.snapshot.dump.files import FileKind
 from tiersnap.snapshot.errors import SourceNotFoundError, UsageError

@@ -89,7 +89,7 @@ def test_command_counts_the_finding_as_all_others_do(log_dir: Path, tmp_path: Pa
 
 _ALL = """
 import contextlib, io, json, sys
-from tiersnap.jobs.cli import run
+from tiersnap.jobs.main import run
 found = {}
 for command, words in json.load(sys.stdin).items():
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
@@ -113,7 +113,7 @@ def test_what_may_not_be_read_ends_every_command_with_6(log_dir: Path, tmp_path:
     assert json.loads(done.stdout) == {command: [6, False] for command in commands}
 
 
-_DUMP = "from tiersnap.jobs.cli import main; main()"
+_DUMP = "from tiersnap.jobs.main import main; main()"
 
 
 def test_dump_says_in_a_sentence_that_a_folder_may_not_be_read(log_dir: Path) -> None:

@@ -12,8 +12,8 @@ from tests.reference.command import Ran, tiersnap
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.no_finish import NoFinish
 from tests.reference.tiered import aiven
+from tiersnap.jobs.cli.output import Format, Output
 from tiersnap.jobs.commands.run import show
-from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.locks.process import this_process

@@ -17,13 +17,13 @@ from tests.reference.command import tiersnap
 from tests.reference.local_facts import write_tables
 from tests.reference.recovered import DATA
 from tests.reference.stored_snapshots import put_snapshot
-from tiersnap.jobs.cli import cli
-from tiersnap.jobs.command import SECTIONS
+from tiersnap.jobs.cli.command import SECTIONS
+from tiersnap.jobs.cli.option_types import clock
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.cli.settings import commands_of, long_options
 from tiersnap.jobs.commands import COMMANDS, GROUPS
-from tiersnap.jobs.option_types import clock
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.settings import commands_of, long_options
-from tiersnap.remote_storage.inventory.remote_log import name_of
+from tiersnap.jobs.main import cli
+from tiersnap.remote_storage.remote_log.remote_log import name_of
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
 from tiersnap.remote_storage.upload.stored_snapshots import put_manifest
@@ -147,7 +147,7 @@ def test_help_page_shows_examples_and_common_options_before_the_rest() -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_is_one_line_of_the_help_and_completes(shell: str) -> None:
-    program = "import sys; sys.argv[0] = 'tiersnap'; from tiersnap.jobs.cli import main; main()"
+    program = "import sys; sys.argv[0] = 'tiersnap'; from tiersnap.jobs.main import main; main()"
 
     def answered(instruction: str, **variables: str) -> str:
         environment = {**os.environ, "_TIERSNAP_COMPLETE": f"{shell}_{instruction}", **variables}

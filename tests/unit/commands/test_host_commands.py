@@ -11,6 +11,7 @@ import pytest
 
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.command_lines import parse
+from tests.reference.next_steps import lines_of
 from tests.reference.small_log import file_of, write_small_log
 from tiersnap.snapshot.gate.next_step import Hole
 from tiersnap.snapshot.gate.printed_steps import NEXT_STEP, Place
@@ -99,7 +100,7 @@ def test_scan_of_segments_says_the_host_s_commands(disks: list[Path]) -> None:
 def test_doctor_says_commands_for_all_disks(disks: list[Path]) -> None:
     for disk, topic in zip(disks, ("orders", "payments"), strict=True):
         (disk / f"{topic}-0" / "partition.metadata").unlink()
-    steps = json.loads(tiersnap("doctor", *disks).out)["result"]["next"]
+    steps = lines_of(json.loads(tiersnap("doctor", *disks).out)["result"]["next"])
     (number,) = [number for number, each in enumerate(steps) if each.startswith("TOPIC_ID_UNKNOWN")]
     assert (
         steps[number + 1] == f"tiersnap tier {shlex.join(map(str, disks))} --remote s3://bucket/prefix --topic-ids FILE"

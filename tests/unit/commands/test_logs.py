@@ -13,7 +13,7 @@ import pytest
 
 from tests.reference.command import tiersnap
 from tests.reference.small_log import write_small_log
-from tiersnap.jobs.streams import LogFormat, configure
+from tiersnap.jobs.cli.streams import LogFormat, configure
 
 pytestmark = pytest.mark.unit
 
@@ -35,7 +35,7 @@ def test_json_logs_are_an_object_a_line(tmp_path: Path) -> None:
         "--quiet", "--log-level", "info", "--log-format", "json", "repair", tmp_path, "--expiration", "none", "--apply"
     )
     lines = [json.loads(line) for line in ran.err.splitlines()]
-    assert {line["logger"] for line in lines} == {"tiersnap.snapshot.repair.files", "tiersnap.jobs.cli"}
+    assert {line["logger"] for line in lines} == {"tiersnap.snapshot.repair.files", "tiersnap.jobs.main"}
     assert lines[-1]["message"].startswith("repair ended with 0 after ")
     assert sum("put " in line["message"] for line in lines) == 3
     for line in lines:

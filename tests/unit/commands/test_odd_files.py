@@ -14,7 +14,7 @@ from pyarrow import fs
 
 from tests.reference.command import tiersnap
 from tests.reference.small_log import file_of, write_small_log
-from tiersnap.jobs.cli import run
+from tiersnap.jobs.main import run
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptCheckpointError
 from tiersnap.snapshot.formats import checkpoints, meta_properties

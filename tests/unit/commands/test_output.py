@@ -11,7 +11,7 @@ import click
 import pytest
 from msgspec import UNSET, UnsetType
 
-from tiersnap.jobs.output import MOST_ON_TERMINAL, Format, Output
+from tiersnap.jobs.cli.output import MOST_ON_TERMINAL, Format, Output
 
 pytestmark = pytest.mark.unit
 

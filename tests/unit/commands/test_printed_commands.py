@@ -21,9 +21,9 @@ from tests.reference.command import tiersnap
 from tests.reference.command_lines import context_of, parse
 from tests.reference.situations import NOW, SITUATIONS, CannotBeLaidOutError
 from tests.unit.test_exit_codes_remote import COMMANDS as REMOTE_COMMANDS
-from tiersnap.jobs.cli import cli, run
-from tiersnap.jobs.next_command import given_options
-from tiersnap.jobs.settings import commands_of, long_options
+from tiersnap.jobs.cli.next_command import given_options
+from tiersnap.jobs.cli.settings import commands_of, long_options
+from tiersnap.jobs.main import cli, run
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.exit_code import OtherProblem
 from tiersnap.snapshot.gate.kafka_tools import abort_transaction, set_topic_config

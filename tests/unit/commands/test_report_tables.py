@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.local_facts import local_facts, write_tables
 from tests.reference.recovered import DATA
-from tiersnap.jobs.delta_tables import readiness
+from tiersnap.jobs.cli.delta_tables import readiness
 from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError
 from tiersnap.snapshot.tables.facts import PARTITIONS
 from tiersnap.snapshot.tables.remote_log_segments import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.jobs.main import run as tiersnap
 from tiersnap.snapshot.units import count_of, format_duration, parse_duration
 
 pytestmark = pytest.mark.unit

@@ -17,12 +17,12 @@ import pytest
 from tests.reference.broker_lock import broker
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import file_of, tree, write_small_log
+from tiersnap.jobs.cli.option_types import expand
+from tiersnap.jobs.cli.output import Format, Output
+from tiersnap.jobs.cli.progress import Progress
 from tiersnap.jobs.commands.run import run_options
-from tiersnap.jobs.option_types import expand
-from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.pipeline.before_spark import discover
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.jobs.progress import Progress
 from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.log.disk import on_disk, says_space
 from tiersnap.snapshot.log.places import each_once
@@ -274,7 +274,7 @@ def test_collect_of_two_disks_to_one_folder_is_refused_before_any(disks: list[Pa
 def test_collect_of_several_disks_is_refused_when_the_folder_is_one_disk_s(disks: list[Path], tmp_path: Path) -> None:
     to = tmp_path / "to"
     assert_said(tiersnap("collect", disks[0], "--to", to, "--apply"), 0)
-    assert_said(tiersnap("collect", *disks, "--to", to, "--apply"), 2, "holds what was collected of", "--to")
+    assert_said(tiersnap("collect", *disks, "--to", to, "--apply"), 2, "holds the collection of", "--to")
 
 
 class Terminal(io.StringIO):

@@ -10,10 +10,10 @@ import click
 import pytest
 
 from tests.reference.small_log import write_small_log
-from tiersnap.jobs.cli import cli
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.cli.settings import commands_of
 from tiersnap.jobs.commands import COMMANDS
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.settings import commands_of
+from tiersnap.jobs.main import cli
 
 pytestmark = pytest.mark.unit
 
@@ -24,7 +24,7 @@ HEAVY = {
 SIMULATE = "tiersnap.snapshot.exactly_once.simulate"
 _ASK = """
 import sys
-from tiersnap.jobs.cli import run
+from tiersnap.jobs.main import run
 assert run(sys.argv[1:]) in (0, 2)
 print(*sys.modules)
 """

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.reference.small_log import file_of, write_small_log
-from tiersnap.jobs.cli import run
+from tiersnap.jobs.cli.streams import LogFormat, configure
 from tiersnap.jobs.commands import COMMANDS, SUBCOMMANDS
-from tiersnap.jobs.streams import LogFormat, configure
+from tiersnap.jobs.main import run
 
 pytestmark = [
     pytest.mark.unit,

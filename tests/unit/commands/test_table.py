@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiersnap.jobs.table import folded, lines_of_table
+from tiersnap.jobs.cli.table import folded, lines_of_table
 
 pytestmark = pytest.mark.unit
 

@@ -257,7 +257,7 @@ def test_each_alert_says_what_it_is_and_what_to_do() -> None:
     assert len(group["rules"]) == 6
     for rule in group["rules"]:
         assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}
-        assert re.search(r"tiersnap \w+|docs/runbook\.md", rule["annotations"]["description"])
+        assert re.search(r"tiersnap \w+", rule["annotations"]["description"])
 
 
 def test_grafanas_own_classes_read_the_dashboard_and_keep_all_of_it() -> None:

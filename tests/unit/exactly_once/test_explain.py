@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.reference.command import assert_said, tiersnap
+from tests.reference.command_lines import parse, words_of
 from tiersnap.snapshot.exactly_once.explain.broker_words import BROKER_WORDS
 from tiersnap.snapshot.exactly_once.explain.explain import ERRORS, SITUATIONS, explain, named_error, names
 from tiersnap.snapshot.exactly_once.models import append, end_transaction, init_producer_id, verification
@@ -353,6 +354,46 @@ def test_explain_knows_the_words_of_a_stuck_broker(word, command):
     assert [row["who"] for row in ran.rows] == ["broker"]
     assert "not modelled" not in ran.err
     assert tiersnap("explain", word, "--broker", "3.5").rows == []
+
+
+LINES = {
+    "org.apache.kafka.common.errors.OutOfOrderSequenceException: Out of order sequence number for producer 7 at "
+    "offset 405 in partition orders-0: 9 (incoming seq. number), 4 (current end sequence number)": (
+        "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    ),
+    "Got error produce response in correlation id 7 on topic-partition orders-0, splitting and retrying. Error: "
+    "UNKNOWN_PRODUCER_ID": "UNKNOWN_PRODUCER_ID",
+    "org.apache.kafka.common.errors.InvalidProducerEpochException: Producer attempted to produce with an old epoch.": (
+        "INVALID_PRODUCER_EPOCH"
+    ),
+    "[Producer clientId=a] Transiting to abortable error state due to org.apache.kafka.common.errors."
+    "InvalidTxnStateException: The producer attempted a transactional operation in an invalid state.": (
+        "INVALID_TXN_STATE"
+    ),
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_explain_takes_a_line_of_a_log_for_the_error_that_it_names(line):
+    assert explain(line) == explain(LINES[line])
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("ERROR [ReplicaFetcher] Error building remote log auxiliary state for orders-0", "tiersnap runbook"),
+        ("org.apache.kafka.common.KafkaException: Received exception when fetching: Unknown broker error", "tiersnap"),
+        (
+            "org.apache.kafka.server.log.remote.storage.RemoteStorageException: java.lang.IllegalArgumentException: "
+            "segmentLeaderEpochs can not be null or empty",
+            "tiersnap doctor",
+        ),
+    ],
+)
+def test_explain_names_the_next_command_for_a_line_of_a_broker_that_tiers(line, command):
+    word = explain(line).word
+    assert word.command.startswith(command)
+    parse(words_of(word.command))
 
 
 def test_explain_shows_no_application_of_another_release():

@@ -12,7 +12,7 @@ from tests.reference.command import tiersnap
 from tests.reference.fleet_joins import Row, key_of
 from tests.reference.fleet_run import Runner
 from tests.reference.surveying import headers_of, input_batches, survey_input
-from tiersnap.jobs.option_types import parse_time
+from tiersnap.jobs.cli.option_types import parse_time
 from tiersnap.jobs.pipeline.risk import RiskPartition
 from tiersnap.jobs.pipeline.simulate import SIMULATED, SimulatePartition
 from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin

@@ -23,7 +23,7 @@ from tests.reference.restoring import (
     restore,
 )
 from tests.reference.tiered import LOCAL, folded_snapshots, tier
-from tiersnap.jobs.progress import Progress
+from tiersnap.jobs.cli.progress import Progress
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore

@@ -1,0 +1,199 @@
+"""The decorator of commands: options, the call of the core, the types of what is printed, and the help page.
+
+    @command(VerifiedSnapshot, summary=VerifySummary)
+    @log_dirs_argument()
+    @click.option("--strict", is_flag=True, help="Count every entry.")
+    def verify(output: Output, log_dirs: tuple[str, ...], strict: bool) -> int: ...
+
+Its module imports no more of the core than these types need: --help must not wait for numba, pyarrow or boto3. What a
+body needs it imports; what annotations need stands below `if TYPE_CHECKING`.
+
+A help page has usage, the first paragraph of the docstring, and the next one if it begins with `tiersnap`: examples;
+the commands of a group; the options that SECTIONS does not name, and those that are required; the other paragraphs of
+the docstring; and SECTIONS, each under its heading.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import click
+
+from tiersnap.jobs.cli.colour import Color
+from tiersnap.jobs.cli.escaped_text import refuse_credentials
+from tiersnap.jobs.cli.output import Format, Output
+
+# A name means the same in every command, so where it belongs is said here once.
+SECTIONS = {
+    "Remote storage": (
+        *("layout", "from-layout", "endpoint-url", "region", "path-style", "checksums", "max-bytes-per-second"),
+        *("allow-plaintext", "leave-to-broker", "sample", "resume", "recheck"),
+    ),
+    "Cluster": ("bootstrap-server", "command-config", "hung-after", "broker-id", "prove", "unproven"),
+    "Time and expiry": ("expiration", "as-of", "producer-expiration", "now", "older-than", "vacuum-after"),
+    "Spark": ("master", "spark-conf", "print-submit"),
+    "Metrics and lineage": ("metrics-file", "pushgateway", "metrics-by-partition", "openlineage"),
+    "What --risk assumes": ("boundaries", "replica", "tiering-enabled", "delivery-timeout", "read-rate"),
+    "Output": ("output", "quiet", "color"),
+    "Rarely needed": (
+        *("check-crc", "no-crc", "above-newest", "all", "topic-ids", "topic-id", "as-topic-id", "cluster-id"),
+        *("producer-state", "without", "unpublished", "log-start", "leader", "transaction-version"),
+        *("partition-count", "max-transaction-timeout", "before-4.3"),
+    ),
+}
+_SECTION_OF = {name: title for title, names in SECTIONS.items() for name in names}
+
+
+class HelpPage(click.Command):
+    """A command whose help is laid out so."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the page."""
+        first, *rest = paragraphs_of(self)
+        examples = [rest.pop(0)] if rest and rest[0].startswith("\b") else []
+        self.format_usage(ctx, formatter)
+        _write(formatter, [first])
+        for each in examples:
+            with formatter.section("Examples"):
+                formatter.write_text(each)
+        if isinstance(self, click.Group):
+            self.format_commands(ctx, formatter)
+        options: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *SECTIONS)}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is not None:
+                title = "Options" if param.required else _SECTION_OF.get(max(param.opts, key=len)[2:], "Options")
+                options[title].append(record)
+        _write_section(formatter, "Options", options.pop("Options"))
+        _write(formatter, rest)
+        for title, records in options.items():
+            _write_section(formatter, title, records)
+
+
+def paragraphs_of(command: click.Command) -> list[str]:
+    """Return the paragraphs of a command's help, with click's mark before examples: print them as they stand."""
+    paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+    return [f"\b\n{each}" if each.startswith("tiersnap ") else each for each in paragraphs]
+
+
+def _write(formatter: click.HelpFormatter, paragraphs: Iterable[str]) -> None:
+    for paragraph in paragraphs:
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(paragraph)
+
+
+def _write_section(formatter: click.HelpFormatter, title: str, records: list[tuple[str, str]]) -> None:
+    if records:
+        with formatter.section(title):
+            formatter.write_dl(records)
+
+
+@dataclass(frozen=True)
+class Prints:
+    """The types that a command prints as JSON; docs/schemas is made of them."""
+
+    rows: Sequence[object] = ()  # types of its rows; which of them comes is a matter of its options
+    summary: object = None  # what its result holds beside rows and findings; None where there is nothing
+    result: object = None  # the whole result, where it is no rows
+    lines: Sequence[object] = ()  # of JSON lines, where they are neither rows nor the document
+
+
+class Command(HelpPage):
+    """A command that knows what it prints, and refuses settings with a password in them."""
+
+    prints: Prints | None = None
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Call the command."""
+        for param in ctx.command.params:
+            refuse_credentials(max(param.opts, key=len), ctx.params.get(str(param.name)))
+        return super().invoke(ctx)
+
+
+class Group(HelpPage, click.Group):
+    """A name for the commands below it."""
+
+
+def _set_format(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.ensure_object(Output).format = Format(value)
+
+
+def _output_option(kafka: str | None = None) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    """Return --output; `kafka` is the tool whose text it can be, too."""
+    forms = [each.value for each in Format if kafka or each is not Format.KAFKA]
+    of_kafka = f"kafka is the text of {kafka}, for diff. " if kafka else ""
+    return click.option(
+        "--output",
+        type=click.Choice(forms),
+        callback=_set_format,
+        expose_value=False,
+        help=f"Form of what goes to stdout; {of_kafka}table is the default.",
+    )
+
+
+def _set_quiet(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    ctx.ensure_object(Output).quiet |= value
+
+
+def _set_color(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.ensure_object(Output).color = Color(value)
+
+
+_quiet_option = click.option(
+    "--quiet",
+    "-q",
+    is_flag=True,
+    callback=_set_quiet,
+    expose_value=False,
+    help="Print nothing on stderr but warnings and errors.",
+)
+_color_option = click.option(
+    "--color",
+    type=click.Choice([each.value for each in Color]),
+    callback=_set_color,
+    expose_value=False,
+    help="Colour of verdicts; auto is the default: on a terminal, unless NO_COLOR is set.",
+)
+
+
+# Accepted before and after the command's name, because people write them in either place.
+def output_options(function: Callable[..., object], kafka: str | None = None) -> Callable[..., object]:
+    """Add --output, --color and --quiet."""
+    return _output_option(kafka)(_color_option(_quiet_option(function)))
+
+
+def command(
+    *rows: object,
+    name: str | None = None,
+    summary: object = None,
+    result: object = None,
+    lines: Sequence[object] = (),
+    help: str | None = None,
+    cls: type[Command] = Command,
+    has_output: bool = True,
+    kafka: str | None = None,
+    **attrs: object,
+) -> Callable[[Callable[..., object]], Command]:
+    """Return the decorator of a command, whose function is given the Output first; see `Prints`, and click for `attrs`.
+
+    Args:
+        has_output: whether it takes --output, and prints JSON there.
+        kafka: a tool of Kafka's own whose text it prints with --output kafka.
+    """
+
+    def decorate(function: Callable[..., object]) -> Command:
+        made = click.command(name, cls=cls, help=help, **attrs)(
+            click.pass_obj(output_options(function, kafka) if has_output else function)
+        )
+        if has_output:
+            made.params += made.params[:3]  # they stand last in the help
+            del made.params[:3]
+        made.prints = Prints(rows, summary, result, lines) if has_output else None
+        return made
+
+    return decorate

@@ -1,0 +1,33 @@
+"""Text that came from files, names and servers, as it may be shown on a terminal: escaped and without secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.masking import IN_URI, masked
+from tiersnap.snapshot.units import escaped
+
+
+def shown(text: str) -> str:
+    """Return the text escaped and masked."""
+    return escaped(masked(text))
+
+
+def in_words(value: object) -> str:
+    """A value of a summary as people write it."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{count} {name}" for name, count in value.items()) or "none"
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return ", ".join(map(str, value)) or "none"
+    return "" if value is None else str(value)
+
+
+def refuse_credentials(name: str, value: object) -> None:
+    """Refuse a setting's value that is a URI with a password in it (UsageError); the message does not show it."""
+    for text in value if isinstance(value, (list, tuple)) else (value,):
+        if isinstance(text, str) and IN_URI.search(text):
+            raise UsageError(
+                f"{name}: {masked(text)}: a password in a URI ends up in tables, logs and process lists",
+                hint="give it by the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), a profile or a role",
+            )

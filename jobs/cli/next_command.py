@@ -1,0 +1,169 @@
+"""The command that is running, and those that it names as next steps, with the options that it was given."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Container, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+
+from tiersnap.jobs.cli.settings import NOT_SETTINGS, long_options
+from tiersnap.snapshot.masking import masked
+
+if TYPE_CHECKING:
+    from tiersnap.jobs.situation.situation import Situation
+    from tiersnap.snapshot.gate.next_step import Hole
+    from tiersnap.snapshot.gate.printed_steps import Place
+
+NAMED = (
+    *("run", "tier", "repair", "verify", "publish", "unblock", "mend", "simulate", "doctor", "scan"),
+    *("transactions find-hanging", "maintain remove-orphans"),
+)
+_LOCATION = ("remote", "layout", "endpoint-url", "region", "path-style", "checksums")
+_CLUSTER = ("bootstrap-server", "command-config")
+# Filled in where a command is shown, said each time, or of this one run's own output.
+_NOT_KEPT = {
+    *("source", "remote", "warehouse", "report", "to", "output", "spark-conf", "by", "remote-checks"),
+    *("metrics-file", "metrics-by-partition", "pushgateway", "openlineage"),
+}
+_NOT_GIVEN = (None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
+
+
+def kept_options(ctx: click.Context) -> dict[str, tuple[str, ...]]:
+    """By command the words of those options of `ctx` that it has as well; secrets are masked.
+
+    A file of settings is read again by the next command. So only the command line and the environment count, except for
+    the options by which the remote location is reached.
+    """
+    names = _names(ctx.command) - _NOT_KEPT
+    given = {option: words for option, words in given_options(ctx, of_file=_LOCATION).items() if option in names}
+    root = ctx.find_root()
+    found: dict[str, tuple[str, ...]] = {}
+    for name in NAMED if isinstance(root.command, click.Group) else ():
+        command: click.Command | None = root.command
+        for word in name.split():
+            command = command.get_command(root, word) if isinstance(command, click.Group) else None
+        known = set() if command is None else _names(command)
+        words = tuple(word for option, words in given.items() if option in known for word in words)
+        if words:
+            found[name] = words
+    return found
+
+
+def _names(command: click.Command) -> set[str]:
+    return long_options(command).keys() - (NOT_SETTINGS - {"replace", "now"})
+
+
+def given_options(ctx: click.Context, *, of_file: Container[str] = ()) -> dict[str, tuple[str, ...]]:
+    """By long name, without dashes, the words of each option that the command line or the environment gave `ctx`.
+
+    Args:
+        of_file: options that count also if the file of settings gave them.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for param in ctx.command.params:
+        names = [name for name in (*param.opts, *param.secondary_opts) if name.startswith("--")]
+        option = names[0].removeprefix("--") if names else ""
+        value = ctx.params.get(str(param.name))
+        if not isinstance(param, click.Option) or not option or not _is_written(param, value):
+            continue
+        source = ctx.get_parameter_source(str(param.name))
+        if source in _NOT_GIVEN and not (source is ParameterSource.DEFAULT_MAP and option in of_file):
+            continue
+        if isinstance(value, bool):
+            found[option] = (names[0],) if value else tuple(param.secondary_opts)
+        else:
+            values = value if isinstance(value, tuple) else (value,)
+            found[option] = tuple(word for each in values for word in (names[0], text_of(param, each)))
+    return found
+
+
+def _is_written(option: click.Option, value: object) -> bool:
+    """Return whether a value has words: None has, if the option's type writes it, as `none` of a duration."""
+    return value is not None or hasattr(option.type, "text")
+
+
+def text_of(option: click.Option, value: object) -> str:
+    """A value as it would be written anywhere, without secrets."""
+    if hasattr(option.type, "text"):
+        return str(option.type.text(value))
+    if isinstance(value, Path):
+        return masked(str(value.absolute()))
+    return masked(str(getattr(value, "pattern", getattr(value, "name", value))))
+
+
+def again(*flags: str, without: Container[str] = ()) -> str:
+    """Return the whole line for a shell, with `flags` besides what was given, `without` some (long names, no dashes).
+
+    Secrets are masked.
+    """
+    ctx = click.get_current_context()
+    name, *words = ctx.command_path.split()
+    given = given_options(ctx)
+    words += [*_arguments(ctx), *(word for option, each in given.items() if option not in without for word in each)]
+    config = given_options(ctx.find_root()).get("config", ())
+    # A value may equal another word.
+    more = (flag for flag in flags if not (flag.startswith("--") and flag in words))
+    return shlex.join([name, *config, *words, *more])
+
+
+def _arguments(ctx: click.Context) -> Iterator[str]:
+    for param in ctx.command.params:
+        if isinstance(param, click.Argument):
+            value = ctx.params[str(param.name)]
+            yield from map(str, value if isinstance(value, tuple) else (value,))
+
+
+def host_place(log_dirs: Sequence[str], situation: Situation) -> Place:
+    """Return the place of the next steps of a command that tiers from this host itself."""
+    return situation_place(log_dirs, situation, tier=shlex.split(again(without={"apply"}))[1:])
+
+
+def situation_place(log_dirs: Sequence[str], situation: Situation, *, tier: Sequence[str | Hole] = ()) -> Place:
+    """Return the place of the next steps of the running command, with the facts that the running broker told.
+
+    Args:
+        tier: see `command_place`.
+    """
+    from tiersnap.remote_storage.publish.storage_manager import client_words
+
+    view, broker, named = situation.remote.value, situation.broker.value, situation.broker_location
+    location = view.words if view is not None else [] if named is None else named.words
+    server = () if broker is None else client_words(broker.values)
+    return command_place(log_dirs, location=location, cluster=server, tier=tier)
+
+
+def command_place(
+    log_dirs: Sequence[str] = (),
+    *,
+    location: Sequence[str] | None = None,
+    cluster: Sequence[str] = (),
+    tier: Sequence[str | Hole] = (),
+) -> Place:
+    """Return the place of the next steps of the running command.
+
+    Args:
+        location: URI and options of the remote location, if it is not the one that the command was given; see
+            RemoteView.words.
+        cluster: options of a cluster that the command was not given.
+        tier: the command that tiers. [default: `tier` of the log directories]
+    """
+    from tiersnap.snapshot.gate.next_step import Hole
+    from tiersnap.snapshot.gate.printed_steps import Place
+
+    ctx = click.get_current_context()
+    given = given_options(ctx, of_file={*_LOCATION, *_CLUSTER})
+    if location is None:
+        location = [word for name in _LOCATION for word in given.get(name, ())][1:] if "remote" in given else []
+    server = tuple(word for name in _CLUSTER for word in given.get(name, ())) or tuple(cluster)
+    values = {
+        Hole.LOG_DIRS: tuple(log_dirs),
+        Hole.SOURCES: tuple(word for each in log_dirs for word in ("--source", each)),
+        Hole.REMOTE: tuple(map(masked, location)),
+        Hole.CLUSTER: server,
+        Hole.SERVER: server[1:2],
+    }
+    return Place(tier or ("tier", Hole.LOG_DIRS, "--remote", Hole.REMOTE), values, kept_options(ctx))

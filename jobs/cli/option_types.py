@@ -1,0 +1,235 @@
+"""Types of options: how a word of the command line becomes a value, and how the value is written again."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
+
+import click
+
+from tiersnap.jobs.cli.escaped_text import shown
+from tiersnap.snapshot.errors import SourceNotFoundError
+from tiersnap.snapshot.masking import masked
+from tiersnap.snapshot.units import format_duration, parse_duration, parse_size
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
+    from tiersnap.snapshot.formats.checkpoints import TopicPartition
+
+T = TypeVar("T")
+_CLOCK = "tiersnap.clock"
+_LAST_MS = 253_402_300_799_999  # of the year 9999
+_MOST_SHOWN = 40
+
+
+class OnceOption(click.Option):
+    """An option that neither the environment nor a settings file may give: it is meant for one call alone."""
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """Return None, whatever the environment says."""
+        return None
+
+
+once = partial(click.option, cls=OnceOption)
+
+
+class Parsed(click.ParamType[T]):
+    """A type whose words `parse` takes (a ValueError is a usage error); `text` writes a value as a user would."""
+
+    def __init__(self, name: str, parse: Callable[[str], T], text: Callable[[T], str] | None = None) -> None:
+        self.name, self._parse = name, parse
+        if text is not None:
+            self.text = text
+
+    def convert(self, value: T | str, param: click.Parameter | None, ctx: click.Context | None) -> T:
+        """Parse a word; return a value as it is."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def clock(ctx: click.Context | None = None) -> int:
+    """Return epoch milliseconds: a command reads the clock once."""
+    ctx = ctx or click.get_current_context(silent=True)
+    if ctx is None:
+        return time.time_ns() // 1_000_000
+    known: dict[str, int] = ctx.find_root().meta
+    return known.setdefault(_CLOCK, time.time_ns() // 1_000_000)
+
+
+def parse_time(text: str) -> int:
+    """Return epoch ms of an ISO 8601 time (UTC unless it says otherwise) or of epoch ms; ValueError for neither."""
+    text = text.strip()
+    if re.fullmatch("[0-9]{1,15}", text) and int(text) <= _LAST_MS:
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(
+            f"{text[:_MOST_SHOWN]!r} is not a time; use 2026-11-21T12:45:00Z or epoch milliseconds"
+        ) from error
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _time_text(value: int | None) -> str:
+    return datetime.fromtimestamp(value / 1000, UTC).isoformat() if isinstance(value, int) else "now"
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{text!r}: {error}; a regular expression is wanted, as 'orders|payments-.*'") from error
+
+
+def _partition(text: str) -> TopicPartition:
+    from tiersnap.snapshot.log.log_dir import split_folder_name
+
+    found = split_folder_name(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not <topic>-<partition>, as in orders-0")
+    return found
+
+
+def _log_start(text: str) -> tuple[TopicPartition, int]:
+    name, _, offset = text.rpartition("=")
+    if not re.fullmatch("[0-9]{1,18}", offset):
+        raise ValueError(f"{text!r} is not TOPIC-PARTITION=OFFSET, as in orders-0=100")
+    return _partition(name), int(offset)
+
+
+def _broker(text: str) -> BrokerEra:
+    from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, era_of
+
+    return era_of(text, BROKER_ERAS)
+
+
+def _client(text: str) -> ClientEra:
+    from tiersnap.snapshot.exactly_once.models.eras import CLIENT_ERAS, era_of
+
+    return era_of(text, CLIENT_ERAS)
+
+
+def _first_release(era: BrokerEra | ClientEra) -> str:
+    return ".".join(map(str, era.first))
+
+
+def _release(text: str) -> str:
+    _broker(text)
+    return text
+
+
+def _http_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_url = False
+    if not is_url:
+        raise ValueError(f"{shown(url)} is no http URL")
+    return url
+
+
+def _servers(text: str) -> str:
+    """Return it as it is; librdkafka takes the last 16 bits of a larger port, and asks another one."""
+    ports = [server.strip().rpartition(":")[2] for server in text.split(",")]
+    if not any(ports) or any(port.isdecimal() and not 0 < int(port) < 1 << 16 for port in ports):
+        raise ValueError(f"{shown(text)!r} is not HOST:PORT, with a port from 1 to 65535")
+    return text
+
+
+def _place(text: str) -> str:
+    if not text.strip():  # as of a shell variable that is not set; it would be the working directory
+        raise ValueError(f"{text!r} is no place")
+    return text
+
+
+# Milliseconds, None for `none`; bytes; epoch milliseconds, those of the clock for `now`; the same, None for `boundary`.
+DURATION = Parsed("duration", parse_duration, format_duration)
+SIZE = Parsed("size", parse_size)
+TIME = Parsed("time", lambda text: clock() if text == "now" else parse_time(text), _time_text)
+TIME_OR_BOUNDARY: Parsed[int | None] = Parsed(
+    "time",
+    lambda text: None if text == "boundary" else clock() if text == "now" else parse_time(text),
+    lambda value: "boundary" if value is None else _time_text(value),
+)
+# An expression that must match a whole topic name; <topic>-<partition>, as the folder is called.
+PATTERN = Parsed("regex", _pattern)
+PARTITION = Parsed("topic-partition", _partition, lambda value: "-".join(map(str, value)))
+# A partition and its log start offset.
+LOG_START = Parsed("log-start", _log_start, lambda value: f"{value[0][0]}-{value[0][1]}={value[1]}")
+# A release such as 3.9 or 3.9.1: as the era of its brokers, as that of its Java clients, as it is typed.
+BROKER_RELEASE = Parsed("release", _broker, _first_release)
+CLIENT_RELEASE = Parsed("release", _client, _first_release)
+RELEASE = Parsed("release", _release)
+HTTP_URL = Parsed("url", _http_url)
+SERVERS = Parsed("servers", _servers)
+PLACE = Parsed("text", _place)
+
+
+class LocalPath(click.Path):
+    """A path of the local disk; a URI is a usage error: it would make folders named after its scheme."""
+
+    def __init__(self, *, file_okay: bool = True, dir_okay: bool = True) -> None:
+        super().__init__(file_okay=file_okay, dir_okay=dir_okay, path_type=Path)
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path."""
+        text = str(value)
+        if "://" in text or text.startswith(("s3:", "file:", "hdfs:")):
+            self.fail(f"{masked(text)!r} is a URI; this takes a path of the local disk", param, ctx)
+        super().convert(text, param, ctx)
+        return Path(text)
+
+
+class Word(click.ParamType[str]):
+    """A word as it is; in TIERSNAP_SOURCE commas part them, as in log.dirs."""
+
+    name = "text"
+    envvar_list_splitter = ","
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word."""
+        return str(value)
+
+
+def expand(words: Iterable[str]) -> tuple[str, ...]:
+    """Return the directories that the words name, in their order and each once.
+
+    A word that is there is taken as it is, whatever characters it holds; a URI is never taken apart. A glob that
+    matches no directory is a SourceNotFoundError.
+    """
+    words = tuple(words)
+    if not words:
+        return ()
+    from tiersnap.snapshot.log.places import each_once
+
+    return each_once(uri for word in words for uri in _each(word))
+
+
+def _each(word: str) -> Iterator[str]:
+    if os.path.lexists(word) or "://" in word or word.startswith("file:"):
+        yield word
+        return
+    for part in filter(None, (each.strip() for each in word.split(","))):
+        if os.path.lexists(part) or not glob.has_magic(part):
+            yield part
+            continue
+        pattern = str(Path(part).expanduser())
+        matches = sorted(each for each in glob.glob(pattern) if Path(each).is_dir())  # noqa: PTH207 - as a shell does
+        if not matches:
+            raise SourceNotFoundError(
+                f"{part}: no directory matches", hint="name the entries of log.dirs, as server.properties has them"
+            )
+        yield from matches

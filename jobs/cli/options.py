@@ -1,0 +1,337 @@
+"""Options that several commands share, one at a time or in groups that arrive as one value."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+
+from tiersnap.jobs.cli.option_types import (
+    DURATION,
+    LOG_START,
+    PARTITION,
+    PATTERN,
+    PLACE,
+    SERVERS,
+    SIZE,
+    TIME,
+    TIME_OR_BOUNDARY,
+    Word,
+    expand,
+    once,
+)
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.cli.text_files import read_properties
+from tiersnap.jobs.situation.remote_view import RemoteView
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.stores.paced_store import check_rate
+from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
+from tiersnap.remote_storage.stores.store_settings import StoreSettings
+from tiersnap.snapshot.gate.copy_task import LEFT_FOR_MS, ClusterAnswer
+from tiersnap.snapshot.units import format_duration
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.formats.checkpoints import TopicPartition
+    from tiersnap.snapshot.log.log_dir import Partition
+    from tiersnap.snapshot.log.selection import NamedLogDir, Selection
+    from tiersnap.snapshot.replay.expiry import BrokerExpiry, Expiry
+
+# Types of what commands are given; those of options that arrive as one value are defined beside them.
+__all__ = ["BrokerExpiry", "Cluster", "RemoteView", "Selection", "StoreSettings"]
+TopicPattern = re.Pattern[str] | None
+LogStarts = Mapping["TopicPartition", int]
+Function = Callable[..., object]
+Option = Callable[[Function], Function]
+LAYOUTS = ("aiven", "local-tiered-storage")
+OF_BEGINNINGS = "Remote storage, for what came before the files of a log that begins there."
+
+
+def is_typed(ctx: click.Context, name: str) -> bool:
+    """Return whether a parameter stands on the command line, and not in the environment or a settings file only."""
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def as_one(name: str, make: Callable[..., object], *options: Option) -> Option:
+    """Return options whose values are the arguments of `make`; the command is given `name`, what `make` returns.
+
+    The first one stands first in the help.
+    """
+    values = inspect.signature(make).parameters
+
+    def gather(function: Function) -> Function:
+        @wraps(function)
+        def with_one(*args: object, **given: object) -> object:
+            one = make(**{each: given.pop(each) for each in values if each in given})
+            return function(*args, **{name: one}, **given)
+
+        decorated: Function = with_one
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
+
+    return gather
+
+
+# One at a time -------------------------------------------------------------------------------------------------------
+
+topic_option = click.option(
+    "--topic", type=PATTERN, help="Only topics whose whole name matches this regular expression."
+)
+crc_option = click.option(
+    "--check-crc/--no-check-crc", default=True, show_default=True, help="Verify the CRC-32C of every batch."
+)
+expiration_option = click.option(
+    "--expiration",
+    type=DURATION,
+    default="7d",
+    show_default=True,
+    help="Leave out producers that were idle this long where the segment ends: the broker's "
+    "transactional.id.expiration.ms; none keeps all.",
+)
+as_of_option = click.option(
+    "--as-of",
+    type=TIME_OR_BOUNDARY,
+    default="boundary",
+    show_default=True,
+    help="Count --expiration back from this time instead, for all segments: now, or an ISO 8601 time.",
+)
+producer_expiration_option = click.option(
+    "--producer-expiration",
+    type=DURATION,
+    default="1d",
+    show_default=True,
+    help="The broker's producer.id.expiration.ms: what it drops when it loads a snapshot, a snapshot may lack.",
+)
+now_option = click.option(
+    "--now",
+    type=TIME,
+    default="now",
+    help="Judge as if it were this time: for disks that were copied long ago.  [default: the clock]",
+)
+
+
+def _broker_expiry(producer_expiration: int | None, now: int) -> BrokerExpiry:
+    from tiersnap.snapshot.replay.expiry import BrokerExpiry
+
+    return BrokerExpiry(now, producer_expiration)
+
+
+# Given to the command as `broker_expiry: BrokerExpiry`.
+broker_expiry_options = as_one("broker_expiry", _broker_expiry, producer_expiration_option, now_option)
+remote_option = click.option("--remote", required=True, help="Remote storage: s3://bucket/prefix, or a directory.")
+layout_option = click.option(
+    "--layout",
+    type=click.Choice(LAYOUTS),
+    default="aiven",
+    show_default=True,
+    help="How segments lie in remote storage: as the Aiven plugin or as Kafka's LocalTieredStorage reads them.",
+)
+warehouse_option = click.option(
+    "--warehouse", type=PLACE, default="tiersnap-warehouse", show_default=True, help="Folder of the Delta tables."
+)
+allow_plaintext_option = click.option(
+    "--allow-plaintext",
+    is_flag=True,
+    help="Upload also where the plugin encrypts what lies in remote storage: what is uploaded is plain text.",
+)
+replace_option = click.option(
+    "--replace", is_flag=True, help="Tier with computed snapshots where the broker's are CORRUPT or SUSPECT."
+)
+topic_ids_option = click.option(
+    "--topic-ids", type=click.Path(dir_okay=False, path_type=Path), help="Lines `topic id` for old topics."
+)
+leave_to_broker_option = click.option(
+    "--leave-to-broker",
+    "left_for",
+    type=DURATION,
+    default=format_duration(LEFT_FOR_MS),
+    show_default=True,
+    help="Upload nothing of a partition of which a broker uploaded a segment within this time, by the clock of remote "
+    "storage; none uploads beside brokers, too. With --bootstrap-server the cluster says whether one is at work.",
+)
+every_boundary_option = click.option(
+    "--all", "every_boundary", is_flag=True, help="Write a snapshot for every boundary, not the missing only."
+)
+hung_after_option = click.option(
+    "--hung-after",
+    type=DURATION,
+    default="30m",
+    show_default=True,
+    help="A copy that its broker began so long ago hangs, and takes ten times as long as others of the partition.",
+)
+broker_option = click.option(
+    "--broker-id", type=int, metavar="N", help="Broker that the records name; the partition's leader by default."
+)
+
+
+def apply_option(help_text: str) -> Option:
+    """Return --apply, without which a command that changes something shows its plan."""
+    return click.option("--apply", is_flag=True, help=help_text)
+
+
+def rate_option(meant: str) -> Option:
+    """Return --max-bytes-per-second, given to the command as `rate: int | None`; `meant` says of what."""
+
+    def checked(_: click.Context, __: click.Parameter, value: int | None) -> int | None:
+        return None if value is None else check_rate(value)
+
+    help_text = f"{meant}, as 50MiB; at least 4MiB.  [default: as fast as it goes]"
+    return click.option("--max-bytes-per-second", "rate", type=SIZE, metavar="SIZE", callback=checked, help=help_text)
+
+
+def expiry(expiration: int | None, as_of: int | None, broker_expiry: BrokerExpiry) -> Expiry:
+    """Return the rule that --expiration and --as-of (ms) give together, checked against the broker's."""
+    from tiersnap.snapshot.replay.expiry import Expiry
+
+    return Expiry(expiration, broker_expiry.now, as_of).checked(broker_expiry.expiration)
+
+
+# Log directories -----------------------------------------------------------------------------------------------------
+
+
+def log_dirs_argument(*, required: bool = True) -> Option:
+    """Return the argument of one or more log directories, given as `log_dirs: tuple[str, ...]`."""
+    return click.argument(
+        "log_dirs",
+        type=Word(),
+        metavar="LOGDIR..." if required else "[LOGDIR]...",
+        nargs=-1,
+        required=required,
+        envvar="TIERSNAP_SOURCE",
+        callback=lambda _, __, words: expand(words),
+    )
+
+
+def _selection(topic: TopicPattern, partitions: tuple[TopicPartition, ...]) -> Selection:
+    from tiersnap.snapshot.log.selection import Selection
+
+    return Selection(topic, frozenset(partitions))
+
+
+def partitions_option(said: str) -> Option:
+    """Return `--partition`, which may be given several times; `said` is its help."""
+    return once("--partition", "partitions", multiple=True, type=PARTITION, metavar="TOPIC-PARTITION", help=said)
+
+
+# Given to the command as `selection: Selection`.
+selection_options = as_one(
+    "selection",
+    _selection,
+    topic_option,
+    partitions_option("Only this partition; may be given several times."),
+)
+
+
+def _log_starts(stated: tuple[tuple[TopicPartition, int], ...]) -> LogStarts:
+    return dict(stated)
+
+
+# Given to the command as `log_starts: LogStarts`.
+log_start_option = as_one(
+    "log_starts",
+    _log_starts,
+    once(
+        "--log-start",
+        "stated",
+        multiple=True,
+        type=LOG_START,
+        metavar="TOPIC-PARTITION=OFFSET",
+        help="State the log start offset of a partition, remote segments included, if nothing else tells it; may be "
+        "given several times.",
+    ),
+)
+
+
+# Remote storage ------------------------------------------------------------------------------------------------------
+
+
+def _store_settings(endpoint_url: str | None, region: str | None, path_style: bool, checksums: str) -> StoreSettings:
+    endpoint = f"https://{endpoint_url}" if endpoint_url and "://" not in endpoint_url else endpoint_url
+    return StoreSettings(
+        S3Settings(endpoint_url=endpoint, region=region, path_style=path_style, checksums=Checksums(checksums))
+    )
+
+
+# Given to the command as `stores: StoreSettings`.
+store_options = as_one(
+    "stores",
+    _store_settings,
+    click.option("--endpoint-url", help="S3 server other than AWS; https:// if no scheme is given."),
+    click.option("--region", help="S3 region."),
+    click.option("--path-style", is_flag=True, help="Name the bucket in the path, not in the host."),
+    click.option(
+        "--checksums",
+        type=click.Choice([kind.value for kind in Checksums]),
+        default=Checksums.AWS.value,
+        show_default=True,
+        help="compat for servers that refuse x-amz-checksum headers.",
+    ),
+)
+
+
+def remote_view_options(help_text: str, option: Callable[..., Option] = once) -> Option:
+    """Return --remote and how to look there, given as `view: RemoteView`; `option` makes --remote."""
+    return as_one("view", RemoteView, option("--remote", help=help_text), layout_option, store_options)
+
+
+# Clusters ------------------------------------------------------------------------------------------------------------
+
+
+def cluster_options(
+    help_text: str = "A broker of the cluster.", *, required: bool = False, option: Callable[..., Option] = click.option
+) -> Option:
+    """Return --bootstrap-server and --command-config, given as `cluster: Cluster`, or None where it is not required."""
+
+    def make(bootstrap_server: str | None, command_config: Path | None) -> Cluster | None:
+        properties = read_properties(command_config) if command_config else {}
+        return None if bootstrap_server is None else Cluster(bootstrap_server, properties)
+
+    return as_one(
+        "cluster",
+        make,
+        option("--bootstrap-server", required=required, type=SERVERS, metavar="HOST:PORT", help=help_text),
+        click.option(
+            "--command-config",
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="Client properties, `name=value` lines with librdkafka's names: security.protocol, sasl.username, …",
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class ToldBy:
+    """The cluster, if any, that is asked whether a broker is copying, instead of counting from a broker's last upload.
+
+    `left_for` (ms, None for none): so long after that segments are left to it where no cluster says better.
+    """
+
+    cluster: Cluster | None
+    left_for: int | None = None
+
+    def about(self, log_dirs: Iterable[NamedLogDir], topic: TopicPattern, output: Output) -> ClusterAnswer:
+        """Return what the cluster says; see ask_about_log_dirs.
+
+        Without a cluster only records are known, by the replicas of `__remote_log_metadata` in the log directories.
+        """
+        if self.cluster is None:
+            from tiersnap.remote_storage.metadata.recorded import read_replicas
+
+            return ClusterAnswer(records=read_replicas(each.log_dir for each in log_dirs))
+        from tiersnap.remote_storage.cluster.copy_tasks import ask_about_log_dirs
+
+        return ask_about_log_dirs(self.cluster, log_dirs, topic, talk=output.talk)
+
+    def located(self, partitions: Iterator[tuple[NamedLogDir, Partition]]) -> Iterator[tuple[NamedLogDir, Partition]]:
+        """Return the partitions with the log starts that only the cluster tells; see cluster.log_starts.located."""
+        if self.cluster is None:
+            return partitions
+        from tiersnap.remote_storage.cluster.log_starts import located
+
+        return located(self.cluster, partitions)

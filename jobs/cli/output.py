@@ -1,0 +1,277 @@
+"""stdout is data, stderr is talk: one place that renders results as a table, JSON or JSON lines.
+
+A result is rows of one type, a frozen dataclass. Its fields are the keys in JSON, and so are those of the dataclasses
+that it contains (`snapshot.members`); its COLUMNS, a class variable, are those of the table: names of fields or of
+properties, or such names with the headings over them. What came from names, files and servers is
+escaped where people read it, never taken for markup, and shows no secret.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any, TextIO, TypeVar
+
+import click
+import msgspec
+
+from tiersnap.jobs.cli.colour import Color, coloured
+from tiersnap.jobs.cli.escaped_text import in_words, shown
+from tiersnap.jobs.cli.table import folded, lines_of_table
+from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.masking import masked
+from tiersnap.snapshot.members import members
+from tiersnap.snapshot.units import count_of, escaped, human_bytes
+
+SCHEMA_VERSION = 1
+MOST_TOLD = 200
+MOST_ON_TERMINAL = 50
+Columns = Sequence[str] | Mapping[str, str]
+T = TypeVar("T")
+
+
+class Format(StrEnum):
+    """Values of --output."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    KAFKA = "kafka"  # the text of a tool of Kafka's own, of commands that have it
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A row in words: a heading, and the sentence below it."""
+
+    heading: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorObject:
+    """An error, and the next step."""
+
+    type: Annotated[str, msgspec.Meta(description="class of the error; stable")]
+    message: str
+    hint: Annotated[str, msgspec.Meta(description='what to do next; "" where nothing is known')]
+    attrs: dict[str, Any]
+
+
+@dataclass
+class Output:
+    """Renders what a command found."""
+
+    format: Format = Format.TABLE
+    quiet: bool = False
+    color: Color = Color.AUTO
+    # Takes a line that renews itself off the terminal, while there is one.
+    clear: str = ""
+
+    def talk(self, *messages: str) -> None:
+        """Say something to the person at the terminal, a line each."""
+        if not self.quiet:
+            self.warn(*messages)
+
+    def warn(self, *messages: str) -> None:
+        """Say what went wrong, a line each, also when quiet."""
+        for message in messages:
+            print(self.clear + self._coloured(shown(message), sys.stderr), file=sys.stderr)  # noqa: T201
+
+    def line(self, text: str) -> None:
+        """Print a line of a result for people."""
+        print(self._coloured(text, sys.stdout))  # noqa: T201
+
+    def _coloured(self, text: str, stream: TextIO) -> str:
+        return coloured(text) if self.color.is_used(stream) else text
+
+    def rows(
+        self,
+        kind: type[T],
+        rows: Iterable[T],
+        *,
+        columns: Columns | None = None,
+        several: bool = False,
+        kafka: Mapping[str, str] | None = None,
+        paragraph: Callable[[T], Paragraph] | None = None,
+        summary: object = None,
+        findings: Sequence[Finding] = (),
+        errors: Sequence[TiersnapError] = (),
+    ) -> None:
+        """Emit result rows.
+
+        Args:
+            kind: the type of the rows.
+            columns: of the table; None for those of `kind`.
+            several: whether rows are of several log directories, so that the table has a column `log_dir`.
+            paragraph: says a row in words, in place of a line of the table.
+            kafka: names of fields and the headings that Kafka's own tool has over them.
+            summary: an object, or a function that returns it when all rows have gone by: members of the result in
+                JSON, a last line `{"summary": …}` in JSON lines, and lines below the table otherwise, but for members
+                that its class variable NOT_TOLD names; numbers that are named as bytes are told in words there.
+            findings: a member of the result in JSON, lines `{"finding": …}` behind the rows in JSON lines, and always
+                warnings, of which the first are shown; it may grow with the rows.
+            errors: what failed while the rest was done: `errors` of the document in JSON, lines `{"error": …}` in JSON
+                lines; people are told by the command. It may grow with the rows.
+        """
+        if self.format is Format.JSONL:
+            for row in rows:
+                self._line(members(row))
+            for finding in findings:
+                self._line({"finding": finding})
+            for error in errors:
+                self._line({"error": _error_object(error)})
+        else:
+            rows = list(rows)
+        made = summary() if callable(summary) else summary
+        told = {} if made is None else _plain_members(made)
+        if self.format is Format.JSON:
+            found = list(findings)
+            self.document({"rows": [members(row) for row in rows], "findings": found, **told}, errors=errors)
+        elif self.format is Format.TABLE:
+            with self._first_on_terminal(kind, list(rows)) as first:
+                if paragraph is None:
+                    self._table(first, columns or kind.COLUMNS, several=several)  # type: ignore[attr-defined]
+                else:
+                    self._paragraphs(map(paragraph, first))
+            self._tell_members(told, getattr(made, "NOT_TOLD", ()))
+        elif self.format is Format.KAFKA:
+            from tiersnap.snapshot.exactly_once.transactions.kafka_table import kafka_text
+
+            headings = kafka or {}
+            for text in kafka_text(headings, ({name: _value_of(row, name) for name in headings} for row in rows)):
+                sys.stdout.write(text)
+        elif told:
+            self._line({"summary": told})
+        self._tell_findings(findings)
+
+    def _tell_members(self, told: Mapping[str, object], not_told: Iterable[str]) -> None:
+        for name, value in told.items():
+            if name not in not_told:
+                is_size = "bytes" in name.split("_")
+                words = human_bytes(value) if is_size and isinstance(value, int) else in_words(value)
+                self.talk(f"{name.replace('_', ' ')}: {words}")
+
+    def _tell_findings(self, findings: Sequence[Finding]) -> None:
+        self.warn(*map(str, findings[:MOST_TOLD]))
+        if len(findings) > MOST_TOLD:
+            self.warn(and_more(len(findings) - MOST_TOLD, "finding"))
+        if any(finding.finding_kind is FindingKind.PERMISSION_DENIED for finding in findings):
+            self.warn(f"next for {FindingKind.PERMISSION_DENIED}: run it as the user that runs the broker")
+
+    def document(self, result: object, *, errors: Sequence[TiersnapError] = (), command: str | None = None) -> None:
+        """Emit one JSON object with the contract's envelope, on one line where lines are asked for.
+
+        `command` is its words; None for those of the command that is running.
+        """
+        words = click.get_current_context().command_path.partition(" ")[2] if command is None else command
+        body = {
+            "schema_version": SCHEMA_VERSION,
+            "command": words,
+            "result": result,
+            "errors": [_error_object(error) for error in errors],
+        }
+        print(json.dumps(plain(body), indent=None if self.format is Format.JSONL else 2))  # noqa: T201
+
+    def error(self, command: str, error: TiersnapError) -> None:
+        """Report an error: as an object on stdout in the JSON forms, always as text on stderr."""
+        self.error_text(error)
+        self.error_document(command, error)
+
+    def error_text(self, error: TiersnapError) -> None:
+        """Say the error and its hint on stderr."""
+        print(f"tiersnap: {shown(error.message)}", file=sys.stderr)  # noqa: T201
+        if error.hint:
+            print(f"  {shown(error.hint)}", file=sys.stderr)  # noqa: T201
+
+    def error_document(self, command: str, error: TiersnapError) -> None:
+        """Emit the error as an object on stdout, in the JSON forms only."""
+        if self.format in (Format.JSON, Format.JSONL):
+            self.document(None, errors=[error], command=command)
+
+    def _line(self, row: object) -> None:
+        print(json.dumps(plain(row)))  # noqa: T201
+
+    @contextmanager
+    def _first_on_terminal(self, kind: type[T], rows: list[T]) -> Iterator[list[T]]:
+        """Yield all rows; on a terminal the first ones, by `rank` of their type if it has one, the lowest first."""
+        first = rows
+        if sys.stdout.isatty() and len(rows) > MOST_ON_TERMINAL:
+            rank: Callable[[T], int] | None = getattr(kind, "rank", None)
+            first = (rows if rank is None else sorted(rows, key=rank))[:MOST_ON_TERMINAL]
+        yield first
+        if len(first) < len(rows):
+            from tiersnap.jobs.cli.next_command import again
+
+            self.talk(f"{len(first)} of {count_of(len(rows), 'row')}; next for all: {again()} | cat")
+
+    def _paragraphs(self, paragraphs: Iterable[Paragraph]) -> None:
+        """Print a heading for each row, and its sentence below."""
+        for each in paragraphs:
+            self.line(shown(each.heading))
+            for text in folded(shown(each.sentence), terminal_width(), "  ", "  "):
+                self.line(text)
+
+    def _table(self, rows: list[T], columns: Columns, *, several: bool) -> None:
+        """Print rows below their headings."""
+        headings = columns if isinstance(columns, Mapping) else {each: each.replace("_", " ") for each in columns}
+        headings = {"log_dir": "log dir", **headings} if several else headings
+        values = [[_value_of(row, column) for column in headings] for row in rows]
+        is_right = [bool(values) and isinstance(value, int) for value in (values[0] if values else headings)]
+        cells = [list(headings.values()), *([cell(value) for value in line] for line in values)]
+        for text in lines_of_table(cells, is_right, terminal_width()):
+            self.line(text)
+
+
+def _value_of(row: object, column: str) -> object:
+    found = members(row)
+    return found[column] if column in found else getattr(row, column, None)
+
+
+def and_more(count: int, noun: str) -> str:
+    """Return the line behind the first of many, `count` of which are not shown."""
+    return f"… and {count_of(count, noun)} more: --output json has all of them"
+
+
+def terminal_width() -> int | None:
+    """Return the columns of the terminal that stdout is; None where it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def plain(value: object) -> Any:  # noqa: ANN401 - what JSON takes
+    """Return a result as dicts, lists, texts and numbers, its enums by value."""
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=str)
+
+
+def _plain_members(made: object) -> dict[str, Any]:
+    """Return the members of a summary as texts and numbers, without those that are UNSET."""
+    found: dict[str, Any] = plain({name: each for name, each in members(made).items() if each is not msgspec.UNSET})
+    return found
+
+
+def of_row(kind: type[T], row: Mapping[str, Any]) -> T:
+    """Return a row as its type, whose fields are the keys of the row."""
+    return kind(**row)
+
+
+def cell(value: object) -> str:
+    """Return a value as text; nothing for None, and counts by name as `4 MISSING, 3 MATCHES`."""
+    return escaped(in_words(value))
+
+
+def _error_object(error: TiersnapError) -> ErrorObject:
+    of = _without_secrets(plain(error.as_dict()))
+    return ErrorObject(**of)
+
+
+def _without_secrets(value: Any) -> Any:  # noqa: ANN401 - what JSON takes
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, dict):
+        return {key: _without_secrets(each) for key, each in value.items()}
+    return [_without_secrets(each) for each in value] if isinstance(value, list) else value

@@ -1,0 +1,129 @@
+"""Show the progress of a command: a line that renews itself on a terminal, else a line every 30 seconds.
+
+Nothing is said of what takes less than two seconds, nor with --quiet.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from tiersnap.jobs.cli.escaped_text import shown
+from tiersnap.jobs.cli.output import Format, Output
+from tiersnap.snapshot.units import count_of, human_bytes
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.log.log_dir import Partition
+
+T = TypeVar("T")
+D = TypeVar("D")
+FIRST_AFTER_SECONDS = 2.0
+_RENEWED_EVERY = 0.5
+LINE_EVERY_SECONDS = 30.0
+_CLEAR = "\r\x1b[K"
+
+
+class Progress:
+    """Watches partitions go by, of `total` if somebody knows; as a context it also tells of what is done between them.
+
+    `what` is done to them, as `scanning`; `first_after` and `line_every` are seconds, on a terminal and anywhere else.
+    """
+
+    def __init__(
+        self,
+        output: Output,
+        what: str,
+        total: int | None = None,
+        *,
+        first_after: float = FIRST_AFTER_SECONDS,
+        line_every: float = LINE_EVERY_SECONDS,
+    ) -> None:
+        self._output, self._what, self._total = output, what, total
+        self._first_after, self._line_every = first_after, line_every
+        self._done = self._bytes = 0
+        self._current = ""
+        self._started = time.monotonic()
+        self._ended = threading.Event()
+        self._teller: threading.Thread | None = None
+        # Rows that go by on the same terminal would be torn apart by a line that renews itself.
+        self._is_terminal = sys.stderr.isatty() and not (output.format is Format.JSONL and sys.stdout.isatty())
+
+    def __enter__(self) -> Self:
+        """Begin to tell."""
+        if not self._output.quiet:
+            self._teller = threading.Thread(target=self._tell, daemon=True)
+            self._teller.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Say no more."""
+        self._ended.set()
+        if self._teller is not None:
+            self._teller.join()
+
+    def watch(self, partitions: Iterable[tuple[D, Partition]]) -> Iterator[tuple[D, Partition]]:
+        """Hand each partition of several log directories on."""
+        return self._each(partitions, lambda each: each[1].name, lambda each: _size(each[1]))
+
+    def watch_one(self, partitions: Iterable[Partition]) -> Iterator[Partition]:
+        """Hand each partition of one log directory on."""
+        return self._each(partitions, lambda each: each.name, _size)
+
+    def watch_done(self, results: Iterable[T]) -> Iterator[T]:
+        """Count what stands for a partition each, as the result of somebody else who goes through them."""
+        return self._each(results)
+
+    def _each(
+        self,
+        items: Iterable[T],
+        name_of: Callable[[T], str] = lambda _: "",
+        size_of: Callable[[T], int] = lambda _: 0,
+    ) -> Iterator[T]:
+        """Hand each item on; it counts as done when the next one is asked for."""
+        with nullcontext() if self._teller else self:
+            for each in items:
+                name = name_of(each)
+                self._current = f", now {name}" if name else ""
+                yield each
+                self._done += 1
+                self._bytes += size_of(each)
+                self._current = ""
+
+    def __str__(self) -> str:
+        """The line."""
+        said = f"{time.monotonic() - self._started:.0f} s{self._current}"
+        if self._total is None and not self._done:
+            return f"{self._what}: {said}"
+        size = f", {human_bytes(self._bytes)}" if self._bytes else ""
+        done = count_of(self._done, "partition")
+        if self._total is not None:
+            done = f"{self._done} of {count_of(self._total, 'partition')}"
+        return f"{self._what}: {done}{size} in {said}"
+
+    def _tell(self) -> None:
+        if not self._is_terminal:
+            while not self._ended.wait(self._line_every):
+                self._output.talk(str(self))
+            return
+        if self._ended.wait(self._first_after):
+            return
+        self._output.clear = _CLEAR
+        while True:
+            sys.stderr.write(_CLEAR + shown(str(self)))
+            sys.stderr.flush()
+            if self._ended.wait(_RENEWED_EVERY):
+                break
+        self._output.clear = ""
+        sys.stderr.write(_CLEAR)
+        sys.stderr.flush()
+
+
+def _size(partition: Partition) -> int:
+    return sum(segment.log.size for segment in partition.segments)

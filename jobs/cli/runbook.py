@@ -1,0 +1,171 @@
+"""The runbook as data: its entries, the rows of its tables, and those that answer a word.
+
+The text is docs/runbook.md, which the package holds as a file of its own (src/tiersnap links to it), so that a host
+without network has it. A word is a title, a verdict, a finding, an action, the number or name of an exit code, or text
+that the runbook quotes; a whole line of a log will do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cache
+from importlib import resources
+from typing import ClassVar
+
+_SECTIONS = re.compile(r"^(##+) (.+)\n", re.MULTILINE)
+_ROW = re.compile(r"^\| (.+) \|$", re.MULTILINE)
+_LINK = re.compile(r"\]\(#([\w-]+)\)")
+_QUOTED = re.compile(r"`([^`]+)`|\"([^\"\n]{8,})\"")
+_SYMPTOMS = "What you see"
+_SYMPTOM = "**Symptom:**"  # opens the entries of symptoms; others explain words in tables
+_SHORTEST = 4  # characters of a word that is looked for inside texts
+_MOST_NEAR = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RunbookEntry:
+    """An entry of the runbook, or a row of one of its tables (`runbook`)."""
+
+    COLUMNS: ClassVar = ("entry", "answers")
+    entry: str  # title of the entry, or the word that the row explains
+    section: str  # title that the row is below; that of the entry itself
+    answers: str  # symptoms that lead to the entry, or words that it explains
+    text: str  # Markdown
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the words that name it, in lower case: `6: PARTIAL` has two."""
+        parts = re.split(r"[,:] ", self.entry.replace("`", "")) if self.is_row else [self.entry]
+        return tuple(each.lower() for each in parts)
+
+    @property
+    def is_row(self) -> bool:
+        """Return whether it is a row of a table."""
+        return self.entry != self.section
+
+    @property
+    def is_table(self) -> bool:
+        """Return whether it is a table of words, whose rows answer for themselves."""
+        return _SYMPTOM not in self.text and _ROW.search(self.text) is not None
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """Return the anchors of other entries in its text."""
+        return tuple(dict.fromkeys(_LINK.findall(self.text)))
+
+
+@dataclass(frozen=True, slots=True)
+class Runbook:
+    """All of it: `entries` by title with sections of sections among them, `rows` of tables, `symptoms` in order."""
+
+    entries: tuple[RunbookEntry, ...]
+    rows: tuple[RunbookEntry, ...]
+    symptoms: tuple[RunbookEntry, ...]
+
+    def find(self, word: str) -> tuple[RunbookEntry, ...]:
+        """Return what answers a word, the rows that explain it first; nothing if nothing does."""
+        wanted = word.strip().removeprefix("exit code ").lower()
+        titled = [each for each in self.entries if wanted in (each.entry.lower(), anchor_of(each.entry))]
+        if titled:
+            return tuple(titled)
+        rows = [each for each in self.rows if wanted in each.names]
+        symptoms = [each for each in self.symptoms if re.search(rf"\b{re.escape(word.strip())}\b", each.entry)]
+        if rows:
+            return tuple(dict.fromkeys([*rows, *self._linked([*rows, *symptoms])]))
+        for found in (self._within_titles(wanted), self._linked(symptoms), self._quoting(word), self._holding(wanted)):
+            if found:
+                return found
+        return ()
+
+    def near(self, word: str) -> list[str]:
+        """Return the names that are spelled nearly so."""
+        names = {name: each.entry.replace("`", "") for each in (*self.rows, *self.entries) for name in each.names}
+        found = get_close_matches(word.lower(), names, n=_MOST_NEAR, cutoff=0.5)
+        return list(dict.fromkeys(names[each] for each in found))
+
+    def _within_titles(self, wanted: str) -> tuple[RunbookEntry, ...]:
+        return tuple(each for each in self.entries if len(wanted) >= _SHORTEST and wanted in each.entry.lower())
+
+    def _linked(self, rows: Sequence[RunbookEntry]) -> tuple[RunbookEntry, ...]:
+        """Return the entries that these rows lead to, without tables of words."""
+        by_anchor = {anchor_of(each.entry): each for each in self.entries if not each.is_table}
+        return tuple(dict.fromkeys(by_anchor[link] for row in rows for link in row.links if link in by_anchor))
+
+    def _quoting(self, word: str) -> tuple[RunbookEntry, ...]:
+        """Return what quotes a part of the word, as of a line of a log; the symptoms lead to their entries."""
+        rows = [each for each in self.symptoms if _quotes(each.entry, word)]
+        return self._linked(rows) or tuple(each for each in self._of_symptoms() if _quotes(each.text, word))
+
+    def _holding(self, wanted: str) -> tuple[RunbookEntry, ...]:
+        return tuple(each for each in self._of_symptoms() if len(wanted) >= _SHORTEST and wanted in each.text.lower())
+
+    def _of_symptoms(self) -> Iterator[RunbookEntry]:
+        return (each for each in self.entries if _SYMPTOM in each.text)
+
+
+def _quotes(text: str, word: str) -> bool:
+    """Return whether the text quotes something that the word holds; `…` and numbers of a quotation are any."""
+    for code, said in _QUOTED.findall(text):
+        phrase = code or said
+        is_common = len(phrase) < _SHORTEST or (" " not in phrase and not re.search("[A-Z_]", phrase))  # as `doctor`
+        pattern = re.sub(r"\d+", r"\\d+", re.escape(phrase)).replace("…", ".*")
+        if not is_common and not phrase.startswith("tiersnap ") and re.search(pattern, word):
+            return True
+    return False
+
+
+def plain(text: str) -> str:
+    """Return a line of Markdown without its marks."""
+    return re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text).replace("**", "").replace("`", "")
+
+
+def anchor_of(title: str) -> str:
+    """Return the anchor of a heading, as links have it."""
+    return re.sub(r"[^\w\- ]", "", title).lower().replace(" ", "-")
+
+
+@cache
+def runbook() -> Runbook:
+    """Return the runbook of the package."""
+    return parse(resources.files("tiersnap").joinpath("runbook.md").read_text(encoding="utf-8"))
+
+
+def parse(text: str) -> Runbook:
+    """Return the runbook of a Markdown text: `##` begins an entry, `###` one inside it."""
+    entries: list[RunbookEntry] = []
+    rows: list[RunbookEntry] = []
+    symptoms: list[RunbookEntry] = []
+    starts = list(_SECTIONS.finditer(text))
+    for number, start in enumerate(starts):
+        later = (each.start() for each in starts[number + 1 :] if len(each[1]) <= len(start[1]))
+        body, title = text[start.end() : next(later, len(text))].strip(), start[2]
+        own = list(_rows(_SECTIONS.split(body)[0], title))
+        if title == _SYMPTOMS:
+            symptoms += own
+            continue
+        entry = RunbookEntry(title, title, ", ".join(plain(each.entry) for each in own), body)
+        entries.append(entry)
+        rows += own if entry.is_table else []
+    led_to = {link: plain(each.entry) for each in reversed(symptoms) for link in each.links}
+    for number, each in enumerate(entries):
+        if not each.is_table:
+            entries[number] = replace(each, answers=led_to.get(anchor_of(each.entry), ""))
+    return Runbook(tuple(entries), tuple(rows), tuple(symptoms))
+
+
+def _rows(text: str, section: str) -> Iterator[RunbookEntry]:
+    """Yield the rows of the tables of a section, a line `column: cell` for each cell behind the first."""
+    columns: list[str] = []
+    for line in text.splitlines():
+        found = _ROW.fullmatch(line)
+        if found is None:
+            columns = []
+        elif not columns:
+            columns = found[1].split(" | ")
+        elif not line.startswith("| ---"):
+            name, *cells = found[1].split(" | ")
+            told = "\n".join(f"{column}: {cell}" for column, cell in zip(columns[1:], cells, strict=True))
+            yield RunbookEntry(name, section, "", told)

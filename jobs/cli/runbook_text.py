@@ -1,0 +1,73 @@
+"""An entry of the runbook as text for a terminal: no marks of Markdown, and each command on a line of its own."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+
+from tiersnap.jobs.cli.runbook import RunbookEntry, plain
+
+_COMMAND = re.compile(r"`((?:sudo (?:-u \S+ )?)?(?:tiersnap|kafka-\S+|tune2fs) [^`]+)`", re.DOTALL)
+_STEP = re.compile(r"(\d+\. |- )")
+_CELL = re.compile(r"(?<!\\) \| ")
+
+
+def lines_of(entry: RunbookEntry, width: int) -> Iterator[str]:
+    """Yield the lines of an entry, at most `width` columns wide but for commands, which are not broken."""
+    yield plain(entry.entry).upper() if not entry.is_row else f"{plain(entry.entry)} ({plain(entry.section)})"
+    for block in _blocks(entry.text):
+        if not entry.is_row:
+            yield ""
+        yield from _lines_of_block(block, width)
+
+
+def _blocks(text: str) -> Iterator[list[str]]:
+    """Yield paragraphs, steps of lists, and tables, each as its lines."""
+    for paragraph in re.split(r"\n\s*\n", text):
+        block: list[str] = []
+        for line in paragraph.splitlines():
+            if block and (_STEP.match(line) or re.match(r"\w[\w ]*: ", line)) and not block[0].startswith("|"):
+                yield block
+                block = []
+            block.append(line)
+        if block:
+            yield block
+
+
+def _lines_of_block(block: list[str], width: int) -> Iterator[str]:
+    if block[0].startswith("|"):
+        yield from _lines_of_table(block, width)
+    elif block[0].startswith("```"):
+        yield from (f"    {line.removeprefix('$ ')}" for line in block[1:-1])
+    elif block[0].startswith("#"):
+        yield plain(block[0].lstrip("# "))
+    else:
+        step = _STEP.match(block[0])
+        mark = step[1] if step else ""
+        told = " ".join(line.strip() for line in block).removeprefix(mark)
+        yield from _lines_of_text(told, mark, " " * len(mark), width)
+
+
+def _lines_of_table(block: list[str], width: int) -> Iterator[str]:
+    heading, _, *rows = ([*map(plain, _CELL.split(line.strip("| ")))] for line in block)
+    for name, *cells in rows:
+        columns = [f"{each}: " if len(cells) > 1 else "" for each in heading[1:]]
+        told = "; ".join(map("".join, zip(columns, cells, strict=True)))
+        yield from _wrapped(f"{name} -> {told}", "  ", "      ", width)
+
+
+def _lines_of_text(told: str, first: str, later: str, width: int) -> Iterator[str]:
+    """Yield the text in lines, and each command in it alone."""
+    parts = _COMMAND.split(told)
+    for number, part in enumerate(parts):
+        if number % 2:
+            yield f"{later}    {' '.join(part.split())}"
+        elif said := plain(part).strip() if number == 0 else plain(part).lstrip(" .,;)").rstrip():
+            yield from _wrapped(said, first if number == 0 else later, later, width)
+
+
+def _wrapped(told: str, first: str, later: str, width: int) -> Iterable[str]:
+    return textwrap.wrap(
+        told, width, initial_indent=first, subsequent_indent=later, break_long_words=False, break_on_hyphens=False
+    )

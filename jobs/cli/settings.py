@@ -1,0 +1,163 @@
+"""Settings from a file: below the environment, which is below the command line.
+
+    # tiersnap.yaml: the long option names, without the dashes in front
+    remote: s3://bucket/tiers          # of every command that has --remote
+    expiration: 7d
+    run:                               # of this command only
+      master: spark://spark-master:7077
+    maintain remove-orphans:
+      older-than: 2d
+
+Click resolves the three, so each option has one type, one default and one error message wherever its value is from.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tiersnap.jobs.cli.option_types import OnceOption
+from tiersnap.snapshot.errors import UsageError
+
+# Not a setting: what changes something is said on the command line, each time.
+NOT_SETTINGS = frozenset({"apply", "replace", "above-newest", "now", "print-submit", "help", "version", "config"})
+_MOST_BITS = 64
+
+
+def variable_of(setting: str) -> str:
+    """The environment variable of a setting: letters, digits and `_`, or no shell would set it."""
+    return f"TIERSNAP_{setting.upper().replace('-', '_').replace('.', '_')}"
+
+
+def commands_of(ctx: click.Context, group: click.Group) -> dict[str, click.Command]:
+    """Every command of a group by its words, those of groups in it as `maintain remove-orphans`."""
+    found: dict[str, click.Command] = {}
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        if command is not None:
+            found |= leaves(ctx, name, command)
+    return found
+
+
+def leaves(ctx: click.Context, name: str, command: click.Command) -> dict[str, click.Command]:
+    """The command, or the commands of a group, by their words."""
+    if not isinstance(command, click.Group):
+        return {name: command}
+    return {f"{name} {word}": each for word, each in commands_of(ctx, command).items()}
+
+
+def options_of(command: click.Command) -> dict[str, click.Option]:
+    """Options that a file may set, by long name without dashes."""
+    said_once = _said_once(command)
+    return {name: option for name, option in long_options(command).items() if name not in said_once}
+
+
+def _said_once(command: click.Command) -> set[str]:
+    """Names of those that are said on the command line, each time."""
+    return {name for name, option in long_options(command).items() if isinstance(option, OnceOption)} | NOT_SETTINGS
+
+
+def long_options(command: click.Command) -> dict[str, click.Option]:
+    """Options that have a long name, by that name without dashes."""
+    found = {}
+    for param in command.params:
+        names = [name.removeprefix("--") for name in param.opts if name.startswith("--")]
+        if isinstance(param, click.Option) and names:
+            found[names[0]] = param
+    return found
+
+
+def _reason(error: Exception) -> str:
+    """Return what is wrong with the file, without a word of it: PyYAML quotes the names of aliases and tags."""
+    import yaml
+
+    if isinstance(error, (yaml.scanner.ScannerError, yaml.parser.ParserError)):
+        return error.problem or "it cannot be read"
+    if isinstance(error, yaml.YAMLError):
+        return "a value that begins with * or ! wants quotes"
+    return "no text" if isinstance(error, UnicodeDecodeError) else "a number or a date that is none"
+
+
+def read(path: Path, commands: Mapping[str, click.Command]) -> dict[str, Any]:
+    """Return defaults by command and parameter name, groups nested (a click default_map).
+
+    `commands`, by their words, are those whose settings are known.
+
+    Raises:
+        UsageError: no such file, not YAML, a key that no command knows, or one without a value; it names the key.
+    """
+    import yaml
+
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", hint="--config names a YAML file") from error
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        # Where, and not what: the file may hold a secret.
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark is not None else ""
+        raise UsageError(f"{path}{where}: not YAML: {_reason(error)}") from error
+    if not isinstance(found, dict):
+        raise UsageError(f"{path}: expected `setting: value` lines")
+    known = {name: options_of(command) for name, command in commands.items()}
+    defaults: dict[str, dict[str, object]] = {name: {} for name in commands}
+    everywhere = {key: value for key, value in found.items() if key not in commands}
+    all_options = {option for options in known.values() for option in options}
+    said_once = {option for command in commands.values() for option in _said_once(command)}
+    for key, value in everywhere.items():
+        _require(str(key), all_options | set(commands), path, said_once)
+        for name, options in known.items():
+            if key in options:
+                defaults[name][str(options[key].name)] = _value(value, options[key], path, str(key))
+    for name in commands.keys() & found.keys():
+        section = found[name]
+        if not isinstance(section, dict):
+            raise UsageError(f"{path}: {name}: expected `setting: value` lines below it")
+        for key, value in section.items():
+            _require(str(key), set(known[name]), path, _said_once(commands[name]), section=name)
+            defaults[name][str(known[name][key].name)] = _value(value, known[name][key], path, str(key), section=name)
+    return _nested(defaults)
+
+
+def _value(value: object, option: click.Option, path: Path, key: str, *, section: str = "") -> object:
+    """Return a value as it is typed, so that its option says the same of it; YAML has made numbers of some.
+
+    UsageError for none, a truth value for what is no flag, or a number that no option takes.
+    """
+    where = f" of {section}" if section else ""
+    if value is None:
+        raise UsageError(f"{path}: {key}{where} has no value", hint="give it one, or leave the line out")
+    if isinstance(value, list):
+        return [_value(each, option, path, key, section=section) for each in value]
+    if isinstance(value, bool) and not option.is_flag:
+        raise UsageError(f"{path}: {key}{where} is no flag", hint="a value that reads yes, no, on, off wants quotes")
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        raise UsageError(f"{path}: {key}{where} is too large a number")
+    return value if isinstance(value, (bool, dict)) else str(value)
+
+
+def _nested(defaults: Mapping[str, dict[str, object]]) -> dict[str, Any]:
+    """`{"maintain remove-orphans": …}` as `{"maintain": {"remove-orphans": …}}`."""
+    found: dict[str, Any] = {}
+    for name, values in defaults.items():
+        *groups, last = name.split()
+        inner = found
+        for group in groups:
+            inner = inner.setdefault(group, {})
+        inner[last] = values
+    return found
+
+
+def _require(key: str, known: set[str], path: Path, said_once: Collection[str], *, section: str = "") -> None:
+    if key in known:
+        return
+    close = difflib.get_close_matches(key, known, 1)
+    where = f" of {section}" if section else ""
+    hint = f"did you mean {close[0]}?" if close else "known are: " + ", ".join(sorted(known))
+    if key in said_once:
+        hint = f"--{key} is said on the command line, each time"
+    raise UsageError(f"{path}: {key!r} is no setting{where}", hint=hint)

@@ -1,0 +1,382 @@
+"""`tiersnap doctor`: the state of a broker host on one screen, and what to type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
+
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.escaped_text import shown
+from tiersnap.jobs.cli.next_command import situation_place
+from tiersnap.jobs.cli.option_types import clock, once
+from tiersnap.jobs.cli.options import LogStarts, broker_expiry_options, hung_after_option, log_start_option
+from tiersnap.jobs.cli.output import Format, Output, and_more, terminal_width
+from tiersnap.jobs.cli.progress import Progress
+from tiersnap.jobs.cli.remote_checks import VerifiedPartition, remote_checks_option, verified_lines, verified_partitions
+from tiersnap.jobs.cli.sentences import of_unlocated, tell_failures
+from tiersnap.jobs.cli.situation_options import situation_options
+from tiersnap.jobs.cli.table import folded
+from tiersnap.jobs.commands.doctor.cluster import (
+    MOST_MISSING,
+    Compared,
+    CopiedTwice,
+    HungRemoteCopy,
+    RemoteRecords,
+    ToldCopies,
+    as_records,
+    compare_records,
+    lines_of,
+    problems_of_cluster,
+    records_here,
+    steps_of_cluster,
+    told_copies,
+)
+from tiersnap.jobs.commands.doctor.copies import CopyFindings, check_copies, steps_once
+from tiersnap.jobs.commands.doctor.location import JudgedLocation, judge_location
+from tiersnap.jobs.commands.doctor.log_dir import ExaminedLogDir
+from tiersnap.jobs.commands.simulate import ForgottenProducers
+from tiersnap.jobs.situation.remote_view import RemoteView
+from tiersnap.jobs.situation.situation import COMMAND_LINE, NO_LOCATION, Known, Situation
+from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
+from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer, ProbeVerdict
+from tiersnap.snapshot.gate.printed_steps import Step
+from tiersnap.snapshot.host.waiting import WaitingPartition
+from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.members import members
+from tiersnap.snapshot.units import count_of, human_bytes, human_duration
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.gate.printed_steps import Place
+    from tiersnap.snapshot.host.summary import Examined, Host
+    from tiersnap.snapshot.replay.expiry import BrokerExpiry
+
+_MOST_FINDINGS = 3
+_WIDEST = 200  # columns of a sentence in a pipe; a command is never folded
+_FAR_MS = 365 * 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorResult:
+    """The host, and what comes next.
+
+    `remote` is empty without --remote, `hung`, `twice` and `copying` without a cluster; `records` is null without both.
+    `location` is null if neither a cluster nor the running broker of LOGDIR tells.
+    """
+
+    log_dirs: list[ExaminedLogDir]
+    version: str
+    location: JudgedLocation | None
+    remote: list[ProbeAnswer]
+    records: RemoteRecords | None
+    findings: list[Finding]
+    verified: Annotated[list[VerifiedPartition], Meta(description="by --remote-checks")]
+    hung: list[HungRemoteCopy]
+    twice: list[CopiedTwice]
+    copying: CopyFindings
+    forgotten: Annotated[list[ForgottenProducers], Meta(description="with --remote")]
+    waiting: Annotated[list[WaitingPartition], Meta(description="partitions with blocked segments, the worst first")]
+    next: list[Step]
+    check: Annotated[list[Step], Meta(description="commands that end with 0 once the next steps are done")]
+
+
+@command(result=DoctorResult)
+@situation_options(
+    "Remote location: s3://bucket/prefix, or a directory. Probe its store, too.  [default: that of the broker]",
+    "A broker of the cluster: name copies that hang, and find lost segments.  [default: the broker of this host]",
+    once,
+    is_told=False,
+)
+@hung_after_option
+@broker_expiry_options
+@log_start_option
+@remote_checks_option
+@metrics_options
+def doctor(
+    output: Output,
+    situation: Situation,
+    hung_after: int | None,
+    broker_expiry: BrokerExpiry,
+    log_starts: LogStarts,
+    checks_file: Path | None,
+    sinks: Sinks,
+) -> int:
+    """Say on one screen which broker this is, whether it runs, how full its disks are, what blocks, and what to type.
+
+    tiersnap doctor /var/lib/kafka/data
+    tiersnap doctor /data-1/kafka,/data-2/kafka --remote s3://bucket/tiers
+    tiersnap doctor /var/lib/kafka/data --bootstrap-server broker-1:9092
+
+    Beside a running broker `sudo tiersnap doctor` needs no argument: the broker's process names its
+    server.properties, which has log.dirs, a listener and the remote location. A listener with TLS or SASL needs
+    --bootstrap-server and --command-config.
+    LOGDIR are all entries of log.dirs, with blanks or commas between them, or as a glob. Only names and small files are
+    read, so it takes seconds whatever the size of the disks; `scan` reads the segments. Exits 5 when something is
+    damaged, 6 when something may not be read, 4 when segments wait, 0 otherwise.
+
+    --remote asks a store for what tiersnap relies on: conditional writes, checksums, Object Lock, lifecycle rules, its
+    clock. It writes under claims/probe- alone and removes that. Exits 2 when the store is not to be trusted as it is.
+    Segments of LOGDIR that it holds wait for no file here; the records of the cluster, or of the replicas of
+    __remote_log_metadata in LOGDIR, tell which of them are tiered. The command also names replicas of LOGDIR that have
+    forgotten producers, as brokers leave them after a rebuild from remote storage, and says what producers would meet
+    if such a replica led now; it reads the segments of such a replica. Exits 4 if there is one.
+
+    --remote is compared with what the running broker of LOGDIR or the cluster reads. If they read another location, the
+    command names it, asks nothing there, and exits with 4, or with 5 if segments are missing.
+
+    --remote with --bootstrap-server names segments that brokers know and whose objects are not there, and the command
+    that puts them back. Exits 5 if there is one.
+
+    --bootstrap-server names what keeps brokers from copying, and exits 4 then: copies that hang (--hung-after), copy
+    tasks that fail again and again (watched for up to three task intervals), topics that a killed run left paused, and
+    on the leader's host lost leader epochs, and segments above a last stable offset that has stood for an hour.
+    """
+    from tiersnap.remote_storage.stores.open_store import open_existing_store
+    from tiersnap.remote_storage.stores.probe import probe_store, problems_of
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
+    from tiersnap.snapshot.host.summary import Host
+    from tiersnap.snapshot.metrics.of_run import of_doctor
+
+    if situation.is_empty or situation.broker.value is not None:
+        situation.log_dirs.require("log directories")
+    verified = verified_partitions(checks_file)
+    broker = situation
+    situation, unanswered = situation.answering()
+    log_dirs, cluster = situation.log_dirs.value or (), situation.cluster.value
+    view = situation.remote.value or NO_LOCATION
+    compared = compare_records(situation, output.talk)
+    location = judge_location(situation, None if compared is None else compared.location)
+    copies = told_copies(
+        cluster, log_dirs, broker_expiry.now, hung_after, None if compared is None else compared.records
+    )
+    is_elsewhere = location is not None and location.is_contradicted
+    if is_elsewhere:  # ask nothing there, and print no command with it
+        view = replace(view, remote=None)
+    view = view if compared is None else replace(view, layout=compared.layout)
+    records = None if compared is None else compared.records
+    copying = check_copies(cluster, log_dirs, view, records, broker_expiry.now, output.talk)
+    is_named = view.remote is not None and situation.remote.source == COMMAND_LINE
+    answers = list(probe_store(open_existing_store(view.remote or "", view.stores))) if is_named else []
+    host = _look(output, situation, log_starts, view, broker_expiry, compared) if log_dirs else Host(())
+    known = Known(view if view.remote is not None else None, situation.remote.source)
+    place = situation_place([each.uri for each in host.log_dirs], replace(broker, remote=known))
+    of_cluster = [*steps_of_cluster(place, compared, copies), *map(place.render, copying.steps())]
+    advice = _advice(host, place, of_cluster)
+    errors = (*unanswered, *host.errors)
+    if output.format is Format.TABLE:
+        width, sections = (
+            terminal_width() or _WIDEST,
+            _sections(host, answers, compared, copies, location, copying, advice),
+        )
+        sections = {"facts": list(situation.lines()), **sections}
+        if view.remote is not None:
+            sections["verified"] = verified_lines(verified, place)
+        for name, lines in sections.items():
+            for number, line in enumerate(lines):
+                for text in folded(shown(line), width, f"{'' if number else name:<9}", " " * 9):
+                    output.line(text)
+        for line in advice.script(width):
+            output.line(shown(line))
+        tell_failures(output, errors)
+    else:
+        found = _result(host, answers, compared, copies, verified, location, copying, advice)
+        output.document(found, errors=errors)
+    shown_by_cluster = problems_of_cluster(compared, copies, location)
+    away = () if is_elsewhere else unanswered  # a contradiction ends each command with 4, whoever else is away
+    code = exit_code_of([*host.problems(), *shown_by_cluster, *copying.problems(), *problems_of(answers), *away])
+    was_asked = cluster is not None and hung_after is not None
+    sinks.send(lambda: of_doctor(code, clock(), len(copies.hung) if was_asked else None))
+    return code
+
+
+def _look(
+    output: Output,
+    situation: Situation,
+    log_starts: LogStarts,
+    view: RemoteView,
+    broker_expiry: BrokerExpiry,
+    compared: Compared | None,
+) -> Host:
+    from tiersnap.remote_storage.cluster.log_starts import located
+    from tiersnap.snapshot.host.summary import Host
+    from tiersnap.snapshot.log.log_start import with_stated
+    from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
+
+    opened = with_stated(open_log_dirs(situation.log_dirs.value or ()), log_starts)
+    inventory = view.inventory(broker_expiry, records_here(situation.cluster.value, compared, opened))
+    progress = Progress(output, "listing", count(opened, Selection()))
+    partitions = located(situation.cluster.value, progress.watch(selected_of(opened, Selection())))
+    found = Host.of(opened, partitions, inventory, now=broker_expiry.now)
+    if inventory is None or view.remote is None:
+        return found
+    return replace(found, asked_remote=True, errors=tuple(inventory.errors))
+
+
+@dataclass(frozen=True, slots=True)
+class _Advice:
+    """The next steps, and the commands that check the result."""
+
+    next: list[Step]
+    check: list[Step]
+
+    def script(self, width: int) -> Iterator[str]:
+        """Yield lines that can be pasted into a shell: comments, folded to `width`, and a line for each command."""
+        for heading, steps in (("Next:", self.next), ("To check the result:", self.check)):
+            yield from ("", f"# {heading}") if steps else ()
+            for each in steps:
+                for comment in each.comments:
+                    yield from folded(comment, width, "# ", "# ")
+                yield from filter(None, [each.command])
+
+
+def _advice(host: Host, place: Place, of_cluster: Iterable[Step]) -> _Advice:
+    from tiersnap.snapshot.host.next_steps import checks, next_steps
+
+    has_host = bool(host.log_dirs)
+    steps = steps_once([*of_cluster, *(next_steps(host, place) if has_host else ())])
+    return _Advice(steps, list(checks(host, place)) if has_host else [])
+
+
+def _result(
+    host: Host,
+    answers: Sequence[ProbeAnswer],
+    compared: Compared | None,
+    copies: ToldCopies,
+    verified: list[VerifiedPartition],
+    location: JudgedLocation | None,
+    copying: CopyFindings,
+    advice: _Advice,
+) -> DoctorResult:
+    return DoctorResult(
+        log_dirs=[ExaminedLogDir.of(host, each) for each in host.log_dirs],
+        version=host.version() if host.log_dirs else "",
+        location=location,
+        remote=list(answers),
+        records=None if compared is None else as_records(compared),
+        findings=list(host.findings),
+        verified=verified,
+        hung=list(copies.hung),
+        twice=list(copies.twice),
+        copying=copying,
+        forgotten=[ForgottenProducers(log_dir, name, **members(found)) for log_dir, name, found in host.forgotten],
+        waiting=host.waiting(),
+        next=advice.next,
+        check=advice.check,
+    )
+
+
+def _sections(
+    host: Host,
+    answers: Sequence[ProbeAnswer],
+    compared: Compared | None,
+    copies: ToldCopies,
+    location: JudgedLocation | None,
+    copying: CopyFindings,
+    advice: _Advice,
+) -> dict[str, list[str]]:
+    """Return lines by what they are about, in the order of the screen."""
+    of_remote = {"location": list(location.lines())} if location is not None else {}
+    of_remote |= {"remote": list(_answer_lines(answers))} if answers else {}
+    of_remote |= {} if compared is None else {"records": list(lines_of(compared))}
+    told, blocking = [*copies.said, *copying.others()], list(copying.blocking())
+    of_remote |= {"copies": told} if told else {}
+    if not host.log_dirs:
+        blocked = {"blocked": blocking} if blocking else {}
+        return blocked | of_remote
+    return {
+        "blocked": [*blocking, *_blocks(host, has_others=bool(blocking))],
+        "broker": list(_broker(host)),
+        "version": [host.version()],
+        "disks": [line for each in host.log_dirs for line in _disk_lines(host, each)],
+        "running": list(_running(host)),
+        **({"tiered": list(host.in_remote_lines())} if host.in_remote else {}),
+        **of_remote,
+        **({"replicas": list(_forgotten(host))} if host.forgotten else {}),
+    }
+
+
+def _broker(host: Host) -> Iterator[str]:
+    known = host.brokers
+    for node, cluster, is_kraft in sorted(known, key=str):
+        yield f"node {node} of cluster {cluster} ({'KRaft' if is_kraft else 'ZooKeeper'})"
+    if not known:
+        yield "no meta.properties: a copy of a disk, or no broker's"
+    if len(known) > 1:
+        yield "THESE ARE DISKS OF MORE THAN ONE BROKER: name those of one"
+
+
+def _running(host: Host) -> Iterator[str]:
+    if host.pids:
+        names = [f"process {pid}" if pid else "a process of another container" for pid in host.pids]
+        yield f"yes: {', '.join(names)} holds .lock"
+    for each in host.log_dirs:
+        if each.lock_unknown:
+            yield f"not to be told for {each.uri}: {each.lock_unknown}"
+    if not host.pids and not any(each.lock_unknown for each in host.log_dirs):
+        unclean = [each.uri for each in host.log_dirs if not each.is_clean]
+        says = f"; not stopped cleanly, its next start recovers {', '.join(unclean)}" if unclean else ""
+        yield f"no: nobody holds .lock{says}"
+
+
+def _blocks(host: Host, *, has_others: bool) -> Iterator[str]:
+    from tiersnap.snapshot.gate.verdict import RANK, Verdict
+
+    for verdict in sorted(host.blocked, key=RANK.__getitem__):
+        yield f"{count_of(host.blocked[verdict], 'segment')}: {verdict}"
+    if host.missing and Verdict.MISSING_SNAPSHOT not in host.blocked:
+        yield f"{count_of(host.missing, 'snapshot is', 'snapshots are')} missing"
+    if host.lost_indexes:
+        yield f"{count_of(host.lost_indexes, 'partition has', 'partitions have')} lost an .index"
+    yield from of_unlocated(host.unlocated, remote=not host.asked_remote)
+    waiting = host.waiting()
+    if waiting:
+        yield f"{human_bytes(sum(each.bytes for each in waiting))} wait for that"
+    for at in waiting[:MOST_MISSING]:
+        yield f"{at.partition}: {count_of(at.segments, 'segment')}, {human_bytes(at.bytes)}, {at.verdict}"
+    if len(waiting) > MOST_MISSING:
+        yield and_more(len(waiting) - MOST_MISSING, "partition")
+    for each in host.log_dirs:
+        if each.disk.is_read_only:
+            yield f"{each.uri}: its file system is mounted read-only"
+    findings = host.findings
+    yield from map(str, findings[:_MOST_FINDINGS])
+    if len(findings) > _MOST_FINDINGS:
+        yield f"… and {count_of(len(findings) - _MOST_FINDINGS, 'finding')} more; scan lists them"
+    if unpublished := host.in_remote[Verdict.UPLOADED]:
+        yield f"{count_of(unpublished, 'segment')}: {Verdict.UPLOADED}, and no record is known of them"
+    if not (has_others or waiting or findings or host.missing or host.lost_indexes or host.unlocated or unpublished):
+        yield "nothing, by the names of the files; scan checks what is in them"
+
+
+def _forgotten(host: Host) -> Iterator[str]:
+    for _, partition, found in host.forgotten[:MOST_MISSING]:
+        yield found.says(partition)
+    if len(host.forgotten) > MOST_MISSING:
+        yield and_more(len(host.forgotten) - MOST_MISSING, "replica")
+
+
+def _disk_lines(host: Host, each: Examined) -> Iterator[str]:
+    disk, full_in = each.disk, host.full_in(each.disk)
+    kind = " ".join(filter(None, (disk.device, disk.kind)))
+    full = ", NEARLY FULL" if disk.is_nearly_full else ""
+    yield (
+        f"{each.uri}: {disk.percent_full} % full{full}, {disk.says_free()} of {human_bytes(disk.total)} free on "
+        f"{disk.mount} ({kind}); {count_of(each.listed.partitions, 'partition')}, {human_bytes(each.listed.bytes)}"
+    )
+    if full_in is not None and full_in < _FAR_MS:
+        rate = human_bytes(host.bytes_per_day(disk))
+        yield f"full in {human_duration(full_in)} at the present rate, {rate} a day, if nothing is deleted"
+
+
+def _answer_lines(answers: Sequence[ProbeAnswer]) -> Iterator[str]:
+    """Yield a line for each answer that is not OK, and one for all that are."""
+    good = [each.probe for each in answers if each.verdict is ProbeVerdict.OK]
+    for each in answers:
+        if each.verdict is not ProbeVerdict.OK:
+            step = f"; {each.next_step}" if each.next_step else ""
+            yield f"{each.probe}: {each.verdict}, {each.message}{step}"
+    if good:
+        yield f"OK: {', '.join(good)}"

@@ -1,0 +1,232 @@
+"""The answers of `doctor` about a cluster: hung copies, segments that are there twice, and missing ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
+
+from tiersnap.jobs.cli.output import and_more
+from tiersnap.jobs.cli.publish_options import ProofRequest
+from tiersnap.jobs.cli.sentences import MissingRemoteSegment
+from tiersnap.jobs.commands.doctor.location import JudgedLocation
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.publish.location_proof import LocationState
+from tiersnap.snapshot.gate.exit_code import OtherProblem
+from tiersnap.snapshot.gate.next_step import Hole, NextStep
+from tiersnap.snapshot.units import count_of, human_bytes
+
+if TYPE_CHECKING:
+    from tiersnap.jobs.situation.situation import Situation
+    from tiersnap.remote_storage.cluster.missing_objects import Missing
+    from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+    from tiersnap.remote_storage.publish.location_proof import LocationVerdict
+    from tiersnap.snapshot.gate.printed_steps import Place, Step
+    from tiersnap.snapshot.log.selection import NamedLogDir
+    from tiersnap.snapshot.replay.remote_records import Records
+
+MOST_MISSING = 5
+
+
+@dataclass(frozen=True, slots=True)
+class HungRemoteCopy:
+    """A copy that its broker began and that does not end."""
+
+    topic: str
+    partition: int
+    broker: int
+    segment_id: str
+    base_offset: int
+    age_ms: int
+    usual_ms: Annotated[int | None, Meta(description="what a copy of the partition takes; null if none has ended")]
+    waiting_bytes: Annotated[int, Meta(description="of closed segments on this host, else of the segment alone")]
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedTwice:
+    """A segment that two attempts have finished; brokers read the one of `read`."""
+
+    partition: str
+    segment_id: str
+    read: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToldCopies:
+    """The copies of a cluster, as rows and in sentences."""
+
+    hung: tuple[HungRemoteCopy, ...] = ()
+    twice: tuple[CopiedTwice, ...] = ()
+    said: tuple[str, ...] = ()
+
+
+def told_copies(
+    cluster: Cluster | None, log_dirs: tuple[str, ...], now: int, hung_after: int | None, records: MetadataCache | None
+) -> ToldCopies:
+    """Return what the records of a cluster tell of its copies; nothing where no cluster was named.
+
+    Args:
+        records: of the cluster, where they were read before.
+
+    Raises:
+        UsageError: a log directory is of another cluster.
+    """
+    if cluster is None or hung_after is None:
+        return ToldCopies()
+    from tiersnap.remote_storage.cluster.copy_tasks import check_cluster_of
+    from tiersnap.remote_storage.cluster.hung_copies import HungLimit, look_at_copies
+    from tiersnap.snapshot.log.selection import named, open_log_dirs
+
+    opened = open_log_dirs(log_dirs) if log_dirs else ()
+    if opened:
+        check_cluster_of(cluster, {each.uri: each.log_dir for each in opened})
+    found = look_at_copies(cluster, [each.uri for each in opened], HungLimit(now, hung_after), records)
+    begins = {(each.partition.topic, each.partition.partition): each.attempt.start_offset for each in found.hung}
+    waiting: Counter[tuple[str, int]] = Counter()
+    for partition in (partition for each in opened for partition in named(each.log_dir, begins)):
+        key = partition.topic, partition.partition
+        closed = (at for at in partition.segments if not at.is_active and at.base_offset >= begins[key])
+        waiting[key] += sum(at.log.size for at in closed)
+    rows, said = [], []
+    for key, each in zip(begins, found.hung, strict=True):
+        at, size = each.attempt, waiting.get(key, each.attempt.segment_size)
+        said.append(f"{each.says()}; {human_bytes(size)} wait")
+        row = (*key, at.broker_id, at.id.segment_id, at.start_offset, each.age, each.usual, size)
+        rows.append(HungRemoteCopy(*row))
+    twice = [CopiedTwice(*each) for each in found.twice]
+    if twice:
+        first, are = twice[0], count_of(len(twice), "remote segment is", "remote segments are")
+        said.append(f"{are} copied twice: of {first.partition} brokers read {first.read}, not {first.segment_id}")
+    return ToldCopies(tuple(rows), tuple(twice), tuple(said))
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteRecords:
+    """The segments that a cluster's records name and remote storage lacks, the worst partition first."""
+
+    known: Annotated[int, Meta(description="segments that brokers know and read")]
+    sentence: str
+    place: Annotated[str, Meta(description="whether brokers read there")]
+    missing: list[MissingRemoteSegment]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Records of a cluster beside a place.
+
+    Attributes:
+        layout: name of that which brokers read.
+        location: whether brokers read there.
+        records: of the cluster, all that are left.
+        has_all_records: none was deleted.
+    """
+
+    missing: Missing
+    layout: str
+    location: LocationVerdict
+    records: MetadataCache
+    has_all_records: bool = False
+
+
+def compare_records(situation: Situation, talk: Callable[[str], None]) -> Compared | None:
+    """Return what the records of the cluster know and the remote location lacks; None unless both are known.
+
+    The layout is the brokers', unless `--layout` was given.
+    """
+    cluster, view = situation.cluster.value, situation.remote.value
+    if cluster is None or view is None:
+        return None
+    from tiersnap.remote_storage.cluster.missing_objects import Known, find_missing, read_by_brokers
+
+    store = view.open_store()
+    prover = ProofRequest().prover(situation, store, talk, apply=False)
+    location = prover.location(situation.layout)
+    with prover.metadata_topic.read_all() as reader:
+
+        def ask() -> Known:
+            return read_by_brokers(cluster, reader, lambda _: True).segments
+
+        missing = find_missing(ask(), ask, reader.cache.ours, location)
+    return Compared(
+        missing, location.layout.name, prover.verdict(location), reader.cache, not any(reader.log_starts.values())
+    )
+
+
+def records_here(cluster: Cluster | None, compared: Compared | None, log_dirs: Sequence[NamedLogDir]) -> Records | None:
+    """Return the records of the partitions in log directories: of the cluster, else of the replicas that lie there."""
+    from tiersnap.remote_storage.cluster.read_records import partitions_of, read_records, with_topic_ids
+    from tiersnap.remote_storage.metadata.recorded import read_replicas, recorded
+
+    if cluster is None:
+        return read_replicas(each.log_dir for each in log_dirs)
+    if compared is None:
+        return read_records(cluster, log_dirs)
+    return {
+        (each.topic, each.partition): recorded(compared.records, each, is_complete=compared.has_all_records)
+        for each in with_topic_ids(cluster, partitions_of(log_dirs))
+    }
+
+
+def as_records(compared: Compared) -> RemoteRecords:
+    """Return what records know and remote storage lacks, as data."""
+    missing = compared.missing
+    rows = [MissingRemoteSegment.of(each) for each in missing.segments]
+    return RemoteRecords(missing.known, missing.sentence, compared.location.sentence, rows)
+
+
+def lines_of(compared: Compared) -> Iterator[str]:
+    """Yield what a person should know: the sentences, and the first segments."""
+    missing = compared.missing
+    yield missing.sentence
+    for each in missing.segments[:MOST_MISSING]:
+        at = each.metadata
+        whose = "published by tiersnap" if each.is_ours else "uploaded by a broker"
+        yield (
+            f"{at.id.topic_id_partition} offsets {at.start_offset} to {at.end_offset}: segment {at.id.segment_id}, "
+            f"{whose}, lacks {' '.join(each.lacking)}"
+        )
+    if len(missing.segments) > MOST_MISSING:
+        yield and_more(len(missing.segments) - MOST_MISSING, "segment")
+
+
+def problems_of_cluster(
+    compared: Compared | None, copies: ToldCopies, location: JudgedLocation | None
+) -> Iterator[OtherProblem]:
+    """Yield the problems that the cluster and its remote location show."""
+    if compared is not None and compared.missing.segments:
+        yield OtherProblem.LOST_REMOTE_SEGMENT
+    if copies.hung:
+        yield OtherProblem.HUNG_COPY
+    if location is not None and location.is_contradicted:
+        yield OtherProblem.OTHER_LOCATION
+
+
+def steps_of_cluster(place: Place, compared: Compared | None, copies: ToldCopies) -> Iterator[Step]:
+    """Yield the steps that put lost remote segments back and that free copies that hang."""
+    from tiersnap.snapshot.gate.steps import UNBLOCK
+
+    if compared is not None and compared.missing.segments:
+        yield from map(place.render, _mending(place, compared))
+    if copies.hung:
+        of = ", ".join(sorted({str(each.broker) for each in copies.hung}))
+        yield place.render(replace(UNBLOCK, note=f"on the host of broker {of}"))
+
+
+def _mending(place: Place, compared: Compared) -> Iterator[NextStep]:
+    """Yield the step that puts lost remote segments back; none in a location that brokers do not read."""
+    from tiersnap.remote_storage.remote_log.segment_objects import mandatory
+    from tiersnap.snapshot.gate.steps import MEND, mend_from
+
+    if compared.location.state is LocationState.CONTRADICTED:
+        return
+    if compared.missing.elsewhere is not None:
+        yield mend_from(place.values[Hole.REMOTE][0], compared.missing.elsewhere)
+        return
+    whole = [mandatory(local=local) for local in (False, True)]
+    if all(each.lacking in whole for each in compared.missing.segments):
+        yield replace(mend_from("URI"), note="with the location to which they were uploaded")
+    else:
+        yield MEND

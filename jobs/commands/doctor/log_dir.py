@@ -1,0 +1,71 @@
+"""A log directory as `doctor` gives it in JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
+
+from tiersnap.jobs.cli.sentences import ByName
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.host.summary import Examined, Host
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminedLogDir:
+    """A log directory of `doctor`; `bytes` are of `.log` files."""
+
+    log_dir: str
+    cluster_id: str | None
+    node_id: int | None
+    directory_id: str | None
+    is_clean: bool
+    is_running: Annotated[bool | None, Meta(description="null where this user cannot tell")]
+    pid: int | None
+    version: str | None
+    mount: str
+    disk_bytes: int
+    free_bytes: int
+    bytes_per_day: Annotated[int, Meta(description="written of late")]
+    full_in_ms: Annotated[int | None, Meta(description="if as much is written on; null if no broker runs or wrote")]
+    partitions: int
+    segments: int
+    bytes: int
+    in_remote: Annotated[ByName, Meta(description="closed segments that remote storage holds, by verdict")]
+    blocked: ByName
+    blocked_bytes: int
+    missing_snapshots: int
+    lost_indexes: int
+    continued: Annotated[int, Meta(description="partitions whose log begins in remote storage")]
+    unknown_log_starts: Annotated[list[str], Meta(description="partitions of which nothing tells where the log begins")]
+
+    @classmethod
+    def of(cls, host: Host, each: Examined) -> ExaminedLogDir:
+        """Return a log directory of a host."""
+        return cls(
+            log_dir=each.uri,
+            cluster_id=None if each.meta is None else each.meta.cluster_id,
+            node_id=None if each.meta is None else each.meta.node_id,
+            directory_id=None if each.meta is None else each.meta.directory_id,
+            is_clean=each.is_clean,
+            is_running=None if each.lock_unknown else each.holder is not None,
+            pid=None if each.holder is None else each.holder.pid,
+            version=None if each.holder is None else each.holder.version,
+            mount=each.disk.mount,
+            disk_bytes=each.disk.total,
+            free_bytes=each.disk.free,
+            bytes_per_day=each.listed.bytes_per_day,
+            full_in_ms=host.full_in(each.disk),
+            partitions=each.listed.partitions,
+            segments=each.listed.segments,
+            bytes=each.listed.bytes,
+            in_remote={str(verdict): number for verdict, number in each.listed.in_remote.items()},
+            blocked={str(verdict): number for verdict, number in each.listed.blocked.items()},
+            blocked_bytes=each.listed.blocked_bytes,
+            missing_snapshots=each.missing,
+            lost_indexes=each.listed.lost_indexes,
+            continued=each.listed.log_starts.continued,
+            unknown_log_starts=list(each.listed.log_starts.unlocated),
+        )

@@ -1,0 +1,317 @@
+"""`tiersnap simulate`: what producers would meet if a replica with a given snapshot became leader now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.next_command import command_place
+from tiersnap.jobs.cli.option_types import BROKER_RELEASE, CLIENT_RELEASE
+from tiersnap.jobs.cli.output import Format, Output
+from tiersnap.jobs.cli.progress import Progress
+from tiersnap.jobs.cli.sentences import of_unknown_beginnings, with_remote
+from tiersnap.jobs.commands.simulate.risk import (
+    RiskRequest,
+    SimulateSummary,
+    risk_options,
+    show_risk_of_host,
+    show_risk_of_warehouse,
+)
+from tiersnap.jobs.pipeline.spark_options import SparkRequest, spark_options
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.exactly_once.simulate.kinds import (
+    FleetWrite,
+    Forgotten,
+    SimulatedProducer,
+    SimulatedWrite,
+    SnapshotOrigin,
+)
+from tiersnap.snapshot.exactly_once.simulate.risk_kinds import BoundaryRow, PartitionRow
+from tiersnap.snapshot.gate.next_step import Hole
+from tiersnap.snapshot.gate.printed_steps import Place
+from tiersnap.snapshot.gate.steps import STATE_LOG_START
+from tiersnap.snapshot.units import count_of
+
+if TYPE_CHECKING:
+    from tiersnap.jobs.pipeline.simulate import SimulatePartition
+    from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
+    from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
+    from tiersnap.snapshot.exactly_once.simulate.settings import SimulationSettings
+    from tiersnap.snapshot.log.selection import NamedLogDir
+    from tiersnap.snapshot.replay.replay_start import Beginnings
+
+T = TypeVar("T")
+_OF_RISK = {each.name for each in fields(RiskRequest)} - {"is_asked"}
+_OF_ANSWERS = {"start_from", "at", "client", "transaction_version", "everything", "producers", "expiration", "remote"}
+
+
+WRITE_COLUMNS = (
+    *("partition", "at", "write", "writes", "brokers", "leader_answer", "replica_answer", "clients", "effect"),
+)
+PRODUCER_COLUMNS = ("partition", "producer_id", "write", "known", "leader_answer", "replica_answer", "doubles")
+
+
+@dataclass(frozen=True)
+class _Replica:
+    log_dir: str
+    partition: str
+
+
+@dataclass(frozen=True)
+class ForgottenProducers(Forgotten, _Replica):
+    """The living producers that a replica does not know (`scan` and `doctor` with --remote)."""
+
+
+FLEET_COLUMNS = ("write", "writes", "partitions", "brokers", "leader_answer", "replica_answer", "clients", "effect")
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """The options; times in ms."""
+
+    start_from: str | None
+    at: int | None
+    broker: BrokerEra | None
+    client: ClientEra | None
+    transaction_version: int
+    everything: bool
+    producers: bool
+    check_crc: bool
+    expiration: int | None
+    broker_expiry: opt.BrokerExpiry
+
+    def of_host(self, beginnings: Beginnings) -> HostSimulation:
+        """Return the simulation of log directories of this host.
+
+        Raises:
+            SourceNotFoundError: --from is no directory.
+            UsageError: --expiration and --producer-expiration exclude each other.
+        """
+        from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
+        from tiersnap.snapshot.exactly_once.simulate.replica import ReplicaSnapshot
+
+        return HostSimulation(
+            ReplicaSnapshot.of(self.start_from or "broker", self.at),
+            self._settings,
+            check_crc=self.check_crc,
+            everything=self.everything,
+            by_producer=self.producers,
+            beginnings=beginnings,
+        )
+
+    def of_warehouse(self) -> SimulatePartition:
+        """Return the task over the tables, which hold the state that is computed, and no entries of files.
+
+        Raises:
+            UsageError: only a host's files tell what is asked for; or --expiration and --producer-expiration conflict.
+        """
+        from tiersnap.jobs.pipeline.simulate import SimulatePartition
+
+        if self.at is not None or self.producers:
+            raise UsageError("--at and --producers need a LOGDIR", hint="the tables keep one state a partition")
+        kept = (str(SnapshotOrigin.OURS), str(SnapshotOrigin.EMPTY))
+        if self.start_from is not None and self.start_from not in kept:
+            raise UsageError(
+                f"--from {self.start_from} needs a LOGDIR", hint=f"over a warehouse --from takes {' or '.join(kept)}"
+            )
+        return SimulatePartition(SnapshotOrigin(self.start_from or kept[0]), self._settings)
+
+    @property
+    def _settings(self) -> SimulationSettings:
+        """Return the settings of both simulations."""
+        from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS
+        from tiersnap.snapshot.exactly_once.simulate.settings import SimulationSettings
+
+        expiry = opt.expiry(self.expiration, None, self.broker_expiry)
+        brokers = BROKER_ERAS if self.broker is None else (self.broker,)
+        clients = CLIENT_ERAS if self.client is None else (self.client,)
+        return SimulationSettings(expiry, self.broker_expiry.expiration, brokers, clients, self.transaction_version)
+
+
+@command(*(SimulatedWrite, SimulatedProducer, FleetWrite, PartitionRow, BoundaryRow), summary=SimulateSummary)
+@opt.log_dirs_argument(required=False)
+@click.option(
+    "--warehouse", metavar="URI", help="Instead of LOGDIR: all partitions of the tables that `run` keeps; on Spark."
+)
+@opt.selection_options
+@opt.as_one(
+    "asked",
+    _Answers,
+    click.option(
+        "--from",
+        "start_from",
+        metavar="broker|older|ours|empty|DIR",
+        help="The replica's snapshot: the newest beside the log that a broker loads, the one before, ours, an empty "
+        "one, or the newest in DIR/<topic>-<partition>/; of a warehouse ours or empty.  [default: broker; of a "
+        "warehouse ours]",
+    ),
+    click.option(
+        "--at",
+        type=click.IntRange(min=0),
+        help="Offset of the snapshot, or the highest one for files.  [default: the newest segment's base offset for "
+        "ours and empty]",
+    ),
+    click.option(
+        "--broker",
+        type=BROKER_RELEASE,
+        help="Brokers of this release alone, as 3.9.  [default: the running broker's, else all]",
+    ),
+    click.option("--client", type=CLIENT_RELEASE, help="Java clients of this release alone.  [default: all]"),
+    click.option(
+        "--transaction-version",
+        type=click.IntRange(1, 2),
+        default=1,
+        show_default=True,
+        help="Protocol of transactions on brokers that speak version 2 (KIP-890).",
+    ),
+    click.option(
+        "--all", "everything", is_flag=True, help="Also rows in which the replica answers as the leader does."
+    ),
+    click.option(
+        "--producers", is_flag=True, help="A row a producer and write instead, for the newest brokers or --broker."
+    ),
+    opt.crc_option,
+    opt.expiration_option,
+    opt.broker_expiry_options,
+)
+@risk_options
+@opt.remote_view_options(opt.OF_BEGINNINGS, click.option)
+@opt.log_start_option
+@spark_options
+def simulate(
+    output: Output,
+    log_dirs: tuple[str, ...],
+    warehouse: str | None,
+    selection: opt.Selection,
+    asked: _Answers,
+    risk: RiskRequest,
+    view: opt.RemoteView,
+    log_starts: opt.LogStarts,
+    spark: SparkRequest,
+) -> int:
+    """Say what every producer of LOGDIR would meet if a replica with another snapshot became leader now.
+
+    tiersnap simulate /var/lib/kafka/data --from empty
+    tiersnap simulate /var/lib/kafka/data --risk
+
+    The replica has the snapshot that --from names and replayed the log from there. Each producer sends its next batch,
+    its last ones again, one after a gap, as a fenced instance, and from sequence 0; a row says what the leader answers
+    that never stopped, what the replica answers, and what the client makes of it, by release. Only answers that differ
+    are listed, unless --all is given. Nothing is written. If a log begins in remote storage, it is simulated only with
+    --remote, which names that place.
+
+    With --risk it says what the ways that KIP-952 rejected would cost, worst first. An empty snapshot at each segment's
+    end that lacks a right one: which producers it would lose, what would be appended twice, how long. Waiting until
+    retention has removed those segments: how long, and how much stays untiered. A replay: bytes and time in full,
+    within the expiration as KIP-952 proposed, and from the nearest snapshot on.
+
+    With --warehouse both are reckoned over all partitions that a run has read, on Spark; each replica begins at its
+    newest segment's base offset.
+    """
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
+    from tiersnap.snapshot.gate.verdict import Verdict
+    from tiersnap.snapshot.log.log_start import with_stated
+    from tiersnap.snapshot.log.selection import open_log_dirs
+
+    ctx = click.get_current_context()
+    uri = warehouse_of(ctx, log_dirs, warehouse)
+    _refuse_options_of_the_other(ctx, is_risk=risk.is_asked)
+    if risk.is_asked:
+        settings = risk.settings(asked.broker_expiry, asked.broker)
+        if uri is not None:
+            return show_risk_of_warehouse(output, spark, uri, selection, settings, risk)
+        opened = with_stated(open_log_dirs(log_dirs), log_starts)
+        return show_risk_of_host(output, opened, selection, settings, risk, check_crc=asked.check_crc)
+    if uri is not None:
+        task = asked.of_warehouse()
+        from tiersnap.jobs.pipeline.simulate import simulate_warehouse
+
+        found = simulate_warehouse(spark.session, uri, selection, task, everything=asked.everything)
+        sentence = found.tally.sentence(task.settings.brokers[-1])
+        output.rows(FleetWrite, found.rows, columns=FLEET_COLUMNS, summary=SimulateSummary(sentence))
+        output.talk(*([sentence] if output.format is Format.JSONL else []), *found.said)
+        if found.unlocated:
+            count = count_of(found.unlocated, "partition is", "partitions are")
+            output.warn(f"{count} left out: log start unknown: {_run_of(uri).text(STATE_LOG_START)} states it")
+        return exit_code_of([Verdict.UNKNOWN_LOG_START] if found.unlocated else [])
+    opened = with_stated(open_log_dirs(log_dirs), log_starts)
+    asked = replace(asked, broker=asked.broker or _running_broker(opened))
+    simulation = asked.of_host(view.beginnings(asked.broker_expiry))
+    return _simulate_host(output, opened, selection, simulation)
+
+
+def _running_broker(opened: Sequence[NamedLogDir]) -> BrokerEra | None:
+    """Return the era of the broker that runs in the log directories; None if none runs, or its release is unknown."""
+    from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, era_of
+    from tiersnap.snapshot.host.running_broker import lock_holder
+
+    for each in opened:
+        with suppress(OSError, ValueError):
+            holder = lock_holder(Path(each.log_dir.path)) if each.log_dir.filesystem.is_local else None
+            if holder is not None and holder.version is not None:
+                return era_of(holder.version, BROKER_ERAS)
+    return None
+
+
+def _run_of(warehouse: str) -> Place:
+    """Return the place of the next steps over a warehouse."""
+    return command_place(tier=("run", Hole.SOURCES, "--remote", Hole.REMOTE, "--warehouse", warehouse))
+
+
+def warehouse_of(ctx: click.Context, log_dirs: Sequence[str], warehouse: str | None) -> str | None:
+    """Return the warehouse if one is meant, None for LOGDIR: the command line wins over the environment and a file.
+
+    UsageError if both were given, or neither.
+    """
+    names = ("log_dirs", "warehouse")
+    typed = [name for name in names if opt.is_typed(ctx, name)]
+    hint = "give log directories of this host, or --warehouse for what run has read"
+    if len(typed) == 2:
+        raise UsageError("LOGDIR and --warehouse are two ways to say where the logs are", hint=hint)
+    if not log_dirs and not warehouse:
+        raise UsageError("neither LOGDIR nor --warehouse was given", hint=hint)
+    if not warehouse or not ("warehouse" in typed or not log_dirs):
+        return None
+    from tiersnap.snapshot.log.places import located
+
+    return located(warehouse)
+
+
+def _refuse_options_of_the_other(ctx: click.Context, *, is_risk: bool) -> None:
+    for param in ctx.command.params:
+        if opt.is_typed(ctx, str(param.name)) and param.name in (_OF_ANSWERS if is_risk else _OF_RISK):
+            if is_risk:
+                raise UsageError(f"{param.opts[0]} and --risk exclude each other", hint=f"leave out {param.opts[0]}")
+            raise UsageError(f"{param.opts[0]} needs --risk", hint="add --risk")
+
+
+def _simulate_host(
+    output: Output, opened: Sequence[NamedLogDir], selection: opt.Selection, simulation: HostSimulation
+) -> int:
+    """Simulate the partitions while they are shown."""
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
+    from tiersnap.snapshot.log.selection import count, findings_of, selected_of
+
+    simulation.findings.extend(findings_of(opened))
+    partitions = Progress(output, "simulating", count(opened, selection)).watch(selected_of(opened, selection))
+    kind: type[Any] = SimulatedProducer if simulation.by_producer else SimulatedWrite
+    columns = PRODUCER_COLUMNS if simulation.by_producer else WRITE_COLUMNS
+    rows = simulation.answers(partitions)
+
+    def summary() -> SimulateSummary:
+        return SimulateSummary(simulation.sentence(), len(simulation.not_compared))
+
+    several, findings = len(opened) > 1, simulation.findings
+    output.rows(kind, rows, columns=columns, several=several, findings=findings, summary=summary)
+    output.talk(*simulation.said)
+    output.warn(*of_unknown_beginnings(simulation.beginnings))
+    if simulation.not_compared and simulation.beginnings.find is None:
+        output.talk(f"next: {with_remote()}")
+    return exit_code_of([*simulation.findings, *simulation.beginnings.errors()])

@@ -1,0 +1,236 @@
+"""`tiersnap simulate --risk`: what the ways that KIP-952 rejected would cost the logs that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import click
+from msgspec import UNSET, Meta, UnsetType
+
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.option_types import DURATION
+from tiersnap.jobs.cli.output import Format, Output, of_row
+from tiersnap.jobs.cli.progress import Progress
+from tiersnap.jobs.cli.sentences import of_unlocated, tell_not_compared
+from tiersnap.jobs.pipeline.spark_options import SparkRequest
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.exactly_once.simulate.kinds import ReplicaDisagreement
+from tiersnap.snapshot.exactly_once.simulate.risk_kinds import BoundaryRow, PartitionRow
+from tiersnap.snapshot.units import count_of
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.exactly_once.models.eras import BrokerEra
+    from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
+    from tiersnap.snapshot.log.findings import Finding
+    from tiersnap.snapshot.log.selection import NamedLogDir
+
+_MB = 1_000_000
+PARTITION_COLUMNS = {
+    "name": "partition",
+    "causes": "snapshots",
+    "at": "worst at",
+    "lost": "lost",
+    "degraded": "degraded",
+    "doubled": "doubled",
+    "doubled_records": "records",
+    "exposed": "exposed for",
+    "waits": "wait for retention",
+    "untiered": "untiered",
+    "replay": "replay: full, bounded, incremental",
+}
+BOUNDARY_COLUMNS = {
+    "name": "partition",
+    "offset": "offset",
+    "snapshot": "snapshot",
+    "cause": "cause",
+    "producers": "producers",
+    "lost": "lost",
+    "degraded": "degraded",
+    "doubled": "doubled",
+    "doubled_records": "records",
+    "exposed": "exposed for",
+    "open_transactions": "open transactions",
+    "aborted_records": "aborted records",
+    "replay": "replay: full, bounded, incremental",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SimulateSummary:
+    """All rows in a sentence; with --risk one for each of KIP-952's rejected ways, or `risk` if none applies."""
+
+    NOT_TOLD: ClassVar = ("replicas",)
+    summary: str | UnsetType = UNSET
+    not_compared: (
+        Annotated[int, Meta(description="partitions of LOGDIR whose logs begin in remote storage, unknown how")]
+        | UnsetType
+    ) = UNSET
+    risk: str | UnsetType = UNSET
+    empty_snapshots: str | UnsetType = UNSET
+    waiting: str | UnsetType = UNSET
+    archiving_none: str | UnsetType = UNSET
+    replicas: list[ReplicaDisagreement] | UnsetType = UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class RiskRequest:
+    """The options; times in ms, `read_rate` in MB/s."""
+
+    is_asked: bool
+    boundaries: bool
+    replicas: tuple[str, ...]
+    limit: int
+    retention: int | None
+    retention_bytes: int | None
+    tiering_enabled: bool
+    delivery_timeout: int | None
+    read_rate: int
+
+    def settings(self, broker_expiry: opt.BrokerExpiry, broker: BrokerEra | None) -> RiskSettings:
+        """Return the settings, with the times in ms and the brokers that all of `simulate` has."""
+        from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS
+        from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
+        from tiersnap.snapshot.exactly_once.simulate.retention_wait import TopicRetention
+
+        return RiskSettings(
+            broker_expiry.now,
+            broker_expiry.expiration,
+            TopicRetention(self.retention, self.retention_bytes),
+            self.delivery_timeout or 0,
+            self.read_rate * _MB,
+            self.tiering_enabled,
+            BROKER_ERAS[-1] if broker is None else broker,
+        )
+
+
+# Given to the command as `risk: RiskRequest`.
+risk_options = opt.as_one(
+    "risk",
+    RiskRequest,
+    click.option(
+        "--risk",
+        "is_asked",
+        is_flag=True,
+        help="Instead, what the ways that KIP-952 rejected would cost the logs.",
+    ),
+    click.option("--boundaries", is_flag=True, help="A row a segment's end instead of a row a partition."),
+    click.option("--replica", "replicas", multiple=True, metavar="DIR", help="A log directory of another replica."),
+    click.option(
+        "--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Rows shown of a warehouse."
+    ),
+    click.option(
+        "--retention",
+        type=DURATION,
+        default="7d",
+        show_default=True,
+        help="The topics' retention.ms; none keeps all.",
+    ),
+    click.option("--retention-bytes", type=click.IntRange(min=0), help="The topics' retention.bytes.  [default: none]"),
+    click.option(
+        "--tiering-enabled", is_flag=True, help="remote.storage.enable is true already: then waiting never ends."
+    ),
+    click.option(
+        "--delivery-timeout",
+        type=DURATION,
+        default="2m",
+        show_default=True,
+        help="The producers' delivery.timeout.ms: for so long they send a batch again by themselves.",
+    ),
+    click.option(
+        "--read-rate",
+        type=click.IntRange(min=1),
+        default=500,
+        show_default=True,
+        metavar="MB/S",
+        help="Million bytes a second at which a log is replayed.",
+    ),
+)
+
+
+def show_risk_of_host(
+    output: Output,
+    opened: Sequence[NamedLogDir],
+    selection: opt.Selection,
+    settings: RiskSettings,
+    asked: RiskRequest,
+    *,
+    check_crc: bool,
+) -> int:
+    """Show what the rejected ways would cost the log directories; return the exit code."""
+    from tiersnap.snapshot.exactly_once.simulate.risk_log_dirs import HostRisk
+    from tiersnap.snapshot.exactly_once.simulate.risk_rows import RiskTotals, boundary_rows, partition_row
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
+    from tiersnap.snapshot.gate.verdict import Verdict
+    from tiersnap.snapshot.log.selection import count, selected_of
+
+    host, progress = HostRisk(opened, check_crc), Progress(output, "reading", count(opened, selection))
+    risks = list(host.risks(progress.watch(selected_of(opened, selection)), settings))
+    others = [found for each in asked.replicas for found in host.disagreements(each)]
+    rows = [partition_row(each) for each in risks]
+    sentences = RiskTotals.of(rows).sentences()
+    found: list[BoundaryRow | PartitionRow] = (
+        [row for each in risks for row in boundary_rows(each)] if asked.boundaries else [*rows]
+    )
+    _show_risk(output, found, sentences, asked, others, several=len(opened) > 1, findings=host.findings)
+    if output.format is not Format.JSON:
+        for row in others:
+            output.talk(_disagreement(row))
+    if host.never_tiered:
+        output.talk(f"left out: {count_of(host.never_tiered, 'partition')} of topics that are never tiered")
+    tell_not_compared(output, host.log_starts.continued, [each.uri for each in host.log_dirs])
+    output.warn(*of_unlocated(host.log_starts.unlocated, remote=False))
+    return exit_code_of([*host.findings, *(Verdict.UNKNOWN_LOG_START for _ in host.log_starts.unlocated)])
+
+
+def show_risk_of_warehouse(
+    output: Output,
+    spark: SparkRequest,
+    uri: str,
+    selection: opt.Selection,
+    settings: RiskSettings,
+    asked: RiskRequest,
+) -> int:
+    """Show what the rejected ways would cost the partitions of a warehouse; return the exit code."""
+    if asked.replicas:
+        raise UsageError("--replica needs a LOGDIR", hint="the tables hold no entries of snapshot files")
+    from tiersnap.jobs.pipeline.risk import risk_of_warehouse
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
+
+    found = risk_of_warehouse(spark.session, uri, selection, settings, boundaries=asked.boundaries, limit=asked.limit)
+    _show_risk(output, found.rows, found.totals.sentences(), asked, several=True)
+    output.talk(*found.said)
+    return exit_code_of(())
+
+
+def _show_risk(
+    output: Output,
+    rows: Iterable[BoundaryRow | PartitionRow],
+    sentences: Mapping[str, str],
+    asked: RiskRequest,
+    others: Sequence[ReplicaDisagreement] = (),
+    *,
+    several: bool,
+    findings: Sequence[Finding] = (),
+) -> None:
+    kind: type[Any] = BoundaryRow if asked.boundaries else PartitionRow
+    columns = BOUNDARY_COLUMNS if asked.boundaries else PARTITION_COLUMNS
+    worst_first = sorted(rows, key=lambda row: row.severity)
+    summary = of_row(SimulateSummary, {**sentences, "replicas": list(others) or UNSET})
+    output.rows(kind, worst_first, columns=columns, several=several, summary=summary, findings=findings)
+    if output.format is Format.JSONL:
+        for name, sentence in sentences.items():
+            output.talk(f"{name.replace('_', ' ')}: {sentence}")
+
+
+def _disagreement(row: ReplicaDisagreement) -> str:
+    said = [f"{count_of(row.compared, 'snapshot')} compared"]
+    if row.offset is not None:
+        said.append(
+            f"at {row.offset} it lacks {count_of(row.only_here, 'producer')}, has {row.only_there} of its own and"
+            f" says otherwise of {row.differing}"
+        )
+    if row.log_start_goes_back:
+        said.append(f"its log starts at {row.log_start_offset_there}, below {row.log_start_offset} here")
+    return f"replica {row.partition} in {row.replica}: {'; '.join(said)}"

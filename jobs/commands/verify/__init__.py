@@ -1,0 +1,300 @@
+"""`tiersnap verify`: are the snapshots that are there right?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import click
+from msgspec import UNSET, Meta, UnsetType
+
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.next_command import situation_place
+from tiersnap.jobs.cli.option_types import LocalPath
+from tiersnap.jobs.cli.output import Format, Output
+from tiersnap.jobs.cli.progress import Progress
+from tiersnap.jobs.cli.sentences import of_not_compared, of_unknown_beginnings, of_unlocated, tell_failures, with_remote
+from tiersnap.jobs.cli.situation_options import situation_options
+from tiersnap.jobs.commands.verify.remote import (
+    COLUMNS,
+    CheckTally,
+    TierRequest,
+    TierVerification,
+    is_of_tier,
+    tell_tier,
+    tier_options,
+    verify_on_spark,
+)
+from tiersnap.jobs.pipeline.spark_options import SparkRequest, spark_options
+from tiersnap.jobs.situation.remote_view import RemoteView
+from tiersnap.jobs.situation.situation import COMMAND_LINE, Situation
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.gate.exit_code import exit_code_of
+from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
+from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.replay.comparison import JudgedFile
+from tiersnap.snapshot.units import count_of
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.log.findings import Finding
+    from tiersnap.snapshot.log.selection import Selection
+    from tiersnap.snapshot.replay.replay_start import Beginnings
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedSnapshot:
+    """A snapshot file of `verify`; producers are counted by how they differ from the log."""
+
+    COLUMNS: ClassVar = ("partition", "offset", "verdict", "reason")
+    log_dir: str
+    partition: str
+    file: JudgedFile
+
+    def rank(self) -> bool:
+        """Return where it stands on a terminal: files that are not right first."""
+        return self.file.verdict.is_trusted
+
+
+@dataclass(frozen=True, slots=True)
+class VerifySummary:
+    """The snapshots that were left out."""
+
+    NOT_TOLD: ClassVar = ("verdicts", "skipped", "bytes")
+    not_compared: Annotated[
+        int, Meta(description="files of logs that begin in remote storage, which was not asked; or remote segments")
+    ]
+    verdicts: Annotated[dict[str, int] | UnsetType, Meta(description="remote segments by verdict")] = UNSET
+    skipped: Annotated[int | UnsetType, Meta(description="remote segments: an earlier check holds")] = UNSET
+    bytes: Annotated[int | UnsetType, Meta(description="of the remote segments that were verified")] = UNSET
+
+
+@command(VerifiedSnapshot, RemoteCheck, summary=VerifySummary)
+@situation_options(
+    f"{opt.OF_BEGINNINGS}  [default: that of the broker of this host]",
+    "A broker of the cluster; it tells the log start of partitions that are not in LOGDIR.  [default: the broker of "
+    "this host]",
+)
+@click.option(
+    "--against",
+    type=LocalPath(file_okay=False),
+    help="Judge the files DIR/<topic>-<partition>/<20 digits>.snapshot instead of those beside the log.",
+)
+@opt.selection_options
+@opt.crc_option
+@opt.broker_expiry_options
+@click.option("--strict", is_flag=True, help="Count every entry, also those that a broker would drop on loading.")
+@opt.log_start_option
+@tier_options
+@spark_options
+def verify(
+    output: Output,
+    situation: Situation,
+    against: Path | None,
+    selection: Selection,
+    check_crc: bool,
+    broker_expiry: opt.BrokerExpiry,
+    strict: bool,
+    log_starts: opt.LogStarts,
+    tier: TierRequest,
+    spark: SparkRequest,
+) -> int:
+    """Compare every producer snapshot with the log, producer by producer.
+
+    tiersnap verify
+    tiersnap verify /var/lib/kafka/data --partition orders-0 --strict
+    tiersnap verify --remote s3://bucket/tiers --depth metadata
+
+    Beside a running broker it finds LOGDIR and the remote location by itself. LOGDIR is an entry of log.dirs; several
+    may be given, with blanks or commas between them, or as a glob.
+
+    A file MATCHES, EXTENDS (knows producers from before the log start), is SUSPECT (contradicts the log in what a
+    broker that loads it now would keep), CORRUPT (no broker can read it) or UNVERIFIED (not compared: the log is
+    damaged below it, or it may not be read). Where a log begins in remote storage its files are NOT_COMPARED, unless
+    --remote says where that is. Exits 5 when one is CORRUPT or no broker can open it, 4 when one is SUSPECT or
+    --remote does not tell how a log begins, 6 when one is UNVERIFIED or something may not be read. `scan` says
+    what is missing. With --strict every difference is SUSPECT. With --against every file there must equal the log's
+    fold exactly.
+
+    With --remote the remote segments are verified, too, of the partitions of LOGDIR or, without it, of all: their
+    metadata; every snapshot, by default; or every byte. With --depth they are verified alone. A snapshot is compared
+    with the log of LOGDIR as far as that goes, else with the fold of its own segment and with earlier snapshots, by
+    what a broker would keep now. CORRUPT and MISSING are damage, exit code 5. NOT_COMPARED: nothing is wrong, and there
+    was no fold to compare with. NOT_CHECKABLE: encrypted by the plugin. A changed batch whose CRC was made anew is
+    found only against another copy. Interrupted, go on with --resume. Offsets before the first remote segment are
+    UNVERIFIED, exit code 6, unless a log start tells whether retention deleted them: give LOGDIR or --bootstrap-server.
+    """
+    log_dirs = _log_dirs(situation, tier)
+    counted = replace(broker_expiry, expiration=None) if strict else broker_expiry
+    if is_of_tier(tier, situation, log_dirs, against):
+        view = situation.view_to_read()
+        return _verify_remote(
+            output,
+            _RemoteSide(log_dirs, log_starts, selection, check_crc, counted, view, tier, spark, situation),
+        )
+    from tiersnap.remote_storage.cluster.log_starts import located, moved_up
+    from tiersnap.snapshot.host.verify import Verification
+    from tiersnap.snapshot.log.log_start import with_stated
+    from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
+    from tiersnap.snapshot.replay.folds_ahead import FoldsAhead
+
+    situation, unanswered = situation.answering()
+    view = situation.view_to_read()
+    opened = with_stated(open_log_dirs(log_dirs), log_starts)
+    expiry = replace(broker_expiry, expiration=None) if strict or against is not None else broker_expiry
+    moved = partial(moved_up, situation.cluster.value)
+    folds = FoldsAhead(check_crc=check_crc)
+    job = Verification(opened, against, expiry, check_crc, view.beginnings(broker_expiry), moved=moved, fold=folds)
+    progress = Progress(output, "verifying", count(opened, selection))
+
+    def rows() -> Iterator[VerifiedSnapshot]:
+        partitions = located(situation.cluster.value, progress.watch(folds.listed(selected_of(opened, selection))))
+        for named, partition, found in job.snapshots(partitions):
+            yield VerifiedSnapshot(named.uri, partition.name, found)
+
+    errors, tally = list(unanswered), CheckTally()
+    remote = _RemoteSide(log_dirs, log_starts, selection, check_crc, counted, view, tier, spark, situation)
+    is_both = view.remote is not None and against is None
+    checks = remote.beside_files(output, job.beginnings, tally, errors) if is_both else iter(())
+
+    def summary() -> VerifySummary:
+        return _summary(tally if is_both else None, job.not_compared)
+
+    several = len(opened) > 1
+    with folds:
+        _show(output, rows(), checks, several=several, summary=summary, findings=job.findings, errors=errors)
+    tell_failures(output, errors)
+    if not job.counts.total():
+        output.talk("no snapshot was compared with the log")
+    elif job.compared:
+        agree = count_of(job.compared, "snapshot agrees", "snapshots agree")
+        output.talk(f"{job.right} of {agree} with the log")
+    if tally.verdicts:
+        remote.tell(output, tally)
+    if job.not_compared:
+        is_certain = not job.beginnings.unlocated
+        output.talk(of_not_compared(job.not_compared, with_remote(), is_certain=is_certain))
+    output.warn(*of_unknown_beginnings(job.beginnings))
+    return exit_code_of([*job.problems(), *+tally.verdicts, *errors])
+
+
+def _show(
+    output: Output,
+    files: Iterator[VerifiedSnapshot],
+    checks: Iterator[RemoteCheck],
+    *,
+    several: bool,
+    summary: Callable[[], VerifySummary],
+    findings: list[Finding],
+    errors: list[TiersnapError],
+) -> None:
+    """Print files beside the log and remote segments: rows of one list, or two tables."""
+    if output.format is Format.TABLE:
+        told, found = list(files), list(checks)
+        if found:
+            output.rows(VerifiedSnapshot, told, several=several)
+            output.rows(RemoteCheck, found, columns=COLUMNS, summary=summary, findings=findings)
+        else:
+            output.rows(VerifiedSnapshot, told, several=several, summary=summary, findings=findings)
+        return
+    rows = chain[VerifiedSnapshot | RemoteCheck](files, checks)
+    output.rows(VerifiedSnapshot, rows, summary=summary, findings=findings, errors=errors)
+
+
+def _log_dirs(situation: Situation, tier: TierRequest) -> tuple[str, ...]:
+    """Return the log directories; none that were found if the remote location alone was named, or a warehouse."""
+    found = situation.log_dirs
+    is_alone = situation.remote.source == COMMAND_LINE or tier.warehouse is not None
+    return found.value or () if found.source == COMMAND_LINE or not is_alone else ()
+
+
+@dataclass(frozen=True)
+class _RemoteSide:
+    """The remote segments: of all partitions in remote storage, or of those in the log directories."""
+
+    log_dirs: tuple[str, ...]
+    log_starts: opt.LogStarts
+    selection: Selection
+    check_crc: bool
+    expiry: opt.BrokerExpiry
+    view: RemoteView
+    tier: TierRequest
+    spark: SparkRequest
+    situation: Situation
+    findings: list[Finding] = field(default_factory=list)  # of the local logs; they grow while segments are verified
+
+    @property
+    def asked(self) -> CheckRequest:
+        """Return the request of each check."""
+        return CheckRequest(self.tier.depth or CheckDepth.SNAPSHOTS, self.expiry.now, self.expiry.expiration)
+
+    def checks(
+        self, output: Output, begins: Beginnings, tally: CheckTally | None = None
+    ) -> tuple[Iterator[RemoteCheck], CheckTally]:
+        """Print the plan; return the checks, which are made while they are read, and their counts.
+
+        Args:
+            tally: takes the counts; None for a new one.
+
+        Raises:
+            ObjectNotFoundError: no partition has a remote segment.
+        """
+        if self.tier.warehouse is not None:
+            return verify_on_spark(output, self.view, self.selection, self.tier, self.asked, self.spark)
+        logs, cluster = None, self.situation.cluster.value
+        if self.log_dirs:
+            from tiersnap.remote_storage.cluster.log_starts import located
+            from tiersnap.remote_storage.verify.local_log import local_logs
+
+            logs = local_logs(
+                self.log_dirs,
+                self.selection,
+                begins,
+                check_crc=self.check_crc,
+                findings=self.findings,
+                log_starts=self.log_starts,
+                located=partial(located, cluster),
+            )
+        job = TierVerification(self.view, self.selection, self.tier, self.asked, logs, cluster)
+        return job.run(output, tally or CheckTally())
+
+    def beside_files(
+        self, output: Output, begins: Beginnings, tally: CheckTally, errors: list[TiersnapError]
+    ) -> Iterator[RemoteCheck]:
+        """Yield the checks, and count them in `tally`; a failure of remote storage becomes an error."""
+        try:
+            yield from self.checks(output, begins, tally)[0]
+        except ObjectNotFoundError:
+            output.talk(f"{self.view.remote}: no remote segment of these partitions")
+        except TiersnapError as error:
+            errors.append(error)
+
+    def tell(self, output: Output, tally: CheckTally) -> None:
+        """Report the counts, and the next step."""
+        tell_tier(output, tally, self.asked.depth, situation_place(self.log_dirs, self.situation))
+
+
+def _summary(tally: CheckTally | None, not_compared: int = 0) -> VerifySummary:
+    """Return the counts of remote segments, if they were verified, and of `not_compared` files beside the log."""
+    if tally is None:
+        return VerifySummary(not_compared)
+    verdicts = {each.value: count for each, count in tally.verdicts.items()}
+    not_compared += tally.verdicts[RemoteVerdict.NOT_COMPARED]
+    return VerifySummary(not_compared, verdicts, tally.skipped, tally.bytes)
+
+
+def _verify_remote(output: Output, remote: _RemoteSide) -> int:
+    """Verify remote storage alone."""
+    from tiersnap.snapshot.replay.replay_start import Beginnings
+
+    begins = remote.view.beginnings(remote.expiry) if remote.log_dirs else Beginnings()
+    checks, tally = remote.checks(output, begins)
+    output.rows(RemoteCheck, checks, columns=COLUMNS, summary=lambda: _summary(tally), findings=remote.findings)
+    remote.tell(output, tally)
+    output.warn(*of_unlocated(begins.unlocated, remote=False))
+    return exit_code_of([*remote.findings, *+tally.verdicts, *(Verdict.UNKNOWN_LOG_START for _ in begins.unlocated)])

@@ -1,0 +1,322 @@
+"""Verify remote storage for `tiersnap verify`, on this host or by a Spark job, and show the result."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tiersnap.jobs.cli import options as opt
+from tiersnap.jobs.cli.next_command import again
+from tiersnap.jobs.cli.option_types import DURATION, LocalPath, Parsed, once
+from tiersnap.jobs.cli.output import Output
+from tiersnap.jobs.cli.progress import Progress
+from tiersnap.jobs.pipeline.spark_options import SparkRequest
+from tiersnap.jobs.situation.remote_view import RemoteView
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.gate.remote_check import (
+    CheckDepth,
+    CheckRequest,
+    RemoteCheck,
+    RemoteVerdict,
+)
+from tiersnap.snapshot.units import count_of, human_bytes
+
+if TYPE_CHECKING:
+    from tiersnap.jobs.situation.situation import Situation
+    from tiersnap.remote_storage.cluster.client import Cluster
+    from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+    from tiersnap.remote_storage.stores.object_store import ObjectStore
+    from tiersnap.remote_storage.verify.check_plan import CheckPlan
+    from tiersnap.remote_storage.verify.local_log import LocalLog, LocalLogs
+    from tiersnap.remote_storage.verify.log_head import ToldStart
+    from tiersnap.snapshot.formats.checkpoints import TopicPartition
+    from tiersnap.snapshot.gate.printed_steps import Place
+    from tiersnap.snapshot.log.leader_epochs import Interval
+    from tiersnap.snapshot.log.selection import Selection
+    from tiersnap.snapshot.report.remote_checks import Key
+
+    Known = Mapping[Key, Mapping[str, RemoteCheck]]
+
+COLUMNS = ("topic", "partition", "base_offset", "next_base_offset", "segment_id", "verdict", "compared_with", "reason")
+_SAMPLE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(%?)")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSample:
+    """The size of a sample: a number of segments, or a percentage."""
+
+    number: int | None = None
+    percent: float | None = None
+
+    def __str__(self) -> str:
+        """As it is written."""
+        return f"{self.number}" if self.percent is None else f"{self.percent:g}%"
+
+
+def _sample(text: str) -> SegmentSample:
+    found = _SAMPLE.fullmatch(text)
+    if found is None or not float(found[1]) or (found[2] and float(found[1]) > 100) or ("." in text and not found[2]):
+        raise ValueError(f"{text!r} is no sample; use a number of segments as 100, or 5%")
+    return SegmentSample(percent=float(found[1])) if found[2] else SegmentSample(number=int(found[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class TierRequest:
+    """The options of a check; `recheck` is ms."""
+
+    depth: CheckDepth | None
+    sample: SegmentSample | None
+    resume: Path | None
+    warehouse: str | None
+    recheck: int | None
+
+
+def _request(
+    depth: str | None, sample: SegmentSample | None, resume: Path | None, warehouse: str | None, recheck: int | None
+) -> TierRequest:
+    return TierRequest(None if depth is None else CheckDepth(depth), sample, resume, warehouse, recheck)
+
+
+# Given to the command as `tier: TierRequest`.
+tier_options = opt.as_one(
+    "tier",
+    _request,
+    once(
+        "--depth",
+        type=click.Choice([each.value for each in CheckDepth]),
+        help="Verify --remote alone: its metadata, every snapshot too, or every byte.  [default: snapshots, and the "
+        "files of LOGDIR]",
+    ),
+    once(
+        "--sample",
+        type=Parsed("sample", _sample, str),
+        metavar="N|PERCENT",
+        help="Only so many remote segments, others each time: 100, or 5%.",
+    ),
+    once(
+        "--resume",
+        type=LocalPath(dir_okay=False),
+        help="Skip what this file tells: JSON lines of an earlier --depth, to which those of this one may be appended.",
+    ),
+    once(
+        "--warehouse",
+        metavar="URI",
+        help="Verify on Spark; the table remote_checks keeps the results, and what it tells is skipped.",
+    ),
+    click.option(
+        "--recheck",
+        type=DURATION,
+        default="30d",
+        show_default=True,
+        help="With --warehouse, verify again within this time; none never does.",
+    ),
+)
+
+
+_UNREAD = (RemoteVerdict.NOT_CHECKABLE, RemoteVerdict.GONE)
+
+
+@dataclass
+class CheckTally:
+    """The counts of a check."""
+
+    verdicts: Counter[RemoteVerdict] = field(default_factory=Counter)
+    bytes: int = 0
+    skipped: int = 0
+    ranges: int = 0  # rows of offsets that no segment holds
+
+    def watch(self, checks: Iterable[RemoteCheck]) -> Iterator[RemoteCheck]:
+        """Count and hand on."""
+        for each in checks:
+            self.verdicts[each.verdict] += 1
+            self.bytes += each.bytes
+            self.ranges += not each.segment_id
+            yield each
+
+    def sentence(self, depth: CheckDepth) -> str:
+        """For people."""
+        there = self.verdicts.total() - self.verdicts[RemoteVerdict.GONE] - self.ranges
+        unread = self.verdicts[RemoteVerdict.NOT_CHECKABLE]
+        sound = sum(count for verdict, count in self.verdicts.items() if verdict.is_sound and verdict not in _UNREAD)
+        told = ", ".join(f"{self.verdicts[each]} {each}" for each in RemoteVerdict if self.verdicts[each])
+        of = count_of(there, "remote segment is sound", "remote segments are sound")
+        skipped = f"; {count_of(self.skipped, 'segment was', 'segments were')} skipped" if self.skipped else ""
+        of_unread = count_of(unread, "encrypted segment was", "encrypted segments were")
+        encrypted = f"; {of_unread} not read" if unread else ""
+        counts = f": {told}" if told else ""
+        said = f"{sound} of {of}" if there else "no remote segment was verified"
+        ranges = count_of(self.ranges, "range of offsets is", "ranges of offsets are")
+        counts += f"; {ranges} in no segment" if self.ranges else ""
+        return f"{said} at depth {depth}, {human_bytes(self.bytes)}{counts}{encrypted}{skipped}"
+
+
+@dataclass(frozen=True)
+class TierVerification:
+    """The tier, verified from this host.
+
+    Attributes:
+        local_logs: of the partitions that are verified; None for all that are in remote storage, and no local log.
+        cluster: tells the log starts that no local log tells, or that moved since; None without one.
+    """
+
+    view: RemoteView
+    selection: Selection
+    tier: TierRequest
+    asked: CheckRequest
+    local_logs: LocalLogs | None
+    cluster: Cluster | None = None
+
+    def run(self, output: Output, tally: CheckTally) -> tuple[Iterator[RemoteCheck], CheckTally]:
+        """Say the plan; return what is found, lazily, and `tally`, which takes its counts."""
+        known = _known(self.tier.resume)
+        plan = _planned(self.view, self.tier, self.asked, self._is_wanted)
+        output.talk(plan.sentence)
+        return tally.watch(self._checks(output, plan, known, tally)), tally
+
+    def _is_wanted(self, partition: TopicPartition) -> bool:
+        return self.selection.takes(partition) and (self.local_logs is None or partition in self.local_logs)
+
+    def _checks(self, output: Output, plan: CheckPlan, known: Known, tally: CheckTally) -> Iterator[RemoteCheck]:
+        from tiersnap.remote_storage.verify.partition_check import PartitionCheck
+
+        progress = Progress(output, "verifying", len(plan.partitions))
+        for partition in progress.watch_done(sorted(plan.partitions, key=str)):
+            local = None if self.local_logs is None else self.local_logs.of(partition)
+            compare = None if local is None else local.compare
+            told = known.get((partition.topic, partition.topic_id, partition.partition), {})
+            check = PartitionCheck(plan.location, partition, plan.request, told, compare)
+            check.log_start_of = partial(self._log_start_of, plan.location.store, local)
+            check.local_from = None if local is None else local.partition.first_base_offset
+            yield from check.checks()
+            tally.skipped += check.skipped
+
+    def _log_start_of(
+        self, store: ObjectStore, local: LocalLog | None, partition: TopicIdPartition, covered: Sequence[Interval]
+    ) -> ToldStart | None:
+        """Return the log start that the cluster tells; without its answer, that of the local log.
+
+        A deleted topic of which only claims are left has lost nothing: its log starts behind all of them.
+        """
+        from tiersnap.remote_storage.cluster.log_starts import is_deleted, log_start_of
+        from tiersnap.remote_storage.verify.log_head import ToldStart
+        from tiersnap.snapshot.log.leader_epochs import ENDLESS
+
+        start = None if self.cluster is None else log_start_of(self.cluster, partition)
+        if self.cluster is not None and start is None and not covered:
+            start = ENDLESS if is_deleted(self.cluster, store, partition) else None
+        if start is not None:
+            return ToldStart(start, is_current=True)
+        return None if local is None else local.log_start(covered)
+
+
+def _planned(
+    view: RemoteView, tier: TierRequest, asked: CheckRequest, is_wanted: Callable[[TopicPartition], bool]
+) -> CheckPlan:
+    from tiersnap.remote_storage.verify.check_plan import plan_check
+
+    sample = tier.sample or SegmentSample()
+    return plan_check(view.location(), asked, is_wanted, number=sample.number, percent=sample.percent)
+
+
+def verify_on_spark(
+    output: Output,
+    view: RemoteView,
+    selection: Selection,
+    tier: TierRequest,
+    asked: CheckRequest,
+    spark: SparkRequest,
+) -> tuple[Iterator[RemoteCheck], CheckTally]:
+    """Verify by a Spark job; return the segments that are not sound, and the counts of all."""
+    from tiersnap.jobs.pipeline.checking import check_remote
+    from tiersnap.jobs.pipeline.session import LONG_WORK
+    from tiersnap.remote_storage.verify.check_task import CheckTask
+    from tiersnap.snapshot.log.places import located
+
+    plan = _planned(view, tier, asked, selection.takes)
+    output.talk(f"{plan.sentence}; less for what the table remote_checks tells")
+    task = CheckTask(plan.location, plan.request)
+    session = partial(spark.session, java_options=LONG_WORK)
+    found = check_remote(session, located(tier.warehouse or ""), plan, task, recheck=tier.recheck, stores=view.stores)
+    # Segments are copied and deleted since they were counted for the plan.
+    skipped = max(plan.partitions.total() - found.segments, 0)
+    ranges = found.verdicts.total() - found.verdicts[RemoteVerdict.GONE] - found.segments
+    tally = CheckTally(found.verdicts, found.bytes, skipped, ranges)
+    return iter(found.rows), tally
+
+
+def _known(file: Path | None) -> Known:
+    """Return what earlier lines tell of segments, by partition and id; lines of another kind are passed by.
+
+    Raises:
+        SourceNotFoundError, UsageError: see `read_lines`.
+    """
+    from tiersnap.snapshot.report.remote_checks import read_lines
+
+    known: defaultdict[Key, dict[str, RemoteCheck]] = defaultdict(dict)
+    for each in () if file is None else read_lines(file, may_be_empty=True):
+        if each.segment_id:
+            known[each.topic, each.topic_id, each.partition][each.segment_id] = each
+    return known
+
+
+def tell_tier(output: Output, tally: CheckTally, depth: CheckDepth, place: Place) -> None:
+    """Report how much is sound, and the next steps."""
+    output.talk(tally.sentence(depth), *_next_steps(tally, place))
+    if (left := tally.verdicts[RemoteVerdict.NOT_COMPARED]) and depth is not CheckDepth.FULL:
+        are = count_of(left, "snapshot is", "snapshots are")
+        output.talk(f"{are} compared with no log; next: {again('--depth', 'full', without={'depth'})}")
+
+
+def _next_steps(tally: CheckTally, place: Place) -> Iterator[str]:
+    """Yield a line for each step; a snapshot that contradicts the log in LOGDIR needs no other comparison."""
+    from tiersnap.snapshot.gate.next_step import Hole
+    from tiersnap.snapshot.gate.steps import MEND
+
+    wrong: dict[str, list[RemoteVerdict]] = {}
+    for verdict in (RemoteVerdict.CORRUPT, RemoteVerdict.MISSING, RemoteVerdict.SUSPECT):
+        if tally.verdicts[verdict]:
+            is_proven = verdict is RemoteVerdict.SUSPECT and place.knows(Hole.LOG_DIRS)
+            step = place.text(MEND) if is_proven else place.clears(verdict)
+            wrong.setdefault(step, []).append(verdict)
+    yield from (f"next for {', '.join(verdicts)}: {step}" for step, verdicts in wrong.items())
+
+
+def is_of_tier(tier: TierRequest, situation: Situation, log_dirs: tuple[str, ...], against: Path | None) -> bool:
+    """Return whether remote storage is verified, and not the files of LOGDIR.
+
+    Raises:
+        UsageError: the log directories or the remote location are not known, or an option goes with what is not
+            verified.
+    """
+    from tiersnap.jobs.situation.situation import COMMAND_LINE
+
+    if tier.depth is None and log_dirs:
+        given = {"--sample": tier.sample, "--resume": tier.resume, "--warehouse": tier.warehouse}
+        for name in (name for name, value in given.items() if value is not None):
+            why = f"{name} goes with a check of remote storage, and without --depth the files of LOGDIR are verified"
+            raise UsageError(why, hint="add --depth snapshots, or leave LOGDIR out")
+        return False
+    if against is not None:
+        why = "--against goes with the files of LOGDIR, and remote storage is verified"
+        raise UsageError(why, hint="leave --against out, or --depth")
+    if tier.depth is None and situation.remote.value is None:
+        situation.log_dirs.require("log directories")
+    situation.remote.require("remote location")
+    if tier.warehouse is not None and (log_dirs or tier.resume is not None):
+        raise UsageError(
+            "--warehouse verifies on Spark: LOGDIR and --resume are of one host",
+            hint="give log directories of this host, or --warehouse",
+        )
+    if tier.warehouse is not None and situation.cluster.source == COMMAND_LINE:
+        raise UsageError(
+            "--warehouse verifies on Spark, where no task asks a cluster",
+            hint="leave --bootstrap-server out, or --warehouse",
+        )
+    return True

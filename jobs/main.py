@@ -1,0 +1,212 @@
+"""The `tiersnap` command: global options, and errors turned into exit codes."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import io
+import logging
+import os
+import sys
+import time
+from difflib import get_close_matches
+from itertools import pairwise
+from pathlib import Path
+
+import click
+
+from tiersnap.jobs.cli import settings as settings_file
+from tiersnap.jobs.cli.command import HelpPage, output_options
+from tiersnap.jobs.cli.interrupts import Terminated, interruption_of, raise_interrupts
+from tiersnap.jobs.cli.option_types import clock
+from tiersnap.jobs.cli.output import Format, Output
+from tiersnap.jobs.cli.settings import commands_of, leaves, options_of, variable_of
+from tiersnap.jobs.cli.streams import LogFormat, configure, guarded, mask_tracebacks
+from tiersnap.jobs.commands import COMMANDS, GROUPS, MERGED, words_of_command
+from tiersnap.snapshot import __version__
+from tiersnap.snapshot.errors import ExitCode, MissingExtraError, TiersnapError, UsageError
+from tiersnap.snapshot.installed import with_extra
+from tiersnap.snapshot.masking import masked
+
+_log = logging.getLogger(__name__)
+# Extras, and the modules that they bring.
+_EXTRAS = {
+    "spark": ("pyspark", "py4j", "delta", "deltalake", "pandas"),
+    "s3": ("boto3", "botocore", "s3transfer"),
+    "kafka": ("confluent_kafka",),
+    "demo": ("moto",),
+}
+_HELP = """Rebuild the producer snapshots that Kafka tiered storage needs, and tier nothing without one.
+
+\b
+tiersnap doctor /var/lib/kafka/data    # what is stuck, and what to type
+
+\b
+Exit codes: 0 ok, 1 unexpected, 2 usage or configuration, 3 transient and safe
+to retry, 4 the gate refused, 5 data corrupt, 6 partial, 130 interrupted, 141
+nobody reads stdout any more, 143 terminated.
+tiersnap runbook CODE says what to do about each.
+
+\b
+Completion: put the line of your shell into the file that it reads first.
+  bash  eval "$(_TIERSNAP_COMPLETE=bash_source tiersnap)"
+  zsh   eval "$(_TIERSNAP_COMPLETE=zsh_source tiersnap)"
+  fish  _TIERSNAP_COMPLETE=fish_source tiersnap | source
+"""
+
+
+class _LazyGroup(HelpPage, click.Group):
+    """A group that imports each command when it is called, and gives its options their variables."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names, group by group."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of the command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"tiersnap.jobs.commands.{cmd_name}"), cmd_name)
+        for each in leaves(ctx, cmd_name, command).values():
+            for setting, option in options_of(each).items():
+                # One variable for one setting, whatever the command: TIERSNAP_REMOTE, not TIERSNAP_RUN_REMOTE.
+                option.envvar = variable_of(setting)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command, or name what is near to what was typed."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = [MERGED[args[0]]] if args[0] in MERGED else get_close_matches(args[0], COMMANDS, n=3)
+            if not near:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {' or '.join(near)}?", ctx) from error
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        widest = max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), line) for name, line in group.items()])
+
+
+@click.group(cls=_LazyGroup, help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tiersnap")
+@click.option(
+    "--config",
+    "config_path",
+    envvar=variable_of("config"),
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="YAML file of settings; see `tiersnap config`.",
+)
+@output_options
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="warning",
+    show_default=True,
+    envvar=variable_of("log-level"),
+    help="Level of the log on stderr.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice([each.value for each in LogFormat]),
+    default=LogFormat.TEXT.value,
+    show_default=True,
+    envvar=variable_of("log-format"),
+    help="Form of the log: lines for people, or an object a line.",
+)
+@click.pass_context
+def cli(ctx: click.Context, config_path: Path | None, log_level: str, log_format: str) -> None:
+    """Take the options that all commands share."""
+    configure(log_level, LogFormat(log_format))
+    clock(ctx)  # read when the command begins, also where it is given another --now
+    if config_path is not None:
+        ctx.default_map = settings_file.read(config_path, commands_of(ctx, cli))
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Entry point: run a command and exit with its code."""
+    raise_interrupts()
+    mask_tracebacks()
+    # A command makes many objects that stay and few in cycles: a fifth of the time went to looking for those.
+    gc.set_threshold(20_000, 20, 100)
+    # numpy's linear algebra, which nothing here uses, would start a thread for each core and let it spin.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    sys.exit(run(sys.argv[1:] if argv is None else argv))
+
+
+def run(argv: list[str]) -> int:
+    """Run a command; returns its exit code."""
+    started = time.monotonic()
+    code = guarded(lambda: _run(argv))
+    _log.info("%s ended with %d after %.1f s", words_of_command(argv), code, time.monotonic() - started)
+    return code
+
+
+def _run(argv: list[str]) -> int:
+    output = Output()
+    try:
+        result = cli.main(argv, prog_name="tiersnap", standalone_mode=False, obj=output)
+    except TiersnapError as error:
+        if interruption_of(error) is not None:
+            return _interrupted(error)
+        output.error(words_of_command(argv), error)
+        return int(error.exit_code)
+    except (click.exceptions.Abort, KeyboardInterrupt) as error:
+        return _interrupted(error)
+    except click.ClickException as error:
+        error = _with_near_option(error)
+        said = io.StringIO()
+        error.show(file=said)
+        sys.stderr.write(masked(said.getvalue()))
+        output.format = _format_of(argv)
+        words = words_of_command(argv)
+        called = words if words == "tiersnap" else f"tiersnap {words}"
+        output.error_document(words, UsageError(error.format_message(), hint=f"{called} --help says what it takes"))
+        return int(ExitCode.USAGE)
+    except ImportError as error:
+        missing = missing_extra(error, f"tiersnap {words_of_command(argv)}")
+        if missing is None:
+            raise
+        output.error(words_of_command(argv), missing)
+        return int(missing.exit_code)
+    except Exception as error:
+        if interruption_of(error) is None:
+            raise
+        return _interrupted(error)
+    return int(result) if isinstance(result, int) else int(ExitCode.OK)
+
+
+def _interrupted(error: BaseException) -> int:
+    """Return the exit code of what a signal ended; click makes an Abort of an interrupt."""
+    is_terminated = isinstance(interruption_of(error), Terminated)
+    return int(ExitCode.TERMINATED if is_terminated else ExitCode.INTERRUPTED)
+
+
+def _with_near_option(error: click.ClickException) -> click.ClickException:
+    """Return the error, with --remote in place of a --from: elsewhere that names where bytes come from."""
+    if not isinstance(error, click.NoSuchOption) or error.option_name != "--from" or error.ctx is None:
+        return error
+    has_remote = any("--remote" in param.opts for param in error.ctx.command.params)
+    said = f"{error.message} Did you mean '--remote'?"
+    return click.NoSuchOption("--from", said, ctx=error.ctx) if has_remote else error
+
+
+def _format_of(argv: list[str]) -> Format:
+    """The form that was asked for, on a command line that cannot be parsed."""
+    found = os.environ.get(variable_of("output"), "")
+    for word, following in pairwise([*argv, ""]):
+        if word == "--output" or word.startswith("--output="):
+            found = word.partition("=")[2] or following
+    return Format(found) if found in set(Format) else Format.TABLE
+
+
+def missing_extra(error: ImportError, what: str) -> MissingExtraError | None:
+    """Return what to raise for a module that an extra brings; None where it is no such module."""
+    module = (error.name or "").partition(".")[0]
+    extra = next((extra for extra, modules in _EXTRAS.items() if module in modules), None)
+    return None if extra is None else MissingExtraError(f"{what} needs {module}", hint=with_extra(extra))

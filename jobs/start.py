@@ -1,0 +1,12 @@
+"""The entry of the command: Ctrl-C ends a process that is still importing, and no traceback shows where it was."""
+
+import signal
+
+
+def main() -> None:
+    """Run the command; `jobs.interrupts` takes the signals over."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from tiersnap.jobs.main import main as run_command
+
+    run_command()

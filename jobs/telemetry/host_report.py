@@ -1,0 +1,90 @@
+"""Write the page and the metrics of one host's run."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from tiersnap.jobs.cli.next_command import kept_options
+from tiersnap.jobs.cli.option_types import clock
+from tiersnap.jobs.telemetry.metrics import Sinks
+from tiersnap.snapshot import __version__
+from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.log.disk import disk_of
+from tiersnap.snapshot.log.places import located, place_of
+from tiersnap.snapshot.metrics.of_run import of_run
+from tiersnap.snapshot.report.model import Report
+from tiersnap.snapshot.report.run_info import Disk, RunInfo
+
+
+def host_run(
+    run_id: str,
+    log_dirs: Sequence[str],
+    *,
+    now: int,
+    source: str = "",
+    remote: str = "",
+    applied: bool = False,
+) -> RunInfo:
+    """Return the run of this command, which ends now; nothing is counted yet.
+
+    Args:
+        log_dirs: one spelling of each (see `located`), for commands; their disks are shown.
+        now: epoch ms at which the verdicts hold, as --now gave it.
+        source: the log directories as they were given.
+        remote: a place that a store was opened at; empty where nothing is to be tiered.
+    """
+    context = click.get_current_context()
+    started_at = clock(context)
+    return RunInfo(
+        run_id=run_id,
+        started_at=started_at,
+        finished_at=time.time_ns() // 1_000_000,
+        judged_at=None if now == started_at else now,
+        source=source,
+        sources=tuple(log_dirs),
+        remote=located(remote) if remote else "",
+        warehouse="",
+        version=__version__,
+        applied=applied,
+        disks=disks_below(log_dirs),
+        options=kept_options(context),
+    )
+
+
+def write_report_and_metrics(
+    made: Report,
+    code: ExitCode,
+    folder: Path | None,
+    sinks: Sinks,
+    *,
+    errors: int,
+    seconds: Mapping[str, float] | None = None,
+) -> None:
+    """Write the page to `folder`, if any, and send metrics: `code`, the number of errors, seconds by stage, if any."""
+    if folder is not None:
+        from tiersnap.snapshot.report.write import write_report
+
+        write_report(made, folder)
+    sinks.send(lambda: of_run(made, code, errors=errors, seconds=seconds, by_partition=sinks.by_partition))
+
+
+def disks_below(log_dirs: Iterable[str]) -> tuple[Disk, ...]:
+    """Return each file system once, with the log directories on it; what is not a folder of this host is left out."""
+    found = {}
+    on_disk: defaultdict[str, list[str]] = defaultdict(list)
+    for log_dir in sorted(set(log_dirs)):
+        place = place_of(log_dir)
+        try:
+            if "://" in place or not Path(place).is_dir():
+                continue
+            disk = disk_of(Path(place))
+        except OSError:
+            continue
+        found[disk.mount] = disk
+        on_disk[disk.mount].append(log_dir)
+    return tuple(Disk(each.mount, each.total, each.free, tuple(on_disk[mount])) for mount, each in found.items())

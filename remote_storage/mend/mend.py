@@ -1,0 +1,267 @@
+"""Mend the segments that brokers read: put missing objects back, replace wrong segments, delete unread ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.leader_epochs import can_speak, open_lineage
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
+from tiersnap.remote_storage.cluster.missing_objects import (
+    Missing,
+    MissingSegment,
+    ReadByBrokers,
+    find_missing,
+)
+from tiersnap.remote_storage.errors import NotDeletedError
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
+from tiersnap.remote_storage.mend.make_again import MakeAgain, RemoteLogs
+from tiersnap.remote_storage.mend.mend_plan import to_be_deleted, without_readers, wrong_and_read
+from tiersnap.remote_storage.mend.put_back import PutBack, check_known
+from tiersnap.remote_storage.mend.replace_wrong import DeleteUnread, ReplaceWrong, failed
+from tiersnap.remote_storage.mend.segments_to_mend import Mending, plan_mending
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
+from tiersnap.remote_storage.publish.location_proof import PlaceProof
+from tiersnap.remote_storage.stores.probe import check_conditions
+from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.snapshot.errors import TiersnapError, TransientError
+from tiersnap.snapshot.gate.remote_check import CheckDepth
+
+
+@dataclass(frozen=True, slots=True)
+class MendRequest:
+    """The options of a run.
+
+    Attributes:
+        source: another location that objects were uploaded to by mistake; None without one.
+        depth: of the verification; None only looks for missing objects.
+        log_dirs: log directories of leaders, which give leader epochs if the leaders cannot be asked.
+        delete_bad: delete segments that brokers read no more because they are wrong or were copied twice; a partition
+            that has such segments is verified to the depth full.
+        allow_plaintext: write plain text also among segments that the plugin encrypted.
+        apply: write.
+    """
+
+    source: RemoteLocation | None = None
+    depth: CheckDepth | None = None
+    log_dirs: Sequence[str] = ()
+    delete_bad: bool = False
+    allow_plaintext: bool = False
+    apply: bool = False
+
+
+@dataclass(slots=True)
+class Mended:
+    """The result of a run.
+
+    Attributes:
+        missing: segments that lacked objects.
+        wrong: number of other segments that are wrong.
+        done: segments that were mended, or would be.
+        failures: errors that ended the work on a partition.
+        proof: proof that brokers read this location; None if there is nothing to mend.
+    """
+
+    missing: Missing
+    wrong: int = 0
+    done: list[Mending] = field(default_factory=list)
+    failures: list[TiersnapError] = field(default_factory=list)
+    proof: PlaceProof | None = None
+
+
+@dataclass(frozen=True)
+class MendTier:
+    """One run.
+
+    Attributes:
+        known: the segments that brokers read.
+        ask: returns the segments that they read now.
+        prove: proves that brokers read this location; called once, before the first write, if there is one.
+        watch: yields the partitions that it is given, and shows the progress.
+    """
+
+    cluster: Cluster
+    metadata_topic: MetadataTopic
+    reader: MetadataReader
+    logs: RemoteLogs
+    tierer: Tierer
+    known: ReadByBrokers
+    ask: Callable[[], ReadByBrokers]
+    prove: Callable[[], PlaceProof]
+    request: MendRequest
+    watch: Callable[[Iterable[TopicIdPartition]], Iterable[TopicIdPartition]] = iter
+
+    def run(self) -> Mended:
+        """Mend or plan one partition after the other; the failure of one does not stop the others.
+
+        But if a server does not answer, the run ends with that partition, and the next run does the rest.
+
+        Raises:
+            ConditionsIgnoredError: see check_conditions.
+            WrongPlaceError, UnprovenPlaceError: brokers may read another location.
+            TransientError: brokers do not answer, or the store lists nothing.
+        """
+        logs, known = self.logs, self.known.segments
+        missing = find_missing(known, lambda: self.ask().segments, self.reader.cache.ours, logs.location)
+        lacking: dict[TopicIdPartition, list[MissingSegment]] = {}
+        for each in missing.segments:
+            lacking.setdefault(each.metadata.id.topic_id_partition, []).append(each)
+        mended = Mended(missing)
+        for partition in self.watch([*lacking, *(each for each in known if each not in lacking)]):
+            self._mend(partition, lacking.get(partition, []), mended)
+            if any(isinstance(each, TransientError) for each in mended.failures):
+                break
+        return mended
+
+    def _mend(self, partition: TopicIdPartition, lost: Sequence[MissingSegment], mended: Mended) -> None:
+        """Mend one partition; if it could not be verified, no segment is replaced or deleted."""
+        bad = self._verified(partition, mended)
+        done = [Mending(each, MendAction.NONE, MendOutcome.FAILED) for each in lost]
+        mended.wrong += len((bad or {}).keys() - _ids(done))
+        if lost or bad or self.request.delete_bad:
+            self._prove(mended)
+        try:
+            if done:
+                done = self._put_back(done)
+            if bad is not None:
+                done = self._replaced(partition, done, bad)
+                done += self._deleted(partition, done) if self.request.delete_bad else ()
+        except TiersnapError as error:
+            mended.failures.append(error)
+        mended.done += done
+
+    def _verified(self, partition: TopicIdPartition, mended: Mended) -> dict[str, str] | None:
+        """Return why segments are wrong, by id; None if the partition could not be verified."""
+        try:
+            depth = self._depth(partition)
+            return {} if depth is None else self.logs.verify(partition, depth)
+        except TiersnapError as error:
+            mended.failures.append(error)
+            return None
+
+    def _prove(self, mended: Mended) -> None:
+        """Prove once that brokers read this location, then check the store's conditions, which writes."""
+        if mended.proof is None:
+            mended.proof = self.prove()
+            if self.request.apply:
+                check_conditions(self.logs.store)
+
+    def _depth(self, partition: TopicIdPartition) -> CheckDepth | None:
+        index, asked = self.reader.cache.index(partition), self.request
+        is_deleting = asked.delete_bad and any(without_readers(index, self._deleting(partition)))
+        return CheckDepth.FULL if is_deleting else asked.depth
+
+    # Missing objects.
+
+    def _put_back(self, lost: Sequence[Mending]) -> list[Mending]:
+        """Mend segments that lack objects: by a log on this host, then by --from, then by the tier's other objects."""
+        asked, known = self.request, partial(check_known, self.reader.read_to_end)
+        again = MakeAgain(self.logs, known, asked.allow_plaintext, asked.apply)
+        if asked.source is None:
+            return list(again.each(lost))
+        done = self._by_local_log(again, lost)
+        settled = _ids(done)
+        left = [each for each in lost if each.segment_id not in settled]
+        done += again.each(self._from_elsewhere(asked.source, left))
+        return sorted(done, key=lambda each: each.metadata.start_offset)
+
+    def _by_local_log(self, again: MakeAgain, lost: Iterable[Mending]) -> list[Mending]:
+        """Return the segments that the log on this host mended, or may mend in the next run."""
+        by_log = again.each(each for each in lost if self.logs.is_local(each.metadata))
+        return [each for each in by_log if each.error is None or isinstance(each.error, TransientError)]
+
+    def _from_elsewhere(self, source: RemoteLocation, lost: Sequence[Mending]) -> list[Mending]:
+        asked, missing = self.request, [each.missing for each in lost]
+        planned = plan_mending(source, missing, self.logs.location, allow_plaintext=asked.allow_plaintext)
+        return list(PutBack(source.store, self.logs, self.reader.read_to_end, asked.apply).each(planned))
+
+    # Wrong segments.
+
+    def _replaced(self, partition: TopicIdPartition, done: list[Mending], bad: Mapping[str, str]) -> list[Mending]:
+        """Replace segments that brokers read if they are wrong, or lack objects that cannot be put back.
+
+        A segment whose objects could not be put back because of a transient error is left to the next run.
+        """
+        lost = _lost(done)
+        wrong = (bad.keys() - _ids(done)) | lost.keys()
+        index, start = self.reader.cache.index(partition), self.logs.starts.get(partition, 0)
+        left = [
+            replace(lost.get(each.id.segment_id) or self._named(each), problem=bad.get(each.id.segment_id, ""))
+            for each in wrong_and_read(index, wrong, start)
+        ]
+        if not left:
+            return done
+        ids = _ids(left)
+        return [
+            *(each for each in done if each.segment_id not in ids),
+            *self._replace(partition, left, ids | bad.keys()),
+        ]
+
+    def _replace(self, partition: TopicIdPartition, left: Sequence[Mending], wrong: Collection[str]) -> list[Mending]:
+        dirs = () if can_speak(self.cluster.properties) else self.request.log_dirs
+        with open_lineage(self.cluster, dirs) as lineage:
+            job = ReplaceWrong(
+                self.cluster,
+                self.metadata_topic,
+                self.reader,
+                lineage,
+                self.logs,
+                self.tierer,
+                self.request.allow_plaintext,
+                self.request.apply,
+            )
+            done = job.of_partition(partition, left, wrong)
+        first = {each.segment_id: each.error for each in left}
+        return [_with_first_error(each, first[each.segment_id]) for each in done]
+
+    def _named(self, record: RemoteLogSegmentMetadata) -> Mending:
+        missing = MissingSegment(record, record.id.segment_id in self.reader.cache.ours, ())
+        return Mending(missing, MendAction.NONE, MendOutcome.FAILED)
+
+    # Segments that brokers read no more.
+
+    def _deleting(self, partition: TopicIdPartition) -> Iterator[RemoteLogSegmentMetadata]:
+        return self.reader.cache.in_state(partition, SegmentState.DELETE_SEGMENT_STARTED)
+
+    def _deleted(self, partition: TopicIdPartition, done: Sequence[Mending]) -> Iterator[Mending]:
+        """Delete segments that brokers read no more, after all remaining segments were read whole."""
+        index = self.reader.read_to_end().index(partition)
+        if not any(without_readers(index, self._deleting(partition))):
+            return
+        proof = self.logs.read_whole(partition)
+        job = DeleteUnread(self.metadata_topic, self.reader, self.logs, proof)
+        is_open = any(each.outcome is MendOutcome.PLANNED for each in done)
+        for segment in to_be_deleted(index, self._deleting(partition), proof):
+            planned = replace(self._named(segment), action=MendAction.DELETE, outcome=MendOutcome.PLANNED)
+            try:
+                if self.request.apply:
+                    job.delete(segment)
+                    planned = replace(planned, outcome=MendOutcome.MENDED)
+                else:
+                    job.check(index, segment)
+                yield planned
+            except NotDeletedError as error:
+                if not is_open:  # else the segment that brokers read is mended first
+                    yield failed(planned, error)
+            except TiersnapError as error:
+                yield failed(planned, error)
+
+
+def _ids(some: Iterable[Mending]) -> set[str]:
+    return {each.segment_id for each in some}
+
+
+def _lost(done: Iterable[Mending]) -> dict[str, Mending]:
+    """Return the segments that could not be mended, by id, without those that the next run may mend."""
+    failed_ones = (each for each in done if each.outcome is MendOutcome.FAILED)
+    return {each.segment_id: each for each in failed_ones if not isinstance(each.error, TransientError)}
+
+
+def _with_first_error(mending: Mending, first: TiersnapError | None) -> Mending:
+    """Return a failed replacement with the reason why the objects cannot be put back, which explains more."""
+    if mending.error is None or first is None:
+        return mending
+    return replace(mending, error=first)

@@ -1,0 +1,27 @@
+"""The leader epochs with which a segment is made again, as they were when its record was written."""
+
+from __future__ import annotations
+
+from tiersnap.remote_storage.mend.stored_files import not_rebuilt
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, epochs_in_range
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+
+
+def lineage_of_record(record: RemoteLogSegmentMetadata, lineage: LeaderEpochs, log_start: int) -> LeaderEpochs:
+    """Return the lineage up to the end of a segment, as it was when its record was written.
+
+    Args:
+        lineage: of the partition, as it is now; a later leader may have cut the log below the segment.
+        log_start: of the whole log.
+
+    Raises:
+        NotRebuiltError: the epochs before the segment are not known, or contradict its record.
+    """
+    own, first = record.segment_leader_epochs, record.segment_leader_epochs[0]
+    before = [each for each in lineage if each[0] <= first[0] and each[1] <= first[1]]
+    if not before and record.start_offset > log_start:
+        raise not_rebuilt(record, "no other segment tells the leader epochs before it")
+    told = (*before, *(own[1:] if before and before[-1][0] == first[0] else own))
+    if epochs_in_range(told, record.start_offset, record.end_offset + 1) != own:
+        raise not_rebuilt(record, f"its leader epochs {own} are not those of the log {lineage}")
+    return told

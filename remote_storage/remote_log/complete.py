@@ -1,0 +1,41 @@
+"""Find a partition's complete remote segments in either layout. The layouts share the claims, which are not read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tiersnap.remote_storage.errors import OtherLayoutError
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_segment
+from tiersnap.remote_storage.remote_log.segment_objects import list_segments
+
+
+def complete_segments(
+    location: RemoteLocation, partition: TopicIdPartition, segment_ids: Collection[str]
+) -> frozenset[str]:
+    """Return the ids among `segment_ids` of complete segments: one listing, and the requests of `read_segment`."""
+    return frozenset(
+        each.segment_id
+        for each in list_segments(location, partition)
+        if each.segment_id in segment_ids and isinstance(read_segment(location.store, each), RemoteSegment)
+    )
+
+
+def complete_in_other_layout(
+    location: RemoteLocation, partition: TopicIdPartition, segment_ids: Collection[str]
+) -> frozenset[str]:
+    """Return the ids among `segment_ids` of segments that are complete in the other layout; no request without ids."""
+    if not segment_ids:
+        return frozenset()
+    return complete_segments(location.in_other_layout, partition, segment_ids)
+
+
+def check_layout(location: RemoteLocation, partition: TopicIdPartition, finished: str) -> None:
+    """Raise OtherLayoutError if a finished segment is complete in the other layout."""
+    if complete_in_other_layout(location, partition, {finished}):
+        name, other = location.layout.name, location.in_other_layout.layout.name
+        raise OtherLayoutError(
+            f"its copy is here in the layout {other}, and this one is {name}: one place has one layout",
+            hint=f"--layout {other}; or for {name} another --remote, where nothing is tiered yet",
+        )

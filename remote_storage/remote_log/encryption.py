@@ -1,0 +1,109 @@
+"""Find out by manifests whether the Aiven plugin encrypts remote segments.
+
+tiersnap has no key of the plugin, so what it uploads is plain text. Among encrypted segments that is refused before the
+first byte. The partition's own manifests are looked at first, which an inventory has read already; of a partition that
+has none a few of the topic's, and then a few of the store's first ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.layouts import keys, rsm_manifest
+from tiersnap.remote_storage.layouts.keys import CLAIMS, LOCAL_TIERED_STORAGE, SNAPSHOTS, KeyKind
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
+from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES, read_decoded
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.replay.remote_listing import Encryption
+
+_LISTED = 1000  # objects: one page of a listing
+_READ = 4  # manifests, the newest of those
+_NO_SEGMENTS = (CLAIMS, SNAPSHOTS, LOCAL_TIERED_STORAGE)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The encryption seen; `manifest` is the key of one that shows it, else ""."""
+
+    encryption: Encryption
+    manifest: str = ""
+
+
+PLAIN, UNKNOWN = Shown(Encryption.PLAIN), Shown(Encryption.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptionLook:
+    """Looks at the manifests of a partition, else of its topic, else of the store; at those once each."""
+
+    store: ObjectStore
+    _known: dict[str, Shown] = field(default_factory=dict)
+
+    def of_found(self, found: RemoteInventory) -> Shown:
+        """Return what is shown of a partition with this inventory."""
+        return self._of(found.partition.topic, shown_by_partition(found))
+
+    def of_partition(self, partition: TopicIdPartition) -> Shown:
+        """Return what is shown of a partition; one listing, and a few of its newest manifests."""
+        listed = self.store.list(keys.partition_segments(partition, local=False))
+        return self._of(partition.topic, _shown_by(self.store, listed))
+
+    def _of(self, topic: str, shown: Shown) -> Shown:
+        for name in (topic, ""):
+            if shown == UNKNOWN and name not in self._known:
+                by_topic = partial(shown_by_topic, topic=topic)
+                self._known[name] = (by_topic if name else shown_by_store)(self.store)
+            shown = self._known[name] if shown == UNKNOWN else shown
+        return shown
+
+
+def shown_by_partition(found: RemoteInventory) -> Shown:
+    """Return what the manifests of an inventory show; no request."""
+    encrypted = next((copy for copy in reversed(found.segments) if copy.is_encrypted), None)
+    if encrypted is not None:
+        return Shown(Encryption.ENCRYPTED, encrypted.keys[0])
+    return PLAIN if found.segments else UNKNOWN
+
+
+def shown_by_topic(store: ObjectStore, topic: str) -> Shown:
+    """Return what a few manifests of a topic show; a page of a listing, and at most four requests."""
+    parsed = ((info, keys.recognise(info.key)) for info in islice(store.list(keys.topic(topic)), _LISTED))
+    return _shown_by(store, (info for info, key in parsed if key is not None and key.partition.topic == topic))
+
+
+def shown_by_store(store: ObjectStore) -> Shown:
+    """Return what a few of the first manifests in a store show; a few pages of listings, and at most four requests."""
+    return _shown_by(store, islice(_beside_ours(store), _LISTED))
+
+
+def _beside_ours(store: ObjectStore) -> Iterator[ObjectInfo]:
+    skipped = tuple(f"{name}/" for name in _NO_SEGMENTS)
+    after: str | None = ""
+    while after is not None:
+        listed, after = store.list(after=after), None
+        for info in listed:
+            folder = next((each for each in skipped if info.key.startswith(each)), None)
+            if folder is not None:
+                after = f"{folder}~"  # behind every character of a key
+                break
+            yield info
+
+
+def _shown_by(store: ObjectStore, listed: Iterable[ObjectInfo]) -> Shown:
+    manifests = [info for info in listed if info.key.endswith(KeyKind.RSM_MANIFEST.suffix)]
+    seen = UNKNOWN
+    for info in sorted(manifests, key=lambda each: each.modified, reverse=True)[:_READ]:
+        try:
+            manifest = read_decoded(store, info.key, rsm_manifest.decode, limit=MANIFEST_BYTES)
+        except (CorruptDataError, ObjectNotFoundError):
+            continue
+        if manifest.is_encrypted:
+            return Shown(Encryption.ENCRYPTED, info.key)
+        seen = PLAIN
+    return seen

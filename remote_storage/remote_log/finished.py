@@ -1,0 +1,100 @@
+"""The finished remote segments of a store, as KIP-405 metadata.
+
+A complete segment counts unless a claim names it and is not finished: another attempt may take over, and the next run
+then deletes this one. A segment does not count either if its claim was finished again with the same offsets, because it
+lost objects or was damaged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.claim import Claim
+from tiersnap.remote_storage.locks.claim_protocol import read_claim
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tiersnap.remote_storage.remote_log.complete import complete_in_other_layout
+from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory, list_remote_partition
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.requests import in_parallel
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.formats.indexes import decode_time_index
+
+_log = logging.getLogger(__name__)
+_LARGEST_INDEX = 64 << 20  # bytes
+
+
+def finished_segments(location: RemoteLocation, is_wanted: Callable[[str], bool]) -> list[RemoteLogSegmentMetadata]:
+    """Return every finished segment of the topics that `is_wanted` takes, by partition, then start offset."""
+    kind = KeyKind.LOCAL_LOG if location.is_local else KeyKind.LOG
+    parsed = (keys.recognise(found.key) for found in location.store.list())
+    partitions = {key.partition for key in parsed if key and key.kind is kind and is_wanted(key.partition.topic)}
+    return [each for partition in sorted(partitions) for each in finished_of(location, partition)]
+
+
+def finished_of(location: RemoteLocation, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
+    """Return every finished segment of a partition, ascending, as COPY_SEGMENT_FINISHED.
+
+    The broker id is -1, and the event timestamp is the time of the last object; `publish` replaces both. The largest
+    timestamp is never -1, because a broker would delete such a segment at its next retention check. If neither manifest
+    nor time index has one, the time of the last object counts, as the file's time does for a broker
+    (org.apache.kafka.storage.internals.log.LogSegment.largestTimestamp).
+    """
+    inventory = list_remote_partition(location, partition)
+    gone = {left.segment_id for left in inventory.superseded}
+    for copy in inventory.uncounted:
+        _log.warning(
+            "copy left out: %s at %d because=another attempt has its claim: tier it again", partition, copy.start_offset
+        )
+
+    def finished(copy: RemoteSegment) -> RemoteLogSegmentMetadata | None:
+        if copy.segment_id in gone or not _is_settled(location, inventory, copy):
+            return None
+        moment = largest_timestamp(location.store, copy)
+        return replace(copy.metadata, broker_id=-1, max_timestamp=moment, event_timestamp=copy.written_at)
+
+    return [found for found in in_parallel(finished, inventory.segments) if found is not None]
+
+
+def _is_settled(location: RemoteLocation, inventory: RemoteInventory, copy: RemoteSegment) -> bool:
+    segment = copy.claimed_as
+    if segment not in inventory.claimed:
+        return True
+    try:
+        claim = copy.claim or read_claim(location.store, segment)
+    except CorruptDataError as error:
+        _log.warning("copy left out: segment=%s because=%s", segment, error.message)
+        return False
+    named = claim is not None and claim.names(copy.segment_id)
+    if claim is None or claim.finished == copy.segment_id:
+        return True
+    if not named:
+        return not (copy.segment_id in claim.kept and _is_replaced(inventory, claim, copy))
+    # Of a copy in the other layout readers of this one know nothing.
+    if claim.finished and complete_in_other_layout(location, inventory.partition, {claim.finished}):
+        return True
+    _log.warning("copy left out: segment=%s because=its claim is not finished: tier it again", segment)
+    return False
+
+
+def _is_replaced(inventory: RemoteInventory, claim: Claim, copy: RemoteSegment) -> bool:
+    return any(each.segment_id == claim.finished and each.bounds == copy.bounds for each in inventory.segments)
+
+
+def largest_timestamp(store: ObjectStore, segment: RemoteSegment) -> int:
+    """The largest timestamp in ms, never -1: as the manifest tells, of the time index, or when it was written."""
+    told = segment.metadata.max_timestamp
+    index = segment.objects.objects.get(KeyKind.LOCAL_TIME_INDEX)
+    if told < 0 and index is not None:
+        with suppress(CorruptDataError, ObjectNotFoundError):
+            data = store.get(index.key, limit=_LARGEST_INDEX)
+            entries = decode_time_index(data, base_offset=segment.start_offset, name=store.uri + index.key)
+            told = int(entries["timestamp"][-1]) if entries.size else -1
+    return told if told >= 0 else segment.written_at

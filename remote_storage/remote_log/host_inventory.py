@@ -1,0 +1,111 @@
+"""The remote inventory of one host's partitions, for commands that only read: `scan` and `doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tiersnap.remote_storage.remote_log.observe import Observe
+from tiersnap.snapshot.errors import TiersnapError, TransientError
+from tiersnap.snapshot.exactly_once.simulate.forgotten import find_forgotten
+from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
+from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage
+from tiersnap.snapshot.log.file_system import FileSystem
+from tiersnap.snapshot.log.leader_epochs import ENDLESS
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.log_start import may_begin_below
+from tiersnap.snapshot.log.selection import never_tiered_reason
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
+from tiersnap.snapshot.replay.remote_listing import PlaceDoubt, RemoteListing
+from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning, beginning, is_continued
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class ObserveOnce(Observe):
+    """Looks once at a partition that is asked for again right after."""
+
+    _last: dict[str, RemoteListing] = field(default_factory=dict)
+
+    def __call__(self, partition: Partition, filesystem: FileSystem | None = None) -> RemoteListing:
+        if partition.path not in self._last:
+            found = super().__call__(partition, filesystem)
+            self._last.clear()
+            self._last[partition.path] = found
+        return self._last[partition.path]
+
+
+@dataclass
+class HostInventory:
+    """Asks partition by partition; after a server that does not answer none is asked again."""
+
+    look: ObserveOnce  # at remote storage
+    expiry: BrokerExpiry
+    # why remote storage does not say what it holds, an error a partition; or why the place is doubted
+    errors: list[TiersnapError] = field(default_factory=list)
+    _failures: list[TiersnapError] = field(default_factory=list)
+    _doubt: PlaceDoubt = field(default_factory=PlaceDoubt)
+    _is_away: bool = False
+
+    def beginning(self, partition: Partition) -> Beginning:
+        """Return what remote storage says of the log before its files; it is asked only if the log may begin there.
+
+        Nor is it asked if all that is here is tiered: that takes whole remote segments, and nothing waits for it.
+        """
+        if not may_begin_below(partition) or not _may_be_tiered(partition):
+            return NOT_LOOKED
+        unknown = Beginning(True, why="remote storage does not answer", may_pass=True)
+
+        def ask() -> Beginning:
+            if self._is_tiered(partition):
+                return Beginning(is_continued(partition, self.look(partition).copies))
+            return beginning(self.look, self.expiry, partition)
+
+        return self._asked(partition, ask, unknown)
+
+    def _is_tiered(self, partition: Partition) -> bool:
+        first, last = partition.log_start_offset, partition.segments[-1].base_offset
+        return self.look(partition).coverage(partition.leader_epochs).covers(first, last)
+
+    def forgotten(self, filesystem: FileSystem, partition: Partition) -> Forgotten | None:
+        """Return what a replica forgot; None if nothing, or if that cannot be known, which `errors` says then."""
+        return self._asked(partition, lambda: find_forgotten(self.look, filesystem, partition, self.expiry), None)
+
+    def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:
+        """Return what is tiered of the partition; nothing where that cannot be known, which `errors` says then.
+
+        Args:
+            log_end_offset: exclusive; ENDLESS where nobody has read the log.
+        """
+        if not _may_be_tiered(partition):
+            return NOTHING_REMOTE
+
+        def ask() -> RemoteCoverage:
+            found = self.look(partition)
+            self._doubt.take(partition, found)
+            self._tell()
+            return found.coverage(partition.leader_epochs, log_end_offset)
+
+        return self._asked(partition, ask, NOTHING_REMOTE)
+
+    def _asked(self, partition: Partition, ask: Callable[[], _T], otherwise: _T) -> _T:
+        if self._is_away:
+            return otherwise
+        try:
+            return ask()
+        except TiersnapError as error:
+            self._is_away = isinstance(error, TransientError)
+            error.message = f"{partition.name}: {error.message}"
+            self._failures.append(error)
+            self._tell()
+            return otherwise
+
+    def _tell(self) -> None:
+        self.errors[:] = [*self._failures, *self._doubt.errors(self.look.location.store.uri)]
+
+
+def _may_be_tiered(partition: Partition) -> bool:
+    is_named = partition.topic_id is not None and bool(partition.segments)
+    return is_named and not never_tiered_reason(partition)

@@ -1,0 +1,269 @@
+"""List the remote segments of one partition, its incomplete segments, and the claims that name them.
+
+These are facts; snapshot.log.coverage decides which segments count for a log. The requests are two listings and the
+manifests, newest first, without those of segments below the local log and those in KnownManifests. Few claims are read.
+The newest segment's claim is, because each claim is finished before the next segment is claimed. So is a claim that was
+not last written directly after its segment.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from tiersnap.remote_storage.layouts.keys import KeyKind
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.claim import Claim, ClaimedSegment
+from tiersnap.remote_storage.locks.claim_protocol import claimed_segments, read_claim
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.complete import complete_in_other_layout
+from tiersnap.remote_storage.remote_log.known_manifests import KnownManifests
+from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment, read_segment
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, list_segments
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.requests import in_parallel, in_waves
+from tiersnap.snapshot.errors import CorruptDataError
+
+COPY_GRACE_MS = 900_000
+"""A broker writes a manifest directly after the log. A log without a manifest for so long never gets one."""
+_FINISHED_WITHIN_MS = 10_000
+"""A copy attempt finishes its claim with the request that follows its manifest."""
+_ALONE = "whole, but another attempt finished, and its copy is not: it stays until that is tiered again"
+_OVERTAKEN = "whole, but another attempt holds its claim: it stays until that one has copied"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteInventory:
+    """A partition's remote segments and claims; segments and leftovers in ascending start offset.
+
+    Attributes:
+        problems: of claims that could not be read.
+        looked_at: ms, by the store's clock; 0 if no decision depends on an age.
+        uncounted: complete segments of ours among the leftovers. Another attempt, without a segment, has their claim.
+        unpublished: complete segments, not in `segments`, that are restored only on request.
+        why_unpublished: the reason, for people.
+    """
+
+    partition: TopicIdPartition
+    segments: tuple[RemoteSegment, ...] = ()
+    leftovers: tuple[IncompleteSegment, ...] = ()
+    problems: tuple[str, ...] = ()
+    claimed: frozenset[ClaimedSegment] = field(default_factory=frozenset)
+    looked_at: int = 0
+    uncounted: tuple[RemoteSegment, ...] = ()
+    unpublished: tuple[RemoteSegment, ...] = ()
+    why_unpublished: str = ""
+
+    @property
+    def superseded(self) -> tuple[RemoteSegment | IncompleteSegment, ...]:
+        """Return our attempts after which another one finished with a complete segment: they may be deleted."""
+        everything: tuple[RemoteSegment | IncompleteSegment, ...] = (*self.segments, *self.leftovers)
+        whole = {copy.segment_id for copy in self.segments}
+        return tuple(each for each in everything if _finished_without(each) in whole)
+
+    def counted(self, wrong: Collection[str], of_brokers: Collection[str] | None) -> RemoteInventory:
+        """Return the inventory without complete segments that count as missing.
+
+        Args:
+            wrong: their ids.
+            of_brokers: ids of the segments without a claim of ours that count; None for all.
+        """
+        right = (each for each in self.segments if each.segment_id not in wrong)
+        kept = (each for each in right if each.claim or of_brokers is None or each.segment_id in of_brokers)
+        return replace(self, segments=tuple(kept))
+
+    def in_flight(self, grace: int = COPY_GRACE_MS) -> tuple[IncompleteSegment, ...]:
+        """Return the segments that a broker may be copying now: young, not visible, and named by no claim.
+
+        Args:
+            grace: ms, by the store's clock, like the age of the objects.
+        """
+        return tuple(each for each in self.leftovers if each.is_somebodys and self.looked_at - each.written_at <= grace)
+
+
+def list_remote_partition(
+    location: RemoteLocation,
+    partition: TopicIdPartition,
+    *,
+    local_start: int = 0,
+    since: int | None = None,
+    known: KnownManifests | None = None,
+) -> RemoteInventory:
+    """List the remote inventory of a partition.
+
+    Args:
+        local_start: base offset of the first local segment. Few manifests of segments that end there or below are read.
+        since: ms. The manifests of segments that may have a record as late as that are read in any case.
+        known: manifests of the partition that were read before; by default those in the store.
+    """
+    store = location.store
+    changed = claimed_segments(store, partition)
+    listed = list_segments(location, partition)
+    known = known or KnownManifests(store, partition)
+    known.listed = frozenset(each.segment_id for each in listed)
+    found, incomplete = _read(known, [each for each in listed if not each.missing], local_start, since)
+    # A segment that lacks an object needs no request.
+    lacking = (read_segment(store, each) for each in listed if each.missing)
+    incomplete += [each for each in lacking if isinstance(each, IncompleteSegment)]
+    claims = _Claims(store, frozenset(changed))
+    claims.read_for(found, incomplete, changed)
+    segments = [claims.told(each) for each in found]
+    alone = _alone(location, partition, segments)
+    incomplete += [
+        IncompleteSegment(each.segment_id, each.start_offset, alone[each.segment_id], each.objects)
+        for each in segments
+        if each.segment_id in alone
+    ]
+    leftovers = [claims.with_claim(each) for each in incomplete]
+    return RemoteInventory(
+        partition,
+        tuple(sorted((each for each in segments if each.segment_id not in alone), key=_offset)),
+        tuple(sorted(leftovers, key=_offset)),
+        tuple(claims.problems.values()),
+        claims.claimed,
+        store.now() if any(each.is_somebodys for each in leftovers) else 0,
+        tuple(each for each in segments if each.segment_id in alone),
+    )
+
+
+def _offset(segment: RemoteSegment | IncompleteSegment) -> tuple[int, str]:
+    return segment.start_offset, segment.segment_id
+
+
+def _alone(location: RemoteLocation, partition: TopicIdPartition, segments: Sequence[RemoteSegment]) -> dict[str, str]:
+    """Return why complete segments of ours do not count, by id: an attempt without a segment has their claim."""
+    whole = {each.segment_id for each in segments}
+    absent = {over for each in segments if (over := _finished_without(each)) and over not in whole}
+    absent -= complete_in_other_layout(location, partition, absent)
+    alone = {each.segment_id: _ALONE for each in segments if _finished_without(each) in absent}
+    return alone | {each.segment_id: _OVERTAKEN for each in segments if _is_overtaken(each)}
+
+
+def _read(
+    known: KnownManifests, listed: Sequence[SegmentObjects], local_start: int, since: int | None
+) -> tuple[list[RemoteSegment], list[IncompleteSegment]]:
+    """Read the attempts that have all their objects, newest first, until they are below the log."""
+    segments: list[RemoteSegment] = []
+    incomplete: list[IncompleteSegment] = []
+    read = partial(read_segment, known.store, known=known)
+    for found in in_waves(read, listed[::-1], is_known=partial(_is_known, known)):
+        incomplete += [each for each in found if isinstance(each, IncompleteSegment)]
+        complete = [each for each in found if isinstance(each, RemoteSegment)]
+        segments += complete
+        # They are contiguous or overlap by one. If a whole wave is below the log, so are the others.
+        if complete and all(each.end_offset <= local_start and _is_older(each, since) for each in complete):
+            break
+    return segments, incomplete
+
+
+def _is_known(known: KnownManifests, attempt: SegmentObjects) -> bool:
+    manifest = attempt.objects.get(KeyKind.RSM_MANIFEST)
+    return manifest is not None and known.has(attempt.segment_id, manifest)
+
+
+def _is_older(copy: RemoteSegment, since: int | None) -> bool:
+    """Return whether all its records are earlier than `since` (ms); True without `since`."""
+    return since is None or 0 <= copy.metadata.max_timestamp < since
+
+
+@dataclass(frozen=True, slots=True)
+class _Claims:
+    """The claims that were read, each once, and the problems of those that cannot be read."""
+
+    store: ObjectStore
+    claimed: frozenset[ClaimedSegment]
+    found: dict[ClaimedSegment, Claim | None] = field(default_factory=dict)
+    named: dict[str, ClaimedSegment] = field(default_factory=dict)  # by the segment ids that the claim names
+    problems: dict[ClaimedSegment, str] = field(default_factory=dict)
+
+    def read_for(
+        self,
+        found: Sequence[RemoteSegment],
+        incomplete: Sequence[IncompleteSegment],
+        changed: Mapping[ClaimedSegment, int],
+    ) -> None:
+        """Read the claims on which a decision depends; `changed` is when each was last written (ms)."""
+        starts = Counter(each.start_offset for each in found)
+        doubtful = {offset for offset, count in starts.items() if count > 1} | {
+            each.start_offset for each in incomplete
+        }
+        for segment in self.claimed:
+            if segment.base_offset in doubtful:
+                self.read(segment)
+        written = {each.claimed_as: each.written_at for each in found}
+        self.read_unfinished(sorted(self.claimed & written.keys(), key=_age, reverse=True))
+        in_parallel(
+            self.read,
+            [
+                segment
+                for segment in self.claimed & written.keys()
+                if not 0 <= changed[segment] - written[segment] <= _FINISHED_WITHIN_MS
+            ],
+        )
+
+    def told(self, segment: RemoteSegment) -> RemoteSegment:
+        """Return the segment with its claim and whether a broker uploaded it."""
+        named = self.named.get(segment.segment_id)
+        claim = None if named is None else self.found[named]
+        is_theirs = claim is None and (segment.claimed_as not in self.claimed or self.found.get(segment.claimed_as))
+        is_copied = segment.metadata.broker_id >= 0 or segment.objects.is_local
+        return replace(segment, claim=claim, is_brokers=bool(is_theirs) and is_copied)
+
+    def with_claim(self, attempt: IncompleteSegment) -> IncompleteSegment:
+        """Return the attempt with the claim that names it, if one does."""
+        named = self.named.get(attempt.segment_id)
+        return attempt if named is None else replace(attempt, claim=self.found[named], claimed_as=named)
+
+    def read(self, segment: ClaimedSegment) -> Claim | None:
+        if segment not in self.found:
+            try:
+                claim = read_claim(self.store, segment)
+            except CorruptDataError as error:
+                claim = None
+                self.problems[segment] = error.message
+            self.found[segment] = claim
+            if claim is not None:
+                self.named.update(dict.fromkeys(claim.segment_ids, segment))
+        return self.found[segment]
+
+    def read_unfinished(self, newest_first: Iterable[ClaimedSegment]) -> None:
+        """Read claims until one is finished."""
+        for segment in newest_first:
+            claim = self.read(segment)
+            if claim is not None and claim.finished is not None:
+                return
+
+
+def _age(segment: ClaimedSegment) -> tuple[int, int]:
+    """Order segments as a log has them; if lineages diverged, the newer one is later."""
+    return segment.leader_epoch, segment.base_offset
+
+
+def _finished_without(found: RemoteSegment | IncompleteSegment) -> str | None:
+    """Return the attempt that finished the claim, if `found` belongs to an earlier one."""
+    claim = found.claim
+    is_earlier = claim is not None and found.segment_id in {attempt.segment_id for attempt in claim.earlier}
+    return claim.finished if claim is not None and is_earlier else None
+
+
+def _is_overtaken(copy: RemoteSegment) -> bool:
+    """Return whether another attempt took over the claim of this segment and has not finished."""
+    return copy.claim is not None and copy.is_unfinished and copy.claim.holder.segment_id != copy.segment_id
+
+
+def leftovers_of(found: RemoteInventory) -> list[RemoteSegment | IncompleteSegment]:
+    """Return the leftovers of our attempts in a partition, which may be deleted once they are old; no request.
+
+    Leftovers are remote segments in whose place another attempt finished, and incomplete segments of attempts that were
+    taken over, gave up or did not finish. A complete segment stays if no attempt finished: it may be the only one with
+    its offsets.
+    """
+    complete = {each.segment_id for each in found.uncounted}
+    left = (each for each in found.leftovers if each.segment_id not in complete and _is_over(each))
+    return [*found.superseded, *(each for each in left if each not in found.superseded)]
+
+
+def _is_over(left: IncompleteSegment) -> bool:
+    return left.claim is not None and left.claim.may_delete(left.segment_id)

@@ -1,0 +1,204 @@
+"""The finished remote segments of one log, as remote_state reads them: claims, snapshots, folds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tiersnap.remote_storage.errors import EncryptedSegmentError, ObjectNotFoundError
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.claim import Claim, ClaimedSegment, ClaimedSnapshot
+from tiersnap.remote_storage.locks.claim_protocol import read_claim
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+)
+from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
+from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment, read_segment
+from tiersnap.remote_storage.remote_log.remote_state import RemoteSnapshot, Vouching
+from tiersnap.remote_storage.remote_log.segment_bytes import fetched_segment
+from tiersnap.remote_storage.remote_log.segment_objects import group
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.checkpoints import LeaderEpoch
+from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.gate.trusted import Provenance, may_start_replay
+from tiersnap.snapshot.log.file_system import LOCAL
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.producer_fold import ProducerFold
+from tiersnap.snapshot.replay.segment_runs import fold_segment
+
+
+@dataclass(frozen=True)
+class RemoteLog:
+    """The remote segments that the rule for remote snapshots reads.
+
+    Every method raises TransientError and RemoteStorageError as the store does.
+    """
+
+    location: RemoteLocation
+    partition: Partition
+    offset: int  # nothing from here on is read
+    copies: dict[str, RemoteSegment]  # finished ones of the log's own lineage that begin below, by segment id
+    claimed: frozenset[ClaimedSegment]  # segments of which there is a claim
+    unbelieved: Collection[str] = ()  # ids of segments whose snapshots are left out
+    _claims: dict[str, Claim | None] = field(default_factory=dict)
+    _folded: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
+
+    @classmethod
+    def listed(cls, location: RemoteLocation, partition: Partition, offset: int, *, since: int | None) -> RemoteLog:
+        """List them, newest first; `since` (ms) leaves out those before which no record is as late as that."""
+        local_start = 0 if since is None else offset
+        found = list_remote_partition(location, name_of(partition), local_start=local_start, since=since)
+        superseded = {each.segment_id for each in found.superseded}
+        copies = (copy for copy in found.segments if not copy.is_unfinished and copy.segment_id not in superseded)
+        lineage = partition.whole_epochs
+        own = (copy for copy in copies if copy.start_offset < offset and copy.facts.is_of(lineage))
+        return cls(location, partition, offset, {copy.segment_id: copy for copy in own}, found.claimed)
+
+    @property
+    def snapshots(self) -> list[RemoteSnapshot]:
+        """At the offset and below, in descending end offset; of several at one offset the latest attempt first."""
+        copies = (copy for name, copy in self.copies.items() if name not in self.unbelieved)
+        ending = [copy for copy in copies if copy.end_offset <= self.offset]
+        ending.sort(key=lambda copy: (copy.end_offset, copy.written_at), reverse=True)
+        return [RemoteSnapshot(copy.start_offset, copy.end_offset, copy.segment_id) for copy in ending]
+
+    def vouching(self, of: RemoteSnapshot) -> Vouching:
+        """Return what its claim says."""
+        try:
+            claim = self._claim(self.copies[of.segment_id])
+        except CorruptDataError:
+            return Vouching(is_ours=True)  # nobody knows whose it is
+        if claim is None or not claim.names(of.segment_id):
+            return Vouching()
+        snapshot = vouched_snapshot(claim, of.segment_id)
+        provenance = None if snapshot is None else Provenance(snapshot.provenance)
+        # An earlier run may have been told that the log began where its files did.
+        if provenance is Provenance.COMPUTED_FROM_LOG_START and not self.partition.log_start_checkpoint:
+            provenance = None
+        return Vouching(is_ours=True, provenance=provenance)
+
+    def _claim(self, copy: RemoteSegment) -> Claim | None:
+        if copy.segment_id not in self._claims:
+            of = copy.claimed_as
+            known = copy.claim or (read_claim(self.location.store, of) if of in self.claimed else None)
+            self._claims[copy.segment_id] = known
+        return self._claims[copy.segment_id]
+
+    def entries(self, of: RemoteSnapshot) -> np.ndarray:
+        """Return ENTRY_DTYPE, ascending producer id.
+
+        Raises:
+            CorruptDataError: the snapshot is gone or damaged, or another one than its claim says.
+        """
+        metadata = self.copies[of.segment_id].metadata
+        name = f"{self.location.log_uri(metadata)}: producer snapshot"
+        try:
+            data = self.location.layout.fetch_index(self.location.store, metadata, IndexType.PRODUCER_SNAPSHOT) or b""
+        except (ObjectNotFoundError, EncryptedSegmentError) as error:
+            raise CorruptDataError(error.message) from error
+        vouched = vouched_snapshot(self._claims.get(of.segment_id), of.segment_id)
+        if vouched is not None and (why := differs_from_claim(data, vouched.crc32c)):
+            raise CorruptDataError(f"{name} {why}")
+        return snapshot_file.decode(data, name=name)
+
+    def deltas(self, start: int, end: int) -> np.ndarray:
+        """Return DELTA_DTYPE, ascending producer id, of the batches in [start, exclusive end).
+
+        Raises:
+            CorruptDataError: no remote segment of the log holds some of them, or one is damaged.
+        """
+        if (start, end) not in self._folded:
+            pieces = list(self._pieces(start, end))
+            fold = ProducerFold()
+            for copy, first, last in pieces:
+                fold.combine(self._fold(copy, first, last))
+            self._folded.clear()  # the next question is of another range, and a million producers are 56 MB
+            self._folded[start, end] = fold.deltas()
+        return self._folded[start, end]
+
+    def _pieces(self, start: int, end: int) -> Iterator[tuple[RemoteSegment, int, int]]:
+        """Yield segments that cover the offsets without gaps, each with its first and exclusive last offset to use."""
+        while start < end:
+            holding = [copy for copy in self.copies.values() if copy.start_offset <= start < copy.end_offset]
+            if not holding:
+                uri, what = self.location.store.uri, f"holds offset {start}" if self.copies else "is there"
+                raise CorruptDataError(f"{uri}: no whole remote segment of {self.partition.name} {what}")
+            copy = max(holding, key=lambda copy: (copy.start_offset == start, copy.end_offset, copy.segment_id))
+            yield copy, start, min(end, copy.end_offset)
+            start = copy.end_offset
+
+    def _fold(self, found: RemoteSegment, first: int, last: int) -> np.ndarray:
+        copy = self._copy(found)
+        fold = ProducerFold()
+        with fetched_segment(self.location.store, copy) as segment:
+            runs, end = fold_segment(LOCAL, segment, cuts=[first, last])
+        if end.finding is not None:
+            name = self.location.log_uri(copy.metadata)
+            raise CorruptDataError(
+                f"{name}: {end.finding.finding_kind} at byte {end.finding.position}: {end.finding.message}"
+            )
+        for run in runs:
+            if first <= run.start_offset < last:
+                fold.combine(run.deltas)
+        return fold.deltas()
+
+    def _copy(self, found: RemoteSegment) -> RemoteSegment:
+        """The copy with what reading its log takes. Raises CorruptDataError: it is gone or encrypted."""
+        metadata = found.metadata
+        local = self.location.is_local
+        listed = group(self.location.store.list(keys.segment_stem(metadata, local=local)), local=local)
+        for attempt in listed.get(metadata.id.topic_id_partition, ()):
+            copy = read_segment(self.location.store, attempt)
+            if isinstance(copy, IncompleteSegment):
+                raise CorruptDataError(f"remote segment {copy.segment_id}: {copy.problem}")
+            if copy.is_encrypted:
+                raise CorruptDataError(f"remote segment {copy.segment_id} is encrypted by the plugin")
+            return copy
+        raise CorruptDataError(f"remote segment {found.segment_id} is gone")
+
+
+def name_of(partition: Partition) -> TopicIdPartition:
+    """Return the name of a local partition in remote storage."""
+    return TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
+
+
+def metadata_of(
+    partition: TopicIdPartition, segment_id: str, start_offset: int, end_offset: int
+) -> RemoteLogSegmentMetadata:
+    """Return metadata that names the objects of a remote segment and says nothing else; `end_offset` is exclusive."""
+    return RemoteLogSegmentMetadata(
+        id=RemoteLogSegmentId(partition.topic, partition.topic_id or "", partition.partition, segment_id),
+        start_offset=start_offset,
+        end_offset=end_offset - 1,
+        broker_id=-1,
+        max_timestamp=-1,
+        event_timestamp=0,
+        segment_leader_epochs=(LeaderEpoch(0, start_offset),),
+        segment_size=1,
+        state=SegmentState.COPY_SEGMENT_FINISHED,
+    )
+
+
+def vouched_snapshot(claim: Claim | None, segment_id: str) -> ClaimedSnapshot | None:
+    """Return the snapshot of `segment_id` that its claim vouches for, None where the claim does not.
+
+    Leave to upload is not enough: a broker's file must have matched the log with every entry counted.
+    """
+    if claim is None or claim.finished != segment_id or claim.snapshot is None:
+        return None
+    snapshot = claim.snapshot
+    return snapshot if may_start_replay(snapshot.provenance, snapshot.verdict) else None
+
+
+def differs_from_claim(data: bytes, crc: str) -> str:
+    """Return how a snapshot differs from the one that its claim names by CRC-32C, 8 hex digits; "" if it does not."""
+    found = f"{crc32c(data):08x}"
+    return "" if found == crc else f"has CRC {found}, its claim says {crc}"

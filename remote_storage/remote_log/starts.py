@@ -1,0 +1,131 @@
+"""Find a log's producer state in remote storage: by a claim, or by the rule of remote_state."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from tiersnap.remote_storage.errors import ObjectNotFoundError, SnapshotChangedError
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.claim import ClaimedSegment
+from tiersnap.remote_storage.locks.claim_protocol import read_claim
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.remote_log import RemoteLog, differs_from_claim, metadata_of, vouched_snapshot
+from tiersnap.remote_storage.remote_log.remote_state import RemoteSnapshot, find_state
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.requests import in_parallel
+from tiersnap.snapshot.errors import CorruptDataError, UnknownStateError
+from tiersnap.snapshot.gate.next_step import Hole
+from tiersnap.snapshot.gate.printed_steps import Place
+from tiersnap.snapshot.gate.steps import VERIFY_LOCATION
+from tiersnap.snapshot.gate.trusted import Provenance
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
+from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy, RemoteState
+
+_log = logging.getLogger(__name__)
+
+
+def state_at(
+    location: RemoteLocation,
+    partition: Partition,
+    offset: int,
+    expiry: BrokerExpiry,
+    *,
+    unbelieved: Collection[str] = (),
+) -> RemoteState:
+    """Return the state of a log at an offset, as its remote segments tell it.
+
+    They are read as far back as producers live, by the segments' largest timestamps, and further only where that does
+    not decide: manifests and snapshots, whole the segment of the snapshot that is believed, and those behind it.
+
+    Args:
+        unbelieved: ids of segments whose snapshots start nothing.
+
+    Raises:
+        UnknownStateError: they do not tell it.
+        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+    """
+
+    def found_since(since: int | None) -> RemoteState:
+        log = replace(RemoteLog.listed(location, partition, offset, since=since), unbelieved=unbelieved)
+        start = partition.log_start_checkpoint
+        return find_state(offset, log.snapshots, log, log_start_offset=start, expiry=expiry)
+
+    try:
+        found = found_since(expiry.since)
+    except UnknownStateError:
+        if expiry.since is None:
+            raise
+        found = found_since(None)
+    for why in found.refused:
+        _log.warning("%s: %s: computed from the remote segments before it", partition.name, why)
+    return found
+
+
+def living_producers(location: RemoteLocation, partition: Partition, offset: int, expiry: BrokerExpiry) -> np.ndarray:
+    """Return ids, ascending, of producers that live, of all that remote snapshots at `offset` and below know.
+
+    Read are the manifests and snapshots of the segments that may have a record as late as producers live. A snapshot
+    that cannot be read knows nobody.
+
+    Raises:
+        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+    """
+    log = RemoteLog.listed(location, partition, offset, since=expiry.since)
+
+    def ids(of: RemoteSnapshot) -> np.ndarray:
+        try:
+            entries = log.entries(of)
+        except CorruptDataError as error:
+            _log.debug("%s: left out: %s", partition.name, error.message)
+            return np.empty(0, np.int64)
+        living: np.ndarray = expiry.live(entries)["producer_id"]
+        return living
+
+    return np.unique(np.concatenate([np.empty(0, np.int64), *in_parallel(ids, log.snapshots)]))
+
+
+def find_start(store: ObjectStore, partition: TopicIdPartition, copies: Iterable[ListedCopy]) -> ClaimedStart | None:
+    """Return the start of the first copy whose claim vouches for its snapshot, None where none does.
+
+    It costs a request a copy.
+
+    Args:
+        copies: finished ones, those to be asked first in front.
+    """
+    for copy in copies:
+        segment = ClaimedSegment(partition, copy.base_offset, copy.leader_epochs[-1][0])
+        try:
+            snapshot = vouched_snapshot(read_claim(store, segment), copy.segment_id)
+        except CorruptDataError:
+            continue
+        if snapshot is not None:
+            crc, provenance = int(snapshot.crc32c, 16), Provenance(snapshot.provenance)
+            return ClaimedStart(copy.next_base_offset, copy.segment_id, copy.base_offset, crc, provenance)
+    return None
+
+
+def read_start(location: RemoteLocation, partition: TopicIdPartition, start: ClaimedStart) -> bytes:
+    """Return the snapshot.
+
+    Raises:
+        SnapshotChangedError: it is gone; the next look may find another start.
+        CorruptDataError: it is another one than the claim says.
+    """
+    metadata = metadata_of(partition, start.segment_id, start.segment_base_offset, start.snapshot_offset)
+    name = f"{location.log_uri(metadata)}: producer snapshot"
+    try:
+        data = location.layout.fetch_index(location.store, metadata, IndexType.PRODUCER_SNAPSHOT) or b""
+    except ObjectNotFoundError as error:
+        raise SnapshotChangedError(
+            f"{metadata.id}: {error.message}", hint="run the same command again", offset=start.snapshot_offset, at=""
+        ) from error
+    if why := differs_from_claim(data, f"{start.snapshot_crc32c:08x}"):
+        place = Place(values={Hole.REMOTE: location.words})
+        raise CorruptDataError(f"{name} {why}", hint=place.text(VERIFY_LOCATION))
+    return data

@@ -1,0 +1,58 @@
+"""The transactions that are open where a segment before a scan window begins.
+
+Nothing was replayed there, so the snapshots before the window lack transactions that ended before it. Each upload
+compares the transactions that are open at the segment's end with its snapshot (checked_upload). So the snapshot tells
+what is open where the next segment begins. Behind a remote segment, remote storage tells it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from tiersnap.remote_storage.errors import UnknownTransactionsError
+from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory
+from tiersnap.remote_storage.remote_log.starts import state_at
+from tiersnap.remote_storage.upload.bundle import PlannedSegment
+from tiersnap.remote_storage.upload.tier_job import TierJob
+from tiersnap.snapshot.errors import UnknownStateError
+from tiersnap.snapshot.formats.transaction_index import ongoing_transactions
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
+
+
+def known_starts(
+    job: TierJob, planned: Sequence[PlannedSegment], inventory: RemoteInventory
+) -> Iterator[PlannedSegment]:
+    """Yield the segments; those behind a remote segment with the transactions that remote storage tells.
+
+    Args:
+        inventory: segments that count.
+
+    Raises:
+        UnknownTransactionsError: remote storage does not tell them.
+        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+    """
+    starts = [copy.start_offset for copy in inventory.segments]
+    end = -1
+    for segment in planned:
+        is_behind = end != segment.base_offset and min(starts, default=segment.base_offset) < segment.base_offset
+        end = segment.next_base_offset
+        if is_behind and segment.snapshot.provenance.is_of_window:
+            yield replace(segment, open_transactions=_open_in_remote(job, segment))
+        else:
+            yield segment
+
+
+def _open_in_remote(job: TierJob, segment: PlannedSegment) -> tuple[tuple[int, int], ...]:
+    of, expiry = job.partition, BrokerExpiry(job.tierer.now, DEFAULT_PRODUCER_EXPIRATION_MS)
+    log = Partition("", of.topic, of.partition, (), {}, of.topic_id, segment.leader_epochs)
+    try:
+        entries = state_at(job.location, log, segment.base_offset, expiry).entries
+    except UnknownStateError as error:
+        raise UnknownTransactionsError(
+            f"nothing tells which transactions are open at {segment.base_offset}: {error.message}",
+            hint="run again without --scan window: it replays the whole log",
+            base_offset=segment.base_offset,
+        ) from error
+    return tuple((producer, first) for producer, first in ongoing_transactions(entries).tolist())

@@ -1,0 +1,78 @@
+"""Complete segments of brokers' attempts without a COPY_SEGMENT_FINISHED record, read and compared with the local log.
+
+A storage manager may throw after its objects exist (KAFKA-19981), or because they are damaged. Their sizes prove
+nothing: an attempt is right if every batch, the indexes, the leader epochs and the snapshot agree with the local log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
+from tiersnap.remote_storage.verify.compare_whole import ReadSegment, compare_whole
+from tiersnap.remote_storage.verify.local_log import LocalLog
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedAttempts:
+    """Attempts that no record calls finished, by segment id.
+
+    Attributes:
+        right: brokers' attempts that equal the local log.
+        wrong: why others are wrong; they are uploaded again.
+        differing: why own uploads, which are right in themselves, differ from the local log.
+    """
+
+    right: frozenset[str]
+    wrong: dict[str, str]
+    differing: dict[str, str] = field(default_factory=dict)
+
+
+NOTHING_READ = ComparedAttempts(frozenset(), {})
+
+
+def compare_attempts(
+    location: RemoteLocation,
+    partition: TopicIdPartition,
+    begun: Collection[str],
+    local: LocalLog | None,
+    expiry: BrokerExpiry,
+) -> ComparedAttempts:
+    """Read every object of the complete segments among `begun`, and compare them with the local log.
+
+    Of several with the same offsets only the newest is read; the others count as wrong.
+
+    Args:
+        local: the log of the partition on this host; None without one.
+        expiry: see `find_doubts`.
+
+    Raises:
+        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+    """
+    found = list_remote_partition(location, partition).segments if begun else ()
+    wrong = {each.segment_id: "it was not read" for each in found if each.segment_id in begun}
+    newest = {each.bounds: each for each in sorted(found, key=_age) if each.segment_id in wrong}
+    right = set()
+    if local is not None and newest:
+        for each in compare_whole(location, list(newest.values()), local.compare, (), expiry):
+            if why := _why(each):
+                wrong[each.segment_id] = why
+            else:
+                del wrong[each.segment_id]
+                right.add(each.segment_id)
+    return ComparedAttempts(frozenset(right), wrong)
+
+
+def _age(segment: RemoteSegment) -> tuple[int, str]:
+    return segment.attempt
+
+
+def _why(found: ReadSegment) -> str:
+    if not found.told.verdict.is_sound:
+        return found.told.reason
+    return "" if found.is_compared else "the local log has no such segment"

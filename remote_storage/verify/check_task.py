@@ -1,0 +1,79 @@
+"""Partitions as rows -> rows of the table `remote_checks`: what a Spark task does."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.verify.log_head import nobody_tells
+from tiersnap.remote_storage.verify.partition_check import PartitionCheck
+from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.gate.remote_check import CHECKS, CheckRequest, ComparedWith, RemoteCheck, RemoteVerdict
+from tiersnap.snapshot.rows import Int32, Rows
+
+_log = logging.getLogger(__name__)
+
+_ROWS = 1_000
+
+
+class ComparedSnapshot(NamedTuple):
+    """The CRC-32C of a snapshot at an offset."""
+
+    offset: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionToCheck:
+    """A partition that is verified.
+
+    Attributes:
+        known: the newest checks of its segments.
+        compared: snapshots that a run compared with the log or computed.
+    """
+
+    topic: str
+    topic_id: str
+    partition: Int32
+    known: tuple[RemoteCheck, ...] | None = None
+    compared: tuple[ComparedSnapshot, ...] | None = None
+
+
+_PARTITIONS = Rows(PartitionToCheck)
+TO_CHECK = _PARTITIONS.schema
+
+
+@dataclass(frozen=True)
+class CheckTask:
+    """TO_CHECK rows -> rows of RemoteCheck."""
+
+    location: RemoteLocation
+    asked: CheckRequest
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Verify one partition after the other; what remote storage does not tell is a row as well."""
+        for partition in _PARTITIONS.read(batches):
+            checks = self._checks(partition)
+            while some := list(islice(checks, _ROWS)):
+                yield CHECKS.batch(some)
+
+    def _checks(self, partition: PartitionToCheck) -> Iterator[RemoteCheck]:
+        known, compared = {each.segment_id: each for each in partition.known or ()}, dict(partition.compared or ())
+        of = TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
+        try:
+            check = PartitionCheck(self.location, of, self.asked, known, compared=compared, log_start_of=nobody_tells)
+            yield from check.checks()
+        except TiersnapError as error:
+            _log.warning("%s: %s", of, error.message)
+            yield RemoteCheck(
+                partition.topic, partition.topic_id, partition.partition, "", 0, None, -1, False, 0, 0, 0, 0,
+                self.asked.depth, RemoteVerdict.UNVERIFIED, ComparedWith.NOTHING, error.message, self.asked.now,
+                self.asked.producer_expiration, self.location.store.uri,
+            )  # fmt: skip

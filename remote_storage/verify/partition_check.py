@@ -1,0 +1,304 @@
+"""Verify what remote storage holds of one partition, in ascending offsets.
+
+    metadata   every object is there, in the size that its manifest says; the segments, laid end to end under the leader
+               epochs of the newest one, have no hole
+    snapshots  the indexes are right by their size and the order of their entries; each snapshot is compared with the
+               first of these that there is: the local log; a snapshot at the offset that a run compared or computed;
+               the claim that vouches for it; the fold of its own segment, if a producer of it may live. Whatever lives
+               in an earlier snapshot must be in it, or batches explain it
+    full       the CRC-32C of every batch, their leader epochs, the indexes; and each snapshot is compared with the fold
+               of the remote log, from where that begins
+
+A segment of which an earlier check still holds is not looked into; where its state is needed its snapshot is read.
+Retention may delete segments during the check: one that vanishes together with all older ones is not reported.
+The rules for snapshots are those of remote_log.remote_state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.claim import ClaimedSegment
+from tiersnap.remote_storage.locks.claim_protocol import claim_naming, claimed_segments
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.remote_inventory import COPY_GRACE_MS
+from tiersnap.remote_storage.remote_log.remote_segment import (
+    IncompleteSegment,
+    RemoteSegment,
+    newest,
+    read_lineage,
+    read_segment,
+)
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, list_segments
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.requests import in_waves
+from tiersnap.remote_storage.verify.local_log import ToldLocally
+from tiersnap.remote_storage.verify.log_head import LogHead, LogStartOf
+from tiersnap.remote_storage.verify.whole_segment import Told, WholeSegmentCheck
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
+from tiersnap.snapshot.log.leader_epochs import Interval, joined
+
+CompareLocally = Callable[[ObjectStore, Sequence[RemoteSegment]], ToldLocally]
+"""Compares remote segments with the local log, as far as it goes."""
+
+
+def sample_order(segment_id: str, now: int) -> int:
+    """Return a number that puts segments into another order each time."""
+    return crc32c(f"{segment_id} {now}".encode())
+
+
+@dataclass
+class PartitionCheck:
+    """The check of one partition.
+
+    Attributes:
+        known: what was found out before of the partition, by segment id; checks of another place say nothing.
+        compare_locally: None without a local log.
+        compared: CRC-32C of snapshots that a run compared with the log, or computed, by offset.
+        skipped: segments of which an earlier check holds, or that are not in the sample.
+        digests: of the logs that `checks` read and whose batches are right, by segment id.
+        names_replaced: report a segment that lost objects also if a finished one took its place: brokers may read it.
+        log_start_of: decides about the offsets before the first segment; None if they do not matter.
+        local_from: base offset of the first file of the local log; None without one. Only remote storage can hold the
+            offsets below it.
+    """
+
+    location: RemoteLocation
+    partition: TopicIdPartition
+    asked: CheckRequest
+    known: Mapping[str, RemoteCheck] = field(default_factory=dict)
+    compare_locally: CompareLocally | None = None
+    compared: Mapping[int, int] = field(default_factory=dict)
+    skipped: int = 0
+    digests: dict[str, str] = field(default_factory=dict)
+    log_start_of: LogStartOf | None = None
+    local_from: int | None = None
+    names_replaced: bool = False
+    _listed: tuple[SegmentObjects, ...] = ()
+    _claimed: frozenset[ClaimedSegment] = frozenset()
+    _lineage: LeaderEpochs = ()
+
+    def __post_init__(self) -> None:
+        self.known = {key: each for key, each in self.known.items() if each.remote == self.location.store.uri}
+
+    def checks(self) -> Iterator[RemoteCheck]:
+        """Give what was found out, a row a segment, in ascending base offset; then offsets that no segment holds.
+
+        Raises:
+            TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+        """
+        return (each for each in self._checks() if each.verdict.is_sound or not self._has_retired(each))
+
+    def _has_retired(self, found: RemoteCheck) -> bool:
+        return bool(found.segment_id) and self._begins_behind(found.base_offset)
+
+    def _begins_behind(self, offset: int) -> bool:
+        """Return whether remote storage begins behind an offset now, or the whole partition is gone; one request."""
+        listed = self.location.store.list(keys.partition_segments(self.partition, local=self.location.is_local))
+        parsed = (keys.recognise(info.key) for info in listed)
+        first = next((each.offset for each in parsed if each is not None and each.offset is not None), None)
+        return first is None or first > offset
+
+    def _checks(self) -> Iterator[RemoteCheck]:
+        self._claimed = frozenset(claimed_segments(self.location.store, self.partition))
+        self._listed = list_segments(self.location, self.partition)
+        due = [each for each in self._listed if self._is_due(each)]
+        self.skipped = len(self._listed) - len(due)
+        waves = in_waves(partial(read_segment, self.location.store), self._to_read(due))
+        read = {each.segment_id: each for wave in waves for each in wave}
+        complete = [each for each in read.values() if isinstance(each, RemoteSegment)]
+        problems = self._find_lineage(complete)
+        following = dict(pairwise(sorted({each.start_offset for each in self._listed})))
+        covered = joined(
+            interval
+            for each in self._listed
+            for interval in self._held(each, read.get(each.segment_id), following.get(each.start_offset))
+        )
+        incomplete = [each for each in read.values() if isinstance(each, IncompleteSegment)]
+        yield from self._incomplete(incomplete, covered)
+        yield from self._complete([each.segment_id for each in due], complete, problems)
+        yield from self._holes(covered, incomplete)
+        yield from self._head(covered, incomplete)
+        yield from self._gone()
+
+    @property
+    def _listed_from(self) -> int:
+        return self._listed[0].start_offset if self._listed else 0
+
+    def _gone(self) -> Iterator[RemoteCheck]:
+        """Segments that were not sound and are not there any more: retention, or `tiersnap mend`, has deleted them."""
+        there = {each.segment_id for each in self._listed}
+        for each in self.known.values():
+            if not each.verdict.is_sound and each.segment_id not in there:
+                told = Told(RemoteVerdict.GONE, f"was {each.verdict}, and was deleted since")
+                at = each.segment_id, each.base_offset, each.next_base_offset, 0, each.written_at
+                yield self._made(*at, told, each.leader_epoch, is_of_log=each.is_of_log)
+
+    def _is_due(self, attempt: SegmentObjects) -> bool:
+        if attempt.missing:
+            return True
+        known = self.known.get(attempt.segment_id)
+        if known is not None and known.still_holds(self.asked, attempt.modified, attempt.stored):
+            return False
+        sampled = self.asked.sampled
+        return sampled is None or sample_order(attempt.segment_id, self.asked.now) <= sampled
+
+    def _to_read(self, due: list[SegmentObjects]) -> list[SegmentObjects]:
+        """Those and, for the lineage, what may be the newest segment."""
+        whole = [each for each in self._listed if not each.missing]
+        may_be_newest = {each.segment_id for each in whole[-1:]}
+        if known := [self.known[each.segment_id] for each in whole if each.segment_id in self.known]:
+            may_be_newest.add(max(known, key=lambda each: (each.leader_epoch, each.base_offset)).segment_id)
+        wanted = may_be_newest | {each.segment_id for each in due}
+        return [each for each in self._listed if each.segment_id in wanted]
+
+    def _find_lineage(self, complete: Sequence[RemoteSegment]) -> dict[str, str]:
+        """Take the leader epochs of the newest segment that tells them; return what is wrong with newer ones."""
+        problems: dict[str, str] = {}
+        while left := [each for each in complete if each.segment_id not in problems]:
+            copy = newest(left)
+            try:
+                self._lineage = read_lineage(self.location.store, copy)
+                break
+            except (CorruptDataError, ObjectNotFoundError) as error:
+                problems[copy.segment_id] = error.message
+        return problems
+
+    def _held(
+        self, attempt: SegmentObjects, found: RemoteSegment | IncompleteSegment | None, following: int | None
+    ) -> list[Interval]:
+        """Offsets of the log that a listed segment holds; of one that was never read, those up to the next segment."""
+        if isinstance(found, IncompleteSegment):
+            return []
+        if found is not None:
+            return found.facts.held(self._told_lineage(found))
+        known = self.known.get(attempt.segment_id)
+        if known is not None and known.next_base_offset is not None:
+            return [(known.base_offset, known.next_base_offset)]
+        return [(attempt.start_offset, following or attempt.start_offset + 1)]
+
+    def _told_lineage(self, copy: RemoteSegment) -> LeaderEpochs:
+        """Return the leader epochs of the newest segment; the copy's own if none can be read."""
+        return self._lineage or copy.leader_epochs
+
+    def _incomplete(self, found: Iterable[IncompleteSegment], covered: Sequence[Interval]) -> Iterator[RemoteCheck]:
+        begin, end = (covered[0][0], covered[-1][1]) if covered else (0, 0)
+        now = self.location.store.now() if found else 0
+        for each in found:
+            is_last = each.start_offset >= end
+            is_covered = any(start <= each.start_offset < stop for start, stop in covered)
+            is_young = is_last and now - each.written_at <= COPY_GRACE_MS
+            if each.objects is None or (not each.is_visible and (is_covered or is_young)):
+                continue  # of an attempt that ended, or that somebody is at
+            if is_covered and not self.names_replaced and self._is_replaced(each):
+                continue
+            verdict = RemoteVerdict.MISSING if each.objects.missing else RemoteVerdict.CORRUPT
+            if not each.is_visible and (is_last or each.start_offset < begin):
+                verdict = RemoteVerdict.SUSPECT
+            yield self._row(each.objects, Told(verdict, each.problem))
+
+    def _is_replaced(self, left: IncompleteSegment) -> bool:
+        """Return whether the claim of a segment that lost objects is finished with a complete one in its place."""
+        claim = claim_naming(self.location.store, self._claimed, left.start_offset, left.segment_id)
+        taking = None if claim is None or claim.finished == left.segment_id else claim.finished
+        return any(each.segment_id == taking and not each.missing for each in self._listed)
+
+    def _holes(self, covered: Sequence[Interval], incomplete: Sequence[IncompleteSegment]) -> Iterator[RemoteCheck]:
+        told = {each.start_offset for each in incomplete}
+        for start, end in self._gaps(covered):
+            # Where an incomplete segment ends nobody knows.
+            end = min((offset for offset in told if start <= offset < end), default=end)
+            if end > start:
+                yield self._hole(start, end)
+
+    def _head(self, covered: Sequence[Interval], incomplete: Sequence[IncompleteSegment]) -> Iterator[RemoteCheck]:
+        """Yield the offsets before the first segment that are lost, or that retention may have deleted."""
+        if self.log_start_of is None:
+            return
+        first = covered[0][0] if covered else None
+        damaged = min((each.start_offset for each in incomplete if each.is_visible), default=None)
+        if damaged is not None and (first is None or damaged < first) and not self._begins_behind(damaged):
+            first = damaged
+        if first == 0:
+            return
+        start = self.log_start_of(self.partition, covered)
+        head = LogHead(self.location.store, first, self._claimed, self.local_from).judge(start)
+        if head is not None:
+            told = Told(head.verdict, head.reason)
+            yield self._made("", head.start, head.end, 0, 0, told, -1, is_of_log=True)
+
+    def _hole(self, start: int, end: int) -> RemoteCheck:
+        why = f"offsets {start} to {end - 1} are in no complete remote segment of this log"
+        return self._made("", start, end, 0, 0, Told(RemoteVerdict.MISSING, why), -1, is_of_log=True)
+
+    def _gaps(self, covered: Sequence[Interval]) -> Iterator[Interval]:
+        """Yield the offsets between covered ones, and those behind them that only remote storage can hold."""
+        yield from ((stop, begin) for (_, stop), (begin, _) in pairwise(covered))
+        if covered and self.local_from is not None:
+            yield covered[-1][1], self.local_from
+
+    def _complete(
+        self, due: Iterable[str], complete: Sequence[RemoteSegment], problems: Mapping[str, str]
+    ) -> Iterator[RemoteCheck]:
+        """Verify the complete segments that are due, with the others on the way as what came before."""
+        wanted, copies = set(due), {each.segment_id: each for each in complete}
+        own = [each for each in complete if each.segment_id in wanted and self._is_of_log(each)]
+        readable = [each for each in own if not each.is_encrypted]
+        compare = self.compare_locally if self.asked.depth is not CheckDepth.METADATA else None
+        told = ToldLocally() if compare is None else compare(self.location.store, readable)
+        check = WholeSegmentCheck(
+            self.location.store, self.asked, self._claimed, self.compared, told, self._is_of_log, self.digests
+        )
+        ordered = [(each, copies.get(each.segment_id)) for each in self._listed if not each.missing]
+        for wave in in_waves(lambda pair: (*pair, check.prefetched(pair[1], wanted)), ordered):
+            for attempt, copy, data in wave:
+                if attempt.segment_id not in wanted:
+                    check.skip(attempt)
+                elif copy is not None and (problem := problems.get(copy.segment_id)):
+                    check.forget()
+                    yield self._of_copy(copy, Told(RemoteVerdict.CORRUPT, problem))
+                elif copy is not None:
+                    yield self._of_copy(copy, check.told(copy, data))
+
+    def _is_of_log(self, copy: RemoteSegment) -> bool:
+        return copy.facts.is_of(self._told_lineage(copy))
+
+    def _of_copy(self, copy: RemoteSegment, told: Told) -> RemoteCheck:
+        epoch, is_of_log = copy.leader_epochs[-1][0], self._is_of_log(copy)
+        if not is_of_log and told.verdict is RemoteVerdict.NOT_COMPARED:
+            told = Told(told.verdict, "written under leader epochs that the newest segment does not know")
+        size, at = copy.objects.stored, copy.written_at
+        return self._made(copy.segment_id, *copy.bounds, size, at, told, epoch, is_of_log=is_of_log)
+
+    def _row(self, objects: SegmentObjects, told: Told) -> RemoteCheck:
+        at = objects.segment_id, objects.start_offset, None, objects.stored, objects.modified
+        return self._made(*at, told, -1, is_of_log=False)
+
+    def _made(
+        self,
+        segment_id: str,
+        start: int,
+        end: int | None,
+        size: int,
+        at: int,
+        told: Told,
+        epoch: int,
+        *,
+        is_of_log: bool,
+    ) -> RemoteCheck:
+        of, asked = self.partition, self.asked
+        return RemoteCheck(
+            of.topic, of.topic_id or "", of.partition, segment_id, start, end, epoch, is_of_log,
+            len(self._listed), self._listed_from, size, at,
+            asked.depth, told.verdict, told.compared_with, told.reason, asked.now,
+            asked.producer_expiration, self.location.store.uri,
+        )  # fmt: skip

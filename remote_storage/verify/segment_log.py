@@ -1,0 +1,103 @@
+"""The log of one remote segment, fetched, folded and compared with its indexes and leader epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
+from tiersnap.remote_storage.remote_log.segment_bytes import fetched_segment
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.formats import transaction_index
+from tiersnap.snapshot.log.file_system import LOCAL
+from tiersnap.snapshot.log.leader_epochs import EpochCheck, WrongEpoch
+from tiersnap.snapshot.log.log_dir import Segment
+from tiersnap.snapshot.producer_fold import ProducerFold
+from tiersnap.snapshot.repair.index_check import FoundIndexes, IndexCheck
+from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
+
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentLog:
+    """The content of a segment's log.
+
+    Attributes:
+        runs: deltas from its first offset on, cut where that was asked for.
+        digest: over the headers of all batches, see kernels.digest.
+        faults: what is wrong with its indexes or leader epochs, a sentence each.
+    """
+
+    runs: Sequence[Run]
+    digest: str
+    faults: tuple[str, ...] = ()
+
+    @property
+    def deltas(self) -> np.ndarray:
+        """Deltas (DELTA_DTYPE) of the whole segment."""
+        return combined(self.runs)
+
+
+def combined(runs: Sequence[Run]) -> np.ndarray:
+    """Return the deltas (DELTA_DTYPE) of neighbouring runs as those of one."""
+    fold = ProducerFold()
+    for run in runs:
+        fold.combine(run.deltas)
+    return fold.deltas()
+
+
+def read_log(
+    store: ObjectStore,
+    copy: RemoteSegment,
+    *,
+    cuts: Sequence[int] = (),
+    indexes: Mapping[IndexType, bytes | None] | None = None,
+    at_start: np.ndarray | None = None,
+) -> SegmentLog:
+    """Fetch a log and check the CRC-32C of every batch, the batches' leader epochs and the indexes.
+
+    Args:
+        cuts: ascending offsets at which a new run begins.
+        indexes: that are compared with the batches; None compares none.
+        at_start: the producer state at its first offset (ENTRY_DTYPE); None where nobody knows it.
+
+    Raises:
+        CorruptDataError: an object is gone, or a batch is damaged.
+    """
+    epochs, wrong = EpochCheck(copy.leader_epochs), list[WrongEpoch]()
+
+    def on_rows(rows: np.ndarray) -> None:
+        if rows.size and not wrong and (found := epochs.first_wrong(rows)) is not None:
+            wrong.append(found)
+
+    with fetched_segment(store, copy) as segment:
+        runs, end = fold_segment(LOCAL, segment, cuts=cuts, on_rows=on_rows)
+        if end.finding is not None:
+            raise CorruptDataError(
+                f"log: {end.finding.finding_kind} at byte {max(end.finding.position, 0)}: {end.finding.message}"
+            )
+        faults = [
+            f"log: the batch at {each.base_offset} was written under leader epoch {each.written}, not {each.told}"
+            for each in wrong
+        ]
+        if indexes is not None:
+            faults += [f"{name}: {why}" for name, why in _wrong_indexes(segment, indexes, at_start).items()]
+    return SegmentLog(runs, end.digest, tuple(faults))
+
+
+def _wrong_indexes(
+    segment: Segment, indexes: Mapping[IndexType, bytes | None], at_start: np.ndarray | None
+) -> Mapping[str, str]:
+    found = FoundIndexes(*(indexes[index] for index in (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION)))
+    opened = None if at_start is None else transaction_index.ongoing_transactions(at_start)
+    check = IndexCheck(segment.base_offset, found, opened)
+    with Path(segment.log.path).open("rb") as file:
+        while piece := file.read(_PIECE):
+            check.update(memoryview(piece))
+    return check.finish().rebuilt

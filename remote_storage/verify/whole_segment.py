@@ -1,0 +1,325 @@
+"""Verify complete remote segments of one partition one after the other, with what the earlier ones told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.locks.claim import ClaimedSegment
+from tiersnap.remote_storage.locks.claim_protocol import read_claim
+from tiersnap.remote_storage.remote_log.remote_log import differs_from_claim, vouched_snapshot
+from tiersnap.remote_storage.remote_log.remote_segment import (
+    RemoteSegment,
+    decode_lineage,
+    read_indexes,
+    read_segment,
+)
+from tiersnap.remote_storage.remote_log.remote_state import count_lost
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.verify.local_log import ToldLocally
+from tiersnap.remote_storage.verify.segment_log import SegmentLog, combined, read_log
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.formats.index_order import SegmentExtent, fault_of_order
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
+from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, ComparedWith, RemoteVerdict
+from tiersnap.snapshot.gate.trusted import COMPARED
+from tiersnap.snapshot.producer_fold import ProducerFold, to_entries
+from tiersnap.snapshot.replay.comparison import Comparison
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
+from tiersnap.snapshot.replay.snapshot_comparison import compare
+from tiersnap.snapshot.units import count_of
+
+_SMALL = 1 << 20  # bytes: what is fetched ahead, some dozens at once
+_BY_ORDER = {
+    "offset index": IndexType.OFFSET,
+    "time index": IndexType.TIMESTAMP,
+    "transaction index": IndexType.TRANSACTION,
+}
+_ALIKE = "the same bytes as"
+Indexes = Mapping[IndexType, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The verdict on a segment, with its reason."""
+
+    verdict: RemoteVerdict
+    reason: str
+    compared_with: ComparedWith = ComparedWith.NOTHING
+
+
+_COMPLETE = Told(RemoteVerdict.NOT_COMPARED, "its objects are complete; its snapshot was not read")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Known:
+    """The producer state at an offset, as a sound snapshot tells it."""
+
+    offset: int
+    entries: np.ndarray
+
+
+@dataclass
+class _Fold:
+    """The fold of the remote log from `start` up to `end` (exclusive)."""
+
+    start: int
+    end: int
+    producers: ProducerFold = field(default_factory=ProducerFold)
+
+
+@dataclass
+class WholeSegmentCheck:
+    """Told of segments in ascending base offset.
+
+    Attributes:
+        claimed: segments of which there is a claim.
+        compared: see PartitionCheck.
+        local: what the local log says.
+        is_of_log: whether all of a segment was written under the leader epochs of the log.
+        digests: takes the digest of each log whose batches are right, by segment id.
+    """
+
+    store: ObjectStore
+    asked: CheckRequest
+    claimed: Container[ClaimedSegment]
+    compared: Mapping[int, int]
+    local: ToldLocally
+    is_of_log: Callable[[RemoteSegment], bool]
+    digests: dict[str, str] = field(default_factory=dict)
+    _known: _Known | None = None
+    _skipped: SegmentObjects | None = None
+    _fold: _Fold | None = None
+
+    @property
+    def _expiry(self) -> BrokerExpiry:
+        return BrokerExpiry(self.asked.now, self.asked.producer_expiration)
+
+    def prefetched(self, copy: RemoteSegment | None, wanted: Container[str]) -> Indexes | CorruptDataError | None:
+        """Return the indexes of a segment that is to be told of, or why they cannot be read.
+
+        None where they are not read ahead; any thread may ask.
+        """
+        is_read = self.asked.depth is CheckDepth.SNAPSHOTS and copy is not None and not copy.is_encrypted
+        if not is_read or copy is None or copy.segment_id not in wanted or _size(copy) > _SMALL:
+            return None
+        try:
+            return read_indexes(self.store, copy)
+        except (CorruptDataError, ObjectNotFoundError) as error:
+            return CorruptDataError(error.message)
+
+    def skip(self, attempt: SegmentObjects) -> None:
+        """Pass by a segment; its snapshot is read if the next one needs to know what was before."""
+        self._skipped, self._fold = attempt, None
+
+    def forget(self) -> None:
+        """Pass by a segment that tells nothing."""
+        self._fold = None
+
+    def told(self, copy: RemoteSegment, ahead: Indexes | CorruptDataError | None = None) -> Told:
+        """Return what is said of a segment.
+
+        Raises:
+            TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+        """
+        if copy.is_encrypted:
+            self.forget()
+            return Told(RemoteVerdict.NOT_CHECKABLE, "its objects are complete, and encrypted by the plugin")
+        if self.asked.depth is CheckDepth.METADATA:
+            return _COMPLETE
+        self._read_skipped()
+        told = self._read(copy, ahead, is_of_log=self.is_of_log(copy))
+        if not told.verdict.is_sound:
+            self._fold = None if told.verdict is not RemoteVerdict.SUSPECT else self._fold
+        return told
+
+    def _read(self, copy: RemoteSegment, ahead: Indexes | CorruptDataError | None, *, is_of_log: bool) -> Told:
+        faults: list[str] = []
+        indexes, entries = self._indexes(copy, ahead, faults)
+        log = self._log(copy, indexes, faults, is_of_log=is_of_log)
+        if entries is None or faults:
+            is_missing = bool(faults) and all(fault.endswith("it is missing") for fault in faults)
+            return Told(RemoteVerdict.MISSING if is_missing else RemoteVerdict.CORRUPT, "; ".join(faults))
+        data = indexes[IndexType.PRODUCER_SNAPSHOT] or b""
+        told = self._compared(copy, data, entries, log, is_of_log=is_of_log)
+        if is_of_log and told.verdict.is_sound and not self._is_proven(told):
+            told = self._lost(copy, entries, log) or told
+        if is_of_log and told.verdict.is_sound and not self._is_behind(copy):
+            self._known = _Known(copy.end_offset, entries)
+        return told
+
+    def _indexes(
+        self, copy: RemoteSegment, ahead: Indexes | CorruptDataError | None, faults: list[str]
+    ) -> tuple[Indexes, np.ndarray | None]:
+        """Read the indexes, and the snapshot's entries; None where it has none."""
+        try:
+            if isinstance(ahead, CorruptDataError):
+                raise ahead
+            indexes = ahead or read_indexes(self.store, copy)
+        except (CorruptDataError, ObjectNotFoundError) as error:
+            faults.append(error.message)
+            return {}, None
+        faults.extend(_out_of_order(copy, indexes))
+        try:
+            decode_lineage(copy, indexes[IndexType.LEADER_EPOCH] or b"", name="leader epochs")
+        except CorruptDataError as error:
+            faults.append(error.message)
+        try:
+            return indexes, snapshot_file.decode(indexes[IndexType.PRODUCER_SNAPSHOT] or b"", name="snapshot")
+        except CorruptDataError as error:
+            faults.append(error.message)
+            return indexes, None
+
+    def _log(self, copy: RemoteSegment, indexes: Indexes, faults: list[str], *, is_of_log: bool) -> SegmentLog | None:
+        """Read the log where the depth takes it, and go on with the fold of the remote log."""
+        is_full = self.asked.depth is CheckDepth.FULL
+        if not is_full and (copy.segment_id in self.local.snapshots or not self._may_live(copy)):
+            return None
+        fold, at_start = self._fold, None
+        if self._known is not None and self._known.offset == copy.start_offset:
+            at_start = self._known.entries
+        elif copy.start_offset == 0:
+            at_start = np.empty(0, ENTRY_DTYPE)
+        cuts = [] if fold is None else [fold.end]
+        try:
+            log = read_log(
+                self.store, copy, cuts=cuts, indexes=indexes if is_full and indexes else None, at_start=at_start
+            )
+        except CorruptDataError as error:
+            faults.append(error.message)
+            self._fold = None
+            return None
+        self.digests[copy.segment_id] = log.digest
+        told = {fault.partition(":")[0] for fault in faults}
+        faults.extend(fault for fault in log.faults if fault.partition(":")[0] not in told)
+        if self.local.digests.get(copy.segment_id, log.digest) != log.digest:
+            faults.append("log: its batches are not those of the local log")
+        if is_full and is_of_log:
+            self._go_on(copy, log, faults)
+        return log
+
+    def _go_on(self, copy: RemoteSegment, log: SegmentLog, faults: list[str]) -> None:
+        if self._fold is None or copy.start_offset > self._fold.end:
+            self._fold = _Fold(copy.start_offset, copy.start_offset)
+        if copy.end_offset <= self._fold.end:
+            return
+        behind = [run for run in log.runs if run.start_offset >= self._fold.end]
+        if (error := self._fold.producers.combine(combined(behind))) >= 0:
+            faults.append(f"log: no broker could replay the batch at {error}")
+        self._fold.end = copy.end_offset
+
+    def _compared(
+        self, copy: RemoteSegment, data: bytes, entries: np.ndarray, log: SegmentLog | None, *, is_of_log: bool
+    ) -> Told:
+        """Compare a snapshot with the best that there is."""
+        local = self.local.snapshots.get(copy.segment_id)
+        if local is not None and local.compared in COMPARED:
+            return self._by(local, ComparedWith.LOCAL_LOG)
+        if self.compared.get(copy.end_offset) == crc32c(data):
+            return Told(RemoteVerdict.MATCHES, f"{_ALIKE} a run compared or computed", ComparedWith.WAREHOUSE)
+        fold = self._fold
+        if fold is not None and fold.end == copy.end_offset and is_of_log:
+            state = to_entries(fold.producers.deltas())
+            return self._by(compare(entries, state, history_from=fold.start), ComparedWith.REMOTE_LOG)
+        if (vouched := self._vouched(copy, data)) is not None:
+            return vouched
+        if log is not None:
+            own = self._by(
+                compare(entries, to_entries(log.deltas), history_from=copy.start_offset), ComparedWith.OWN_SEGMENT
+            )
+            why = f"snapshot: agrees with its segment, and knows {count_of(entries.size, 'producer')}"
+            return replace(own, reason=why) if own.verdict.is_sound else own
+        reached = int(max(entries[name].max(initial=-1) for name in ("last_offset", "current_txn_first_offset")))
+        if reached >= copy.end_offset:
+            why = f"snapshot: knows offset {reached}, and the segment ends at {copy.end_offset - 1}"
+            return Told(RemoteVerdict.SUSPECT, why, ComparedWith.NOTHING)
+        why = "its snapshot lacks no producer that lives; its segment was not read, for none of its producers does"
+        return Told(RemoteVerdict.NOT_COMPARED, why, ComparedWith.EARLIER_SNAPSHOTS)
+
+    def _by(self, found: Comparison, of: ComparedWith) -> Told:
+        expiry = self._expiry
+        return Told(RemoteVerdict(found.verdict(expiry).value), f"snapshot: {found.reason(expiry)}", of)
+
+    def _vouched(self, copy: RemoteSegment, data: bytes) -> Told | None:
+        """Say whether a snapshot is the one that the claim of its segment vouches for; None where none does."""
+        claim = copy.claim
+        if claim is None and copy.claimed_as in self.claimed:
+            try:
+                claim = read_claim(self.store, copy.claimed_as)
+            except CorruptDataError:
+                return None
+        vouched = vouched_snapshot(claim, copy.segment_id)
+        if vouched is None:
+            return None
+        if why := differs_from_claim(data, vouched.crc32c):
+            return Told(RemoteVerdict.CORRUPT, f"snapshot: {why}", ComparedWith.CLAIM)
+        return Told(RemoteVerdict.MATCHES, f"{_ALIKE} when it was uploaded ({vouched.provenance})", ComparedWith.CLAIM)
+
+    def _may_live(self, copy: RemoteSegment) -> bool:
+        """Return whether a broker that loads the snapshot now may keep a producer of the segment."""
+        newest = copy.metadata.max_timestamp if copy.metadata.max_timestamp >= 0 else copy.written_at
+        expiration = self.asked.producer_expiration
+        return expiration is None or self.asked.now - newest < expiration
+
+    def _is_behind(self, copy: RemoteSegment) -> bool:
+        """Return whether a segment ends before the known state: a replica rolled at other offsets."""
+        return self._known is not None and copy.end_offset < self._known.offset
+
+    def _is_proven(self, told: Told) -> bool:
+        """Return whether a whole log was compared: earlier snapshots do not outvote it."""
+        is_whole = told.compared_with is ComparedWith.REMOTE_LOG and self._fold is not None and self._fold.start == 0
+        return is_whole or told.compared_with is ComparedWith.LOCAL_LOG
+
+    def _lost(self, copy: RemoteSegment, entries: np.ndarray, log: SegmentLog | None) -> Told | None:
+        """Return the verdict on a snapshot that lacks living producers of an earlier one; None if it lacks none."""
+        if self._known is None or self._is_behind(copy):
+            return None
+        lost = count_lost(self._known.entries, entries, self._known.offset, self._expiry)
+        if lost and self._known.offset == copy.start_offset:
+            # A marker in the segment may have ended the transaction of an idle producer, which a broker then drops.
+            try:
+                log = log or read_log(self.store, copy)
+            except CorruptDataError as error:
+                return Told(RemoteVerdict.CORRUPT, error.message)
+            lost = count_lost(self._known.entries, entries, self._known.offset, self._expiry, log.deltas)
+        if not lost:
+            return None
+        lives = count_of(lost, "producer that lives", "producers that live")
+        why = f"snapshot: has lost {lives}, known at {self._known.offset}"
+        return Told(RemoteVerdict.SUSPECT, why, ComparedWith.EARLIER_SNAPSHOTS)
+
+    def _read_skipped(self) -> None:
+        """Take the state at the end of the segment that was passed by."""
+        attempt, self._skipped = self._skipped, None
+        if attempt is None:
+            return
+        copy = read_segment(self.store, attempt)
+        if not isinstance(copy, RemoteSegment) or copy.is_encrypted:
+            return
+        if self._is_behind(copy) or not self.is_of_log(copy):
+            return
+        try:
+            data = read_indexes(self.store, copy, (IndexType.PRODUCER_SNAPSHOT,))[IndexType.PRODUCER_SNAPSHOT]
+            self._known = _Known(copy.end_offset, snapshot_file.decode(data or b""))
+        except (CorruptDataError, ObjectNotFoundError):
+            return
+
+
+def _out_of_order(copy: RemoteSegment, indexes: Indexes) -> Iterator[str]:
+    """Yield a sentence for each index that is wrong by its size and the order of its entries."""
+    extent = SegmentExtent(copy.start_offset, copy.end_offset - 1, copy.metadata.segment_size)
+    for name, index in _BY_ORDER.items():
+        data = indexes[index]
+        if data is not None and (fault := fault_of_order(name, data, extent)):
+            yield f"{name}: {fault}"
+
+
+def _size(copy: RemoteSegment) -> int:
+    return sum(place[1] for place in (copy.places or {}).values() if place is not None)

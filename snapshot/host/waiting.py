@@ -1,0 +1,24 @@
+"""The partitions of a host whose segments are blocked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tiersnap.snapshot.gate.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPartition:
+    """A partition with blocked segments.
+
+    Attributes:
+        partition: TOPIC-PARTITION.
+        verdict: the worst of its verdicts.
+        segments: number of blocked ones.
+        bytes: of the first blocked segment and all closed ones after it.
+    """
+
+    partition: str
+    verdict: Verdict
+    segments: int
+    bytes: int

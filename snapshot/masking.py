@@ -1,0 +1,42 @@
+"""Hide the secrets of a text: passwords and queries of URIs, and values of settings that are named like secrets.
+
+They are shown as `***`.
+"""
+
+from __future__ import annotations
+
+import re
+
+_HIDDEN = "***"
+# A number and a `/` behind the colon is a port. What stands alone before the @ is a token in HTTP; elsewhere it is a
+# name, as the container in abfss://container@account.
+IN_URI = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?:[^/@\s:]*:(?!\d{1,5}/)[^@\s]*|(?<=http://)[^/@\s]+|(?<=https://)[^/@\s]+)@"
+)
+# Any value may be one: key, sig and code are names of secrets, too.
+_IN_QUERY = re.compile(r"(?P<before>[A-Za-z][A-Za-z0-9+.-]*://[^\s?#'\"]*\?)(?P<query>[^\s#'\"]+)")
+_VALUE = re.compile(r"(?P<name>(?:^|&)(?:[^&=]*=)?)[^&]+")
+_IN_SETTING = re.compile(
+    r"(?i)(?P<name>[\w.-]*(?:secret|password|passwd|token|credential|(?:access|api)[._-]?key|signature|jaas)[\w.-]*\s*[=:]\s*)"
+    r"(?P<value>[^\s,;&'\"]+)"
+)
+
+
+def masked(text: str) -> str:
+    """Return the text without passwords and queries of URIs, and without values of settings named like secrets."""
+    return _IN_SETTING.sub(rf"\g<name>{_HIDDEN}", masked_uri(text))
+
+
+def masked_uri(text: str) -> str:
+    """Return a text without passwords and queries of the URIs in it."""
+    text = _IN_QUERY.sub(lambda found: found["before"] + _VALUE.sub(rf"\g<name>{_HIDDEN}", found["query"]), text)
+    return IN_URI.sub(rf"\g<scheme>{_HIDDEN}@", text)
+
+
+def masked_values(value: object) -> object:
+    """Return plain data, dicts and lists of it included, with each text masked as a URI."""
+    if isinstance(value, str):
+        return masked_uri(value)
+    if isinstance(value, dict):
+        return {key: masked_values(each) for key, each in value.items()}
+    return [masked_values(each) for each in value] if isinstance(value, (list, tuple)) else value

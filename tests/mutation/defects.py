@@ -1,0 +1,248 @@
+"""Defects that lost, hid or doubled data, each made again in every `make mutate`: its test must fail.
+
+A defect is the line that cures it, and the line as good as none that stood there before.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.mutation.dangers import Danger
+
+
+class Defect(NamedTuple):
+    """A cure taken back, and the tests that notice it."""
+
+    danger: Danger
+    tests: tuple[str, ...]
+
+
+def _defect(path: str, name: str, before: str, after: str, *tests: str) -> Defect:
+    return Defect(Danger(path, name, before, after), tests)
+
+
+_MEND, _PROOF = "remote_storage/mend", "test_mend_proof.py::test_"
+
+NOTHING_GOOD_IS_DELETED = (
+    _defect(
+        f"{_MEND}/mend_plan.py",
+        "mend deletes a segment beside a wrong one",
+        "if why := proof.doubt(other):",
+        'if why := "":',
+        f"{_PROOF}no_copy_is_deleted_while_the_one_that_brokers_read_is_wrong",
+    ),
+    _defect(
+        f"{_MEND}/mend_plan.py",
+        "mend deletes one of two whole segments that differ",
+        "and proof.differ(name, other)",
+        "and False",
+        f"{_PROOF}no_copy_is_deleted_if_both_are_whole_and_differ",
+    ),
+    _defect(
+        "remote_storage/locks/claim_protocol.py",
+        "tier deletes a segment that was finished",
+        "finished.claim.reopened_by(attempt)",
+        "finished.claim.taken_by(attempt)",
+        "test_lost_remote_segments.py::test_tier_deletes_no_finished_segment_with_an_object_of_another_size",
+    ),
+    _defect(
+        "jobs/commands/mend.py",
+        "an environment variable switches on a deletion",
+        '@once("--delete-bad"',
+        '@click.option("--delete-bad"',
+        "commands/test_settings.py::test_settings_and_environment_never_switch_on_a_deletion",
+    ),
+    _defect(
+        "remote_storage/stores/probe_s3.py",
+        "nothing names a bucket that keeps old versions",
+        "if status is not None:",
+        "if False:",
+        "test_probe.py::test_old_versions_names_a_bucket_that_keeps_them",
+    ),
+)
+NOTHING_UNREAD_IS_PUBLISHED = (
+    _defect(
+        f"{_MEND}/put_back.py",
+        "mend puts a segment back unread",
+        "segment.check(right, planned)",
+        "pass",
+        "test_mend.py::test_mend_puts_back_no_damaged_object_and_says_why",
+    ),
+    _defect(
+        f"{_MEND}/right_segments.py",
+        "mend takes the log of a diverged clone",
+        "            self._refuse_other_lineage(record, runs, told.digest)",
+        "            pass",
+        f"{_PROOF}the_log_of_a_diverged_clone_is_refused",
+    ),
+    _defect(
+        f"{_MEND}/right_segments.py",
+        "mend keeps the largest timestamp of a wrong time index",
+        "max_timestamp=told.max_timestamp if told.max_timestamp >= 0 else record.max_timestamp",
+        "max_timestamp=record.max_timestamp",
+        f"{_PROOF}a_replaced_segment_is_published_with_its_largest_timestamp",
+    ),
+    _defect(
+        "remote_storage/inventory/same_log.py",
+        "tier takes a diverged clone for the log that is in remote storage",
+        "if remote != batch.header:",
+        "if False:",
+        "test_diverged_clone.py::test_tier_refuses_a_diverged_clone_and_writes_nothing",
+    ),
+    _defect(
+        "remote_storage/check/broker_attempts.py",
+        "unblock finishes a broker's attempt that is not the log",
+        "if why := _why(each):",
+        'if why := "":',
+        "test_broker_attempts.py::test_unblock_uploads_a_segment_again_when_its_attempt_is_wrong",
+    ),
+    _defect(
+        "remote_storage/layouts/chunk_index.py",
+        "a chunk is decompressed at once",
+        'for piece in pieces(data, "zstd", size + 1):',
+        'for piece in [b"".join(pieces(data, "zstd", size + 1))]:',
+        "test_chunk_index.py::test_decompress_holds_a_few_pieces_when_a_small_chunk_claims_much",
+    ),
+    _defect(
+        "remote_storage/stores/s3_store.py",
+        "a listing makes no progress on a server that ignores start-after",
+        "if after and key <= after:",
+        "if False:",
+        "../s3/test_object_store_contract.py::test_list_makes_progress_when_a_server_ignores_start_after",
+    ),
+    _defect(
+        "snapshot/context_pool.py",
+        "a deadline does not reach threads",
+        "lambda: context.run(fn, *args, **kwargs)",
+        "lambda: fn(*args, **kwargs)",
+        "test_requests.py::test_in_parallel_asks_under_the_deadline_of_its_caller",
+    ),
+    _defect(
+        "remote_storage/inventory/observe.py",
+        "segments of ours that lost all objects stay lost",
+        "if not complete_in_other_layout(location, found.partition, ids):",
+        "if False:",
+        "test_lost_remote_segments.py::test_tier_uploads_segments_again_when_all_of_them_is_gone",
+    ),
+)
+NOTHING_UNKNOWN_IS_COMPUTED = (
+    _defect(
+        "snapshot/log/log_start.py",
+        "a log begins at its first file if no checkpoint names its start",
+        "return None if begin < first or not partition.log_start_is_known else first",
+        "return first",
+        "test_log_start.py::test_repair_makes_nothing_when_the_log_start_is_unknown",
+    ),
+    _defect(
+        "snapshot/replay/window_start.py",
+        "a scan window needs no proof of what is open where it begins",
+        'unproven = "" if is_told else self._why_unproven(shown)',
+        'unproven = ""',
+        "test_scan_window.py::test_window_tiers_nothing_when_nothing_proves_what_is_open_where_it_begins",
+    ),
+    _defect(
+        "remote_storage/upload/checked_upload.py",
+        "a segment before a scan window ends inside a transaction that its snapshot lacks",
+        "        if lacking:",
+        "        if False:",
+        "test_scan_window_bundled.py::test_window_uploads_nothing_from_a_segment_on_that_ends_inside_a_transaction",
+    ),
+    _defect(
+        "snapshot/log/leader_epochs.py",
+        "own uploads count as lost if the log start is inside a segment",
+        "return [(start if begin == first else begin, stop) for begin, stop in agreed]",
+        "return agreed",
+        "test_log_start_inside_a_segment.py::test_tier_knows_its_own_uploads_when_the_log_start_is_inside_a_segment",
+    ),
+)
+THE_LOCATION = (
+    _defect(
+        "remote_storage/publish/location_proof.py",
+        "a segment that brokers uploaded proves the location",
+        "return LocationVerdict(LocationState.UNPROVEN, location, found, None)",
+        "hint = next((each for each in found if each.outcome is EvidenceOutcome.HINTS), None)\n"
+        "    state = LocationState.PROVEN if hint else LocationState.UNPROVEN\n"
+        "    return LocationVerdict(state, location, found, hint)",
+        "test_prove_place.py::test_newest_segment_that_brokers_uploaded_is_a_hint_and_no_proof",
+    ),
+    _defect(
+        "remote_storage/publish/location_proof.py",
+        "--unproven overrides a contradiction",
+        "        self.refuse_contradiction()\n        if self",
+        "        if not is_unproven_allowed:\n            self.refuse_contradiction()\n        if self",
+        "test_place_proof.py::test_require_lets_no_option_override_a_contradiction",
+    ),
+    _defect(
+        "remote_storage/publish/read_back_topic.py",
+        "any record that brokers return proves the location",
+        "if message.value() == nonce",
+        "if True",
+        "test_read_back.py::test_read_back_is_silent_when_brokers_go_on_reading_their_own_copy",
+    ),
+    _defect(
+        "jobs/situation/situation.py",
+        "tier and unblock take a location that the broker's settings contradict",
+        "self.verdict(open_location(store, self.layout or AIVEN)).refuse_contradiction()",
+        "pass",
+        "test_situation_of_commands.py::test_location_that_contradicts_the_broker_is_refused",
+    ),
+    _defect(
+        "jobs/doctor_cluster.py",
+        "doctor prints a command with a location that brokers do not read",
+        "if compared.location.state is LocationState.CONTRADICTED:",
+        "if False:",
+        "commands/test_doctor_records.py::test_next_step_is_no_command_when_brokers_read_another_location",
+    ),
+)
+AFTER_A_POWER_LOSS = (
+    _defect(
+        "snapshot/gate/judge.py",
+        "a segment with a damaged index is READY",
+        "if segment.index_faults and not self.mends_indexes:",
+        "if False:",
+        "test_index_damaged.py::test_scan_names_each_broken_index_and_what_mends_it",
+    ),
+    _defect(
+        "snapshot/repair/other_files.py",
+        "an empty partition.metadata stays",
+        "        told = self.find_topic_id(partition.topic)\n",
+        "        told = None\n",
+        "test_power_loss.py::test_topic_gets_its_id_back_by_topic_ids",
+    ),
+    _defect(
+        "snapshot/log/rebuilt_epochs.py",
+        "lost leader epochs stay lost",
+        "    told = epochs_of_batches(filesystem, segments)\n",
+        "    told = ()\n",
+        "test_lost_leader_epochs.py::test_tier_uploads_epochs_that_the_batches_tell",
+    ),
+    _defect(
+        "snapshot/log/stray_partitions.py",
+        "a stray folder with records is not named",
+        "        if size:",
+        "        if False:",
+        "test_stray_partitions.py::test_stray_folder_is_named_with_its_bytes_and_its_meaning",
+    ),
+    _defect(
+        "snapshot/exactly_once/transactions/hanging.py",
+        "a transaction in the last epoch waits for its coordinator",
+        "if value.producer_epoch == LARGEST_EPOCH:",
+        "if False:",
+        "exactly_once/transactions/test_hanging.py::test_command_prints_how_to_abort_what_no_coordinator_will",
+    ),
+    _defect(
+        "snapshot/exactly_once/transactions/hanging.py",
+        "a transaction that is overdue for hours beside its coordinator does not hang",
+        "if at_work >= HANGS_AFTER_MS:",
+        "if False:",
+        "exactly_once/transactions/test_hanging.py::test_overdue_hangs_if_its_coordinator_wrote_an_hour_later",
+    ),
+)
+
+DEFECTS = (
+    *NOTHING_GOOD_IS_DELETED,
+    *NOTHING_UNREAD_IS_PUBLISHED,
+    *NOTHING_UNKNOWN_IS_COMPUTED,
+    *THE_LOCATION,
+    *AFTER_A_POWER_LOSS,
+)
