@@ -20,14 +20,14 @@ from tests.reference.plugin_compressed import compress_copy
 from tests.reference.tiered import aiven, rows_of, tier
 from tests.s3.fault_proxy import FaultProxy
 from tiersnap.jobs.demo.embedded_s3 import embedded_s3, make_bucket
-from tiersnap.remote_storage.check.check_plan import plan_check
-from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
+from tiersnap.remote_storage.verify.check_plan import plan_check
+from tiersnap.remote_storage.verify.partition_check import PartitionCheck
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
