@@ -158,11 +158,11 @@ def repair(
     with all_locked(opened) if apply else nullcontext(), FoldsAhead(check_crc=check_crc) as folds:
         ids = KnownTopicIds(read_topic_ids(topic_ids), cluster, opened)
         files = None if out is not None else FileRepair(replace, ids.find, apply=apply)
-        job = HostRepair(opened, options, check_crc, beginnings, files=files, fold=folds)
+        job = HostRepair(opened, options, check_crc, beginnings, files=files)
 
         def rows() -> Iterator[RepairedSnapshot | RepairedFile]:
             partitions = progress.watch(folds.listed(selected_of(opened, selection)))
-            for each, part, plan, others in job.plans(partitions, open_files):
+            for each, part, plan, others in job.plans(partitions, open_files, folds):
                 for planned in plan:
                     if planned.action is not RepairAction.KEEP:
                         yield RepairedSnapshot(each.uri, part.name, planned)

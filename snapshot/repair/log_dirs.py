@@ -44,14 +44,16 @@ class HostRepair:
     undone: list[str] = field(default_factory=list)  # sentences about snapshots that a broker's next start deletes
     files: FileRepair | None = None  # repairs the other files; None skips them
     file_actions: Counter[RepairAction] = field(default_factory=Counter)  # other files by action
-    fold: FoldSegment = fold_segment
     waiting: set[Problem] = field(default_factory=set)  # why snapshots and other files are not written
 
     def __post_init__(self) -> None:
         self.findings += findings_of(self.log_dirs)
 
     def plans(
-        self, partitions: Iterable[tuple[NamedLogDir, Partition]], open_files: OpenFiles
+        self,
+        partitions: Iterable[tuple[NamedLogDir, Partition]],
+        open_files: OpenFiles,
+        fold: FoldSegment = fold_segment,
     ) -> Iterator[tuple[NamedLogDir, Partition, Sequence[PlannedSnapshot], Sequence[PlannedFile]]]:
         """Fold each partition, and yield it when its files are in place; a failure is added to `errors`."""
         for each, partition in partitions:
@@ -60,11 +62,11 @@ class HostRepair:
             opener = nowhere if each.uri in self.unwritten else open_files
             try:
                 try:
-                    planned, files = self._planned(each, partition, begins, opener)
+                    planned, files = self._planned(each, partition, begins, opener, fold)
                 except NoSpaceError as error:
                     self.errors.append(error)
                     self.unwritten[each.uri] += 0
-                    planned, files = self._planned(each, partition, begins, nowhere)
+                    planned, files = self._planned(each, partition, begins, nowhere, fold)
             except TiersnapError as error:
                 self.errors.append(error)
                 continue
@@ -79,12 +81,12 @@ class HostRepair:
                 self._count_unwritten(each, planned)
 
     def _planned(
-        self, each: NamedLogDir, partition: Partition, begins: Beginning, open_files: OpenFiles
+        self, each: NamedLogDir, partition: Partition, begins: Beginning, open_files: OpenFiles, fold: FoldSegment
     ) -> tuple[Sequence[PlannedSnapshot], Sequence[PlannedFile]]:
         filesystem = each.log_dir.filesystem
         files = self._files_of(each, writes=open_files is not nowhere)
         about = self.options, self.check_crc, begins
-        repaired = repair_into(open_files, filesystem, partition, *about, files, self.fold)
+        repaired = repair_into(open_files, filesystem, partition, *about, files, fold)
         is_applied = files is not None and files.apply
         mended = _written_paths(partition, repaired.files) if is_applied else frozenset()
         self.findings.extend(one for one in repaired.examination.findings if one.path not in mended)

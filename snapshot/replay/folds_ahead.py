@@ -1,8 +1,8 @@
 """Folds of segments that a replay will ask for next, made by other threads on the cores of this host.
 
 A replay takes segments in ascending order, and each fold depends on its segment alone. So the next ones are folded
-while the replay compares, writes and prints, also those of the partitions that come next. The results, their order and
-their errors are those of one thread.
+while the replay compares, writes and prints, also in the partitions that come next. Results, order and errors are the
+same as with one thread.
 
 Threads and not processes: the compiled walk runs without the interpreter's lock, deltas need not be copied, and no
 process can be left behind. Processes took as long for large segments, and 1.4 times the CPU for small ones.
@@ -44,7 +44,7 @@ class _Wanted:
 
 
 class FoldsAhead:
-    """A `FoldSegment` for the local partitions that it was told of; it folds any other segment when it is asked to.
+    """A `FoldSegment` for expected partitions on local disks; it folds any other segment when asked.
 
     As a context it ends its threads: a fold that runs then ends within 32 MiB.
     """

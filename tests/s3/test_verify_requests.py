@@ -1,4 +1,4 @@
-"""The requests of `verify --remote --depth full` that a server gets, beside those of its plan."""
+"""The requests of `verify --remote --depth full` that a server gets, compared with its plan."""
 
 from __future__ import annotations
 

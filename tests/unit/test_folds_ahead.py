@@ -1,4 +1,4 @@
-"""Folds by several threads: those of one, in the same order, also beside damage and when a command is interrupted."""
+"""Several threads give the folds of one thread, in its order, also beside damage; an interrupt ends them."""
 
 from __future__ import annotations
 
