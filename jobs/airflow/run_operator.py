@@ -3,7 +3,7 @@
     0, 4, 5, 6
               success: the outcome lists segments that are blocked or unreadable
     3         the task waits without using up a retry: the warehouse is in use, or a server does not answer
-    2         the task fails without a retry, which would not change a wrong setting
+    2         the task fails without a retry, which would not change a wrong setting; so it does without spark-submit
     1, …      the task fails and is tried again
 
 Every job can be repeated and killed safely (docs/warehouse.md), so a retry is the same command again. Client mode only:
@@ -58,6 +58,8 @@ class TiersnapSubmitOperator(SparkSubmitOperator):
         """Submit, wait until the driver ends, and return its exit code if the job is over."""
         try:
             super().execute(context)
+        except FileNotFoundError as error:  # no retry installs it
+            raise AirflowFailException(f"{error}: spark-submit is not on this worker's PATH") from error
         except AirflowException as error:
             return self._exit_code(error, context)
         return int(ExitCode.OK)

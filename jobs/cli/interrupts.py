@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM: both raise, what they stop cleans up, and neither prints a traceback.
+"""Ctrl-C and SIGTERM: both raise, so that running code cleans up, and neither prints a traceback.
 
-SIGTERM raises a KeyboardInterrupt, too, so that whatever cleans up after Ctrl-C does so then. Python drops what is
-raised inside a finalizer or a callback; there the signal is sent once more.
+SIGTERM raises a KeyboardInterrupt, too, and gets the same cleanup as Ctrl-C. Python drops an exception that is raised
+inside a finalizer or a callback; then the signal is sent once more.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _raise_again(dropped: UnraisableHookArgs) -> None:
 def interruption_of(error: BaseException | None) -> KeyboardInterrupt | None:
     """Return the interrupt that an error came of, None if it came of none.
 
-    py4j, interrupted while it waits for Java, gives up its connection, and what is called next fails of that.
+    py4j, interrupted while it waits for Java, gives up its connection, and the next call fails.
     """
     while error is not None:
         if isinstance(error, KeyboardInterrupt):

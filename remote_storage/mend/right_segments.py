@@ -6,7 +6,6 @@ of remote_log.remote_state, combined with the fold of the segment. Wrong segment
 
 from __future__ import annotations
 
-import logging
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,13 @@ from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.mend_rules import MendRules
 from tiersnap.remote_storage.mend.record_lineage import lineage_of_record
-from tiersnap.remote_storage.mend.stored_files import not_rebuilt, stored_copy, stored_entries, stored_index_files
+from tiersnap.remote_storage.mend.stored_files import (
+    computed_snapshot,
+    not_rebuilt,
+    stored_copy,
+    stored_entries,
+    stored_index_files,
+)
 from tiersnap.remote_storage.mend.stored_logs import StoredLogs
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
@@ -38,7 +43,6 @@ from tiersnap.remote_storage.verify.segment_log import combined
 from tiersnap.snapshot.errors import UnknownStateError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
-from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.formats.transaction_index import ongoing_transactions
 from tiersnap.snapshot.gate.judge_partition import open_at
 from tiersnap.snapshot.gate.trusted import Provenance
@@ -53,8 +57,6 @@ from tiersnap.snapshot.replay.remote_listing import RemoteState
 from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 from tiersnap.snapshot.replay.segment_runs import LocalDecodes, Run, fold_segment
 from tiersnap.snapshot.replay.snapshot_comparison import compare
-
-_log = logging.getLogger(__name__)
 
 _NO_FILE = FileRef("", 0, 0)
 _DIFFER = "two whole logs of it differ, in the tier or in LOGDIR, and nothing shows which one is right"
@@ -113,7 +115,7 @@ class RightSegments:
             log = SourceFile(self._local.filesystem, segment.log.path, segment.log.size)
             files = self._local_files(local)
             if not prefers_local:
-                files |= self._stored_files(record, folder)
+                files |= stored_index_files(folder, self.location.store, self.listed.get(record.id.segment_id))
         else:
             source = self._source(record, own, replaces=prefers_local)
             segment, witness = self._fetched(record, source, folder), None if source is own else own
@@ -127,7 +129,7 @@ class RightSegments:
         return PlannedSegment(
             base_offset=record.start_offset,
             next_base_offset=record.end_offset + 1,
-            max_timestamp=told.max_timestamp if told.max_timestamp >= 0 else record.max_timestamp,
+            max_timestamp=_max_timestamp(record, told),
             log=log,
             leader_epochs=lineage_of_record(record, self.lineage, self.log_start),
             offset_index=files.get(IndexType.OFFSET),
@@ -154,11 +156,6 @@ class RightSegments:
         filesystem = self._local.filesystem
         return {index: SourceFile(filesystem, ref.path, ref.size) for index, ref in refs.items() if ref is not None}
 
-    def _stored_files(self, record: RemoteLogSegmentMetadata, folder: Path) -> dict[IndexType, SourceFile]:
-        """Fetch the segment's own indexes from the tier."""
-        there = self.listed.get(record.id.segment_id)
-        return {} if there is None else stored_index_files(folder, self.location.store, there)
-
     def own(self, record: RemoteLogSegmentMetadata) -> RemoteSegment | None:
         """Return the segment's own log in the tier; None without one."""
         there = self.listed.get(record.id.segment_id)
@@ -172,20 +169,12 @@ class RightSegments:
                 log stays; and if it has no objects left, `publish` can publish the copy in its place.
         """
         if own is not None:
-            return self._own_or_twin(record, own) if replaces else own
+            return self.stored.itself_or_twin(record, own) if replaces else own
         may_use_twin = replaces or record.id.segment_id in self.listed
-        twin = self._undamaged_twin(record) if may_use_twin else None
+        twin = self.stored.undamaged_twin(record) if may_use_twin else None
         if twin is None:
             raise not_rebuilt(record, "neither the tier, nor a LOGDIR with its offsets has its log")
         return twin
-
-    def _own_or_twin(self, record: RemoteLogSegmentMetadata, own: RemoteSegment) -> RemoteSegment:
-        if not self.stored.twins(record) or self.stored.digest(own) is not None:
-            return own
-        return self._undamaged_twin(record) or own
-
-    def _undamaged_twin(self, record: RemoteLogSegmentMetadata) -> RemoteSegment | None:
-        return next((each for each in self.stored.twins(record) if self.stored.digest(each) is not None), None)
 
     def _fetched(self, record: RemoteLogSegmentMetadata, source: RemoteSegment, folder: Path) -> Segment:
         segment = fetch_into(folder, self.location.store, source)
@@ -293,7 +282,7 @@ class RightSegments:
         after = self._continued(record, before, runs)
         live = self.rules.expiry.live(after.entries, told.max_timestamp)
         provenance = Provenance.COMPUTED if before.is_complete else Provenance.COMPUTED_FROM_SNAPSHOT
-        snapshot = _kept(folder / "snapshot", end, snapshot_file.encode(live), provenance)
+        snapshot = computed_snapshot(folder / "snapshot", end, snapshot_file.encode(live), provenance)
         opened = ongoing_transactions(before.entries)[["producer_id", "first_offset"]].tolist()
         return tuple((producer, first) for producer, first in opened), snapshot
 
@@ -361,7 +350,7 @@ class RightSegments:
             if boundary.offset in self.ends and is_known:
                 data = snapshot_file.encode(rules.expiry.live(boundary.entries, boundary.max_timestamp))
                 path = self.folder / f"{boundary.offset:020d}.snapshot"
-                self._snapshots[boundary.offset] = _kept(path, boundary.offset, data, boundary.provenance)
+                self._snapshots[boundary.offset] = computed_snapshot(path, boundary.offset, data, boundary.provenance)
             return replace(boundary.snapshot, open_transactions=boundary.open_transactions)
 
         return examine_decodes(
@@ -373,8 +362,6 @@ class RightSegments:
         )
 
 
-def _kept(path: Path, offset: int, data: bytes, provenance: Provenance) -> SnapshotSource:
-    path.write_bytes(data)
-    _log.debug("computed the snapshot at %d: %s", offset, provenance)
-    file = SourceFile(LOCAL, str(path), len(data))
-    return SnapshotSource(offset=offset, provenance=provenance, crc32c=crc32c(data), file=file)
+def _max_timestamp(record: RemoteLogSegmentMetadata, end: SegmentEnd) -> int:
+    """Return the largest timestamp of the batches, or of the record if no batch has one (ms)."""
+    return end.max_timestamp if end.max_timestamp >= 0 else record.max_timestamp

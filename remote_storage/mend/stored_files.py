@@ -23,10 +23,12 @@ from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
 from tiersnap.remote_storage.retire.store_leftovers import abort_uploads_of
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES, read_decoded
-from tiersnap.remote_storage.upload.snapshot_source import SourceFile
+from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, SourceFile
 from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.log.file_system import LOCAL
 
 _log = logging.getLogger(__name__)
@@ -34,11 +36,16 @@ _log = logging.getLogger(__name__)
 _OF_BATCHES = (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION)
 
 
-def stored_index_files(folder: Path, store: ObjectStore, there: SegmentObjects) -> dict[IndexType, SourceFile]:
+def stored_index_files(folder: Path, store: ObjectStore, there: SegmentObjects | None) -> dict[IndexType, SourceFile]:
     """Fetch the tier's indexes of batches into a folder; none if one is damaged or gone.
 
     They may be wrong: the caller compares them with the batches.
+
+    Args:
+        there: the segment's objects; None without any.
     """
+    if there is None:
+        return {}
     try:
         if there.is_local:
             return index_files(folder, _local_indexes(store, there))
@@ -95,6 +102,14 @@ def index_files(folder: Path, indexes: Mapping[IndexType, bytes | None]) -> dict
             _log.debug("wrote %s: %d bytes", path, len(data))
             files[index] = SourceFile(LOCAL, str(path), len(data))
     return files
+
+
+def computed_snapshot(path: Path, offset: int, data: bytes, provenance: Provenance) -> SnapshotSource:
+    """Write a snapshot that was computed to `path`; return it as a source for an upload."""
+    path.write_bytes(data)
+    _log.debug("computed the snapshot at %d: %s", offset, provenance)
+    file = SourceFile(LOCAL, str(path), len(data))
+    return SnapshotSource(offset=offset, provenance=provenance, crc32c=crc32c(data), file=file)
 
 
 def not_mended(record: RemoteLogSegmentMetadata) -> str:

@@ -38,6 +38,16 @@ class StoredLogs:
         others = (each for each in self.copies if extent(each.metadata) == extent(record))
         return [each for each in others if each.segment_id not in left_out]
 
+    def undamaged_twin(self, record: RemoteLogSegmentMetadata) -> RemoteSegment | None:
+        """Return another remote segment with the same extent and an undamaged log; None without one."""
+        return next((each for each in self.twins(record) if self.digest(each) is not None), None)
+
+    def itself_or_twin(self, record: RemoteLogSegmentMetadata, itself: RemoteSegment) -> RemoteSegment:
+        """Return a twin if the log of the segment itself is damaged, and a twin's is not; else the segment itself."""
+        if not self.twins(record) or self.digest(itself) is not None:
+            return itself
+        return self.undamaged_twin(record) or itself
+
     def neighbours(self, record: RemoteLogSegmentMetadata) -> tuple[list[RemoteSegment], list[RemoteSegment]]:
         """Return the remote segments before and behind a record's offsets, the nearest first."""
         before = [each for each in self.copies if each.end_offset <= record.start_offset]

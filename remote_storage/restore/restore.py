@@ -43,7 +43,7 @@ def carry_out(
     """Restore the plans in their order, up to the first that fails.
 
     Args:
-        target: its log directory is locked by the caller, who has made room there.
+        target: the caller has locked its log directory, and made room there.
         begin: called with each plan before the plan is carried out.
         talk: prints steps that take a while, and unusual ones.
     """

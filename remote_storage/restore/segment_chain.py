@@ -264,7 +264,7 @@ def _left_out_copies(
         if copy.end_offset <= pieces[0].start_offset:
             return "below the log start offset"
         if until is not None and copy.start_offset >= until:
-            return "behind the end that --until names"
+            return "above the wanted end offset"
         if copy.segment_id not in in_lineage:
             return "written under leader epochs that the newest segment does not know"
         if same := by_start.get(copy.start_offset):

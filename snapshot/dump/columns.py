@@ -35,6 +35,11 @@ class Column:
             return word(np.where(self._absent(), 2, self.values), ("false", "true", "null"))
         return number_or(self.values, self._absent(), "null")
 
+    @property
+    def is_text(self) -> bool:
+        """Return whether tables show words or times, which they pad on the right."""
+        return self.words is not None or self.is_time
+
     def text_field(self) -> Field:
         """Return the column as text: ISO 8601 times in UTC, `-` for an absent value."""
         if self.words is not None:
@@ -107,9 +112,8 @@ class TextTable:
             field = column.text_field()
             width = max(self._widths.get(column.name, len(column.name)), text_width(field))
             self._widths[column.name] = width
-            is_text = column.words is not None or column.is_time
-            fields.append(replace(field, width=-width if is_text and column is not shown[-1] else width))
-        if shown and (shown[-1].words is not None or shown[-1].is_time):
+            fields.append(replace(field, width=-width if column.is_text else width))
+        if shown and shown[-1].is_text:
             fields[-1] = replace(fields[-1], width=0)
         return fields
 

@@ -165,7 +165,7 @@ class TransactionIndexContents(_IndexContents):
     """The entries of a `.txnindex` file."""
 
     def columns(self) -> Iterator[Sequence[Column]]:
-        """Yield producer, first and last offset of each aborted transaction, and the last stable offset at its end."""
+        """Yield producer, first and last offset, and last stable offset of each aborted transaction."""
         self._judge(transaction_index.decode)
         raw = self._options.first(self._raw(transaction_index.ABORTED_TXN_ON_DISK))
         yield tuple(numbers(name, raw[name]) for name in transaction_index.ABORTED_TXN_DTYPE.names or ())

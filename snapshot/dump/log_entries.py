@@ -55,7 +55,7 @@ class EntriesEnd:
 class LogEntries:
     """Iterate once for the entries (LOG_ENTRY_DTYPE; each array is valid until the next), then read `end`."""
 
-    path: str  # of a local file, which may grow or shrink meanwhile
+    path: str  # of a local file, which may grow or shrink while it is read
     base_offset: int = 0  # no entry may have an offset below it
     max_bytes: int | None = None  # limit of the bytes to read, None for the whole file
     count: int | None = None  # limit of the entries, None for all

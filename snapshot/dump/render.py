@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from tiersnap.snapshot.dump import kafka_text
 from tiersnap.snapshot.dump.columns import TextTable, json_objects
@@ -19,23 +19,20 @@ from tiersnap.snapshot.dump.index_contents import (
 from tiersnap.snapshot.dump.log_contents import LogContents
 
 SCHEMA_VERSION = 1
+# Files of other kinds are text.
+_CONTENTS: dict[FileKind, Callable[[StorageFile, Options], Contents]] = {
+    FileKind.LOG: LogContents,
+    FileKind.KRAFT_SNAPSHOT: LogContents,
+    FileKind.PRODUCER_SNAPSHOT: SnapshotContents,
+    FileKind.OFFSET_INDEX: OffsetIndexContents,
+    FileKind.TIME_INDEX: TimeIndexContents,
+    FileKind.TRANSACTION_INDEX: TransactionIndexContents,
+}
 
 
 def open_contents(file: StorageFile, options: Options) -> Contents:
     """Return the contents of a file by its kind."""
-    match file.kind:
-        case FileKind.LOG | FileKind.KRAFT_SNAPSHOT:
-            return LogContents(file, options)
-        case FileKind.PRODUCER_SNAPSHOT:
-            return SnapshotContents(file, options)
-        case FileKind.OFFSET_INDEX:
-            return OffsetIndexContents(file, options)
-        case FileKind.TIME_INDEX:
-            return TimeIndexContents(file, options)
-        case FileKind.TRANSACTION_INDEX:
-            return TransactionIndexContents(file, options)
-        case _:
-            return TextContents(file, options)
+    return _CONTENTS.get(file.kind, TextContents)(file, options)
 
 
 def as_kafka(contents: Contents) -> Iterator[Text]:

@@ -13,9 +13,9 @@ from tiersnap.snapshot.host.running_broker import BrokerSettings, broker_setting
 
 
 def brokers_here(cluster_id: str | None, log_dirs: Iterable[str]) -> Iterator[BrokerSettings | str]:
-    """Yield the settings of each running broker that holds one of `log_dirs`, or why its settings are unknown.
+    """Yield the settings of each running broker that holds a directory of `log_dirs`, or why they are unknown.
 
-    Directories of other hosts are skipped, and directories without a running broker.
+    Directories on other hosts are skipped, and directories without a running broker.
 
     Args:
         cluster_id: only brokers of this cluster; None for any cluster.

@@ -6,7 +6,7 @@
     UNKNOWN_LOG_START  closed segments without a snapshot at their end, of logs whose start is unknown
     INDEX_DAMAGED      closed segments with an index of an impossible size, or without their leader epochs
 
-Files are not read: whether a file is right only a comparison with the log tells (`examine`).
+Files are not read: only a comparison with the log shows whether a file is right (`examine`).
 """
 
 from __future__ import annotations
@@ -110,7 +110,9 @@ def _verdict(partition: Partition, segment: Segment, *, is_located: bool) -> Ver
         return Verdict.MISSING_INDEX
     if segment.next_base_offset not in partition.snapshots:
         return Verdict.MISSING_SNAPSHOT if is_located else Verdict.UNKNOWN_LOG_START
-    return Verdict.INDEX_DAMAGED if lost_epochs(partition, segment) or faults_by_size(segment) else None
+    if lost_epochs(partition, segment) or faults_by_size(segment):
+        return Verdict.INDEX_DAMAGED
+    return None
 
 
 def _has(tiered: RemoteCoverage, partition: Partition, segment: Segment) -> bool:
@@ -147,7 +149,7 @@ def at_least(meta: MetaProperties | None, *, has_topic_ids: bool) -> str:
     if meta is not None and meta.directory_id is not None:
         return "3.7 or newer: meta.properties has a directory.id"
     if meta is not None and meta.is_kraft:
-        return "2.8 or newer: meta.properties is of KRaft"
+        return "2.8 or newer: meta.properties was written in KRaft mode"
     if has_topic_ids:
         return "2.8 or newer: partitions have a partition.metadata"
     return "unknown: no partition has a partition.metadata, which brokers write since 2.8"

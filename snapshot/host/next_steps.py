@@ -52,31 +52,48 @@ def checks(host: Host, place: Place) -> Iterator[Step]:
 
 def _steps(host: Host, place: Place) -> Iterator[NextStep]:
     is_running = any(each.holder is not None for each in host.log_dirs)
-    is_full = any(_lacks_room(each) for each in host.log_dirs)
-    if is_full and is_running:
-        if host.missing and host.can_pause_copying:
-            yield _unblock(host)  # writes nothing here, and local retention frees the disk
-        if host.in_remote[Verdict.TIERED]:
-            yield _LOCAL_RETENTION
+    is_full_and_running = is_running and any(_lacks_room(each) for each in host.log_dirs)
+    if is_full_and_running:
+        yield from _without_room_here(host)
     yield from _room(host)
     yield from _files(host, is_running=is_running)
     if host.forgotten:
-        if is_running:
-            yield _STOP
-        yield from steps.steps_of(OtherProblem.REPLICA_WITHOUT_PRODUCERS)
-        yield NextStep("start the broker")
+        yield from _without_producers(is_running=is_running)
     yield from _verdicts(host)
     yield from _remote(host)
-    if host.findings or not (host.missing or host.lost_indexes):
-        yield replace(steps.SCAN, note="reads the segments as well")
-    if place.knows(Hole.CLUSTER) and place.knows(Hole.REMOTE) and not host.asked_remote:
-        yield replace(steps.DOCTOR_CLUSTER, note="also names copies that hang, and replicas without producers")
-    if is_full and is_running:
+    yield from _closer_looks(host, place)
+    if is_full_and_running:
         yield _DELETE_RECORDS
 
 
+def _without_room_here(host: Host) -> Iterator[NextStep]:
+    """Yield the steps that write no file on a full disk; local retention frees it."""
+    if host.missing and host.can_pause_copying:
+        yield _unblock(host)
+    if host.in_remote[Verdict.TIERED]:
+        yield _LOCAL_RETENTION
+
+
+def _without_producers(*, is_running: bool) -> Iterator[NextStep]:
+    """Yield the steps for a replica that lost active producers."""
+    if is_running:
+        yield _STOP
+    yield from steps.steps_of(OtherProblem.REPLICA_WITHOUT_PRODUCERS)
+    yield NextStep("start the broker")
+
+
+def _closer_looks(host: Host, place: Place) -> Iterator[NextStep]:
+    """Yield the commands that can find more: `scan` of the segments, and `doctor` with the cluster."""
+    has_cause = bool(host.missing or host.lost_indexes)
+    if host.findings or not has_cause:
+        yield replace(steps.SCAN, note="reads the segments as well")
+    can_ask = place.knows(Hole.CLUSTER) and place.knows(Hole.REMOTE)
+    if can_ask and not host.asked_remote:
+        yield replace(steps.DOCTOR_CLUSTER, note="also names copies that hang, and replicas without producers")
+
+
 def _files(host: Host, *, is_running: bool) -> Iterator[NextStep]:
-    """Yield how lost indexes and missing snapshots are made again."""
+    """Yield the steps that restore lost indexes and missing snapshots."""
     if host.lost_below_log_start:
         yield NextStep(
             "before any start, move away the files of segments below the log start that have no .index: a broker that "
@@ -94,9 +111,9 @@ def _files(host: Host, *, is_running: bool) -> Iterator[NextStep]:
 def _remote(host: Host) -> Iterator[NextStep]:
     """Yield the steps for segments in remote storage, and for logs that begin there."""
     if host.in_remote[Verdict.UPLOADED]:
-        yield replace(steps.PUBLISH, note="tells brokers what is UPLOADED")
+        yield replace(steps.PUBLISH, note="publishes the UPLOADED segments")
     if host.in_remote[Verdict.IN_REMOTE]:
-        yield replace(steps.DOCTOR_CLUSTER, note="its records tell whether brokers know what is IN_REMOTE")
+        yield replace(steps.DOCTOR_CLUSTER, note="reads the records, and so whether brokers know IN_REMOTE segments")
     if host.unlocated:
         yield _locating(host)
     if host.continued:
@@ -130,7 +147,7 @@ def _unblock(host: Host) -> NextStep:
 
 def _verdicts(host: Host) -> Iterator[NextStep]:
     """Yield the steps of each other verdict that blocks."""
-    if host.blocked[Verdict.TOPIC_ID_UNKNOWN] and any(each.meta and each.meta.is_kraft for each in host.log_dirs):
+    if host.blocked[Verdict.TOPIC_ID_UNKNOWN] and _is_kraft(host):
         yield NextStep("start no broker before partition.metadata has the topic's id: it would set the partition aside")
     for verdict in host.blocked:
         if verdict is not Verdict.MISSING_SNAPSHOT:
@@ -139,18 +156,22 @@ def _verdicts(host: Host) -> Iterator[NextStep]:
             yield from others
 
 
+def _is_kraft(host: Host) -> bool:
+    return any(each.meta is not None and each.meta.is_kraft for each in host.log_dirs)
+
+
 def _locating(host: Host) -> NextStep:
     """Return the step that finds an unknown log start."""
     begins = count_of(len(host.unlocated), "log begins", "logs begin")
     stated = ("--log-start", f"{next(iter(host.unlocated))}=OFFSET")
     if host.asked_remote:
         argv = (*steps.DOCTOR_REMOTE.argv, *stated)
-        return NextStep("", argv, "states where it begins; remote storage does not tell")
-    return replace(steps.DOCTOR_REMOTE, note=f"tells where {begins}; or {' '.join(stated)} states it")
+        return NextStep("", argv, "states where it begins, which remote storage does not show")
+    return replace(steps.DOCTOR_REMOTE, note=f"finds where {begins}; or {' '.join(stated)} states it")
 
 
 def _room(host: Host) -> Iterator[NextStep]:
-    """Yield how to free a full disk, which comes first: a broker without free space stops."""
+    """Yield the steps that free a full disk; they come first, since a broker without free space stops."""
     for each in host.log_dirs:
         if _lacks_room(each):
             needed = _needed(each)

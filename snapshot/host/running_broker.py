@@ -34,7 +34,7 @@ class Holder:
     """The holder of the lock."""
 
     pid: int  # 0 for a process of another container
-    version: str | None  # of the broker, from the class path of its process; None if it is unknown
+    version: str | None  # of the broker, by the class path of its process; None if it is unknown
 
 
 def lock_holder(log_dir: Path) -> Holder | None:
@@ -51,13 +51,16 @@ def broker_version(pid: int) -> str | None:
     """Return the version of the Kafka jar of a process; None if it has none, or if this user may not see it."""
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        environment = Path(f"/proc/{pid}/environ").read_bytes() if b"kafka" in command else b""
+        places = [b"/" + command]
+        if b"kafka" in command:
+            # A long class path may be in the environment, or a glob; then the JVM has the jar open.
+            places += [Path(f"/proc/{pid}/environ").read_bytes(), b"\0".join(_opened(pid))]
     except OSError:
         return None
-    # A long class path may be in the environment, or a glob; then the JVM has the jar open.
-    opened = b"\0".join(_opened(pid)) if b"kafka" in command else b""
-    found = _JAR.search(b"/" + command) or _JAR.search(environment) or _JAR.search(opened)
-    return None if found is None else found["version"].decode("ascii", "replace")
+    for place in places:
+        if (found := _JAR.search(place)) is not None:
+            return found["version"].decode("ascii", "replace")
+    return None
 
 
 def _opened(pid: int) -> list[bytes]:
@@ -196,7 +199,7 @@ def _skip_main_class(words: Iterator[str]) -> None:
 def running_brokers(*, proc: Path = Path("/proc")) -> tuple[BrokerSettings, ...]:
     """Return the settings of the running brokers of this host that this user may read.
 
-    A process is a broker if it holds `.lock` of one of its log directories.
+    A process is a broker if it holds the `.lock` of a log directory in its settings.
     """
     found = []
     for process in sorted(proc.glob("[0-9]*")):

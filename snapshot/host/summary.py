@@ -166,7 +166,7 @@ class Host:
 
     @property
     def pids(self) -> list[int]:
-        """The processes that hold a .lock; 0 stands for a process of another container."""
+        """Return the ids of the processes that hold a .lock; 0 for a process in another container."""
         return sorted({each.holder.pid for each in self.log_dirs if each.holder})
 
     def problems(self) -> Iterator[Problem]:
@@ -187,6 +187,9 @@ class Host:
         """Return the broker's release, by its process or else by its files."""
         if versions := {each.release for each in self.log_dirs if each.release}:
             return f"{', '.join(sorted(versions))} (the jar of the running process)"
+        return self._version_by_files()
+
+    def _version_by_files(self) -> str:
         meta = next((each.meta for each in self.log_dirs if each.meta), None)
         return at_least(meta, has_topic_ids=any(each.listed.has_topic_ids for each in self.log_dirs))
 
@@ -202,7 +205,7 @@ class Host:
 
     @property
     def brokers(self) -> dict[tuple[int | None, str, bool], list[str]]:
-        """Log directories by broker: node id, cluster id, whether it is in KRaft mode."""
+        """Return the log directories of each broker, by node id, cluster id, and whether it is in KRaft mode."""
         found: dict[tuple[int | None, str, bool], list[str]] = {}
         for each in self.log_dirs:
             if each.meta is not None:

@@ -125,6 +125,12 @@ def _wrong_indexes(examination: Examination) -> Iterator[Finding]:
     path = f"{partition.path}/{LEADER_EPOCHS}"
     if partition.epochs_lost_below and path not in {each.path for each in partition.findings}:
         yield Finding(FindingKind.CORRUPT_INDEX, path, -1, "lacks leader epochs that batches of the log have")
+    yield from _index_faults(examination)
+
+
+def _index_faults(examination: Examination) -> Iterator[Finding]:
+    """Yield a finding for each fault of an index, without lost leader epochs, which have a finding of their own."""
+    partition = examination.partition
     for segment, facts in zip(partition.segments, examination.segments, strict=True):
         for fault in facts.index_faults:
             if fault not in lost_epochs(partition, segment):
@@ -155,7 +161,7 @@ class ExactComparison:
             self.found[boundary.offset] = Comparison(SnapshotVerdict.UNVERIFIED, str(error))
             return
         if boundary.provenance.lacks_start:
-            why = "not compared: what came before the files of the log is not known here"
+            why = "not compared: the log before its local files is unknown"
             self.found[boundary.offset] = Comparison(self._not_judged, why)
             return
         self.found[boundary.offset] = compare(entries, boundary.entries, history_from=0)

@@ -129,13 +129,18 @@ def conform(batch: pa.RecordBatch) -> pa.Table:
     if missing := set(COLUMNS).difference(batch.schema.names):
         raise UsageError(f"the readiness table lacks {_in_order(missing)}", hint=_OTHER_VERSION)
     table = pa.Table.from_batches([batch]).select(COLUMNS)
-    empty = {name for name in COLUMNS if table[name].null_count}
-    if lacking := empty.difference(_NULLABLE):
-        raise UsageError(f"the readiness table has rows without {_in_order(lacking)}", hint=_OTHER_VERSION)
+    _check_nulls(table)
     try:
         return pa.table([table[name].cast(READINESS.field(name).type) for name in COLUMNS], names=list(COLUMNS))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise UsageError(f"the readiness table does not fit its schema: {error}", hint=_OTHER_VERSION) from error
+
+
+def _check_nulls(table: pa.Table) -> None:
+    """Refuse nulls in a column that must have none."""
+    with_nulls = {name for name in COLUMNS if table[name].null_count}
+    if lacking := with_nulls.difference(_NULLABLE):
+        raise UsageError(f"the readiness table has rows without {_in_order(lacking)}", hint=_OTHER_VERSION)
 
 
 _NULLABLE = [field.name for field in READINESS if field.nullable]

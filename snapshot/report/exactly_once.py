@@ -157,7 +157,7 @@ class ForgetfulReplica(Forgotten, _Replica):
     """A replica that lost living producers.
 
     Attributes:
-        lead: log directory of the replica that knows most of them; None if no other replica was examined.
+        lead: log directory of the replica that knows most lost producers; None if no other replica was examined.
     """
 
     lead: str | None = None

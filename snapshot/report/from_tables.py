@@ -65,7 +65,7 @@ class LastSettings:
         try:
             return decoder(cls).decode(text)
         except (msgspec.DecodeError, RecursionError) as error:
-            why = f"the settings of the last run are not what this tiersnap reads: {str(error)[:_MOST_SHOWN]}"
+            why = f"this tiersnap cannot read the settings of the last run: {str(error)[:_MOST_SHOWN]}"
             raise CorruptDataError(f"{warehouse}/runs: {why}", hint=START_ANEW) from error
 
 

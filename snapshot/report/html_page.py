@@ -30,6 +30,7 @@ from tiersnap.snapshot.report.run_history import GROUPS, Beside, columns, part_o
 from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.report.step_place import by_segment, place_of
 from tiersnap.snapshot.report.timeline import runs
+from tiersnap.snapshot.report.verified_in_words import remote_checked, snapshot_counts
 from tiersnap.snapshot.units import human_bytes
 
 # The pages of a report, in the order of the navigation.
@@ -113,7 +114,7 @@ KEPT_TOPICS = 50
 
 
 def to_html(report: Report, beside: Beside | None = None, *, inline: int = INLINE, max_topics: int = MAX_TOPICS) -> str:
-    """Return index.html: what is stuck.
+    """Return index.html: the stuck segments.
 
     Args:
         beside: the earlier runs; None for a report without a folder.
@@ -140,8 +141,8 @@ def _page(report: Report, beside: Beside, inline: int, max_topics: int, *, root:
         total=report.cluster,
         cure_steps=(_of_host(report).render(RESTORE_PRODUCERS),),
         forecast=report.forecast,
-        snapshots=parts.snapshot_counts(report),
-        remote_checked=parts.remote_checked(report),
+        snapshots=snapshot_counts(report),
+        remote_checked=remote_checked(report),
         examples=parts.examples(report),
         uploaded_steps=place_of(report.run).steps(Verdict.UPLOADED),
         in_remote_steps=place_of(report.run).steps(Verdict.IN_REMOTE),
@@ -232,7 +233,7 @@ _HARM_COLOURS = {
 
 
 def lost_html(report: Report, known: ExactlyOnce) -> str:
-    """Return lost.html: what was lost or doubled."""
+    """Return lost.html: lost and duplicate records."""
     audit = known.audit
     where = ("--to", report.run.warehouse) if report.run.warehouse else ()
     return render(

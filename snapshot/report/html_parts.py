@@ -9,7 +9,6 @@ The page has the worst topics, and their most important partitions. All others a
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,7 +18,6 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import WAITING, Verdict
 from tiersnap.snapshot.report.changes import PartitionKey
 from tiersnap.snapshot.report.disk_forecast import DiskForecast
@@ -28,11 +26,9 @@ from tiersnap.snapshot.report.model import (
     PagePartition,
     PageTopic,
     Report,
-    SnapshotsAtEnds,
     Span,
     Totals,
 )
-from tiersnap.snapshot.report.remote_checks import RemoteChecked
 from tiersnap.snapshot.report.summary import most_worth
 from tiersnap.snapshot.report.timeline import Axis, axis_of, worst_last
 from tiersnap.snapshot.units import human_bytes, noun_of
@@ -126,15 +122,22 @@ def share(part: int, whole: int) -> str:
 
 
 def examples(report: Report, limit: int = 3) -> dict[Verdict, list[PagePartition]]:
-    """Return examples of partitions by cause: those with a timeline, in the page's order."""
+    """Return partitions with a timeline as examples of each cause, in the page's order."""
     found: dict[Verdict, list[PagePartition]] = {cause.verdict: [] for cause in report.causes}
-    for partition in chain.from_iterable(topic.partitions for topic in report.topics):
-        if not partition.timeline:
-            continue
+    for partition in filter(_has_timeline, partitions_of(report)):
         for blocker in partition.blocking:
             if len(found[blocker.verdict]) < limit:
                 found[blocker.verdict].append(partition)
     return found
+
+
+def partitions_of(report: Report) -> Iterator[PagePartition]:
+    """Yield the partitions of all topics, in the page's order."""
+    return chain.from_iterable(topic.partitions for topic in report.topics)
+
+
+def _has_timeline(partition: PagePartition) -> bool:
+    return bool(partition.timeline)
 
 
 def topic_anchor(topic: str) -> str:
@@ -169,59 +172,6 @@ def headline(report: Report) -> str:
     if total.tiered_segments:
         return "Everything that may be tiered is tiered"
     return "Nothing here is for remote storage"
-
-
-_AT_END = {
-    SnapshotVerdict.MATCHES: "identical to the log",
-    SnapshotVerdict.EXTENDS: "have more producers, from before the log begins",
-    SnapshotVerdict.SUSPECT: "contradict the log",
-    SnapshotVerdict.CORRUPT: "cannot be read",
-    SnapshotVerdict.MISSING: "missing",
-    SnapshotVerdict.UNVERIFIED: "not compared with the log",
-}
-
-
-def snapshot_counts(report: Report) -> dict[str, int]:
-    """Return the number of closed segments by the snapshot at their end, in words, most first."""
-    counted: Counter[str] = Counter()
-    for each in report.snapshots:
-        counted[_at_end(each)] += each.segments
-    return dict(counted.most_common())
-
-
-def _at_end(found: SnapshotsAtEnds) -> str:
-    is_compared = found.compared is not None or not found.snapshot.is_trusted
-    if found.provenance is Provenance.BROKER_UNVERIFIED or (found.provenance is Provenance.BROKER and not is_compared):
-        return _AT_END[SnapshotVerdict.UNVERIFIED]
-    if found.provenance not in (None, Provenance.BROKER):
-        return "computed by tiersnap"
-    if found.compared is SnapshotVerdict.SUSPECT and found.snapshot.is_trusted:
-        return "differ only in entries that a broker drops or resets when it loads them"
-    return _AT_END[found.compared or found.snapshot]
-
-
-def remote_checked(report: Report) -> str:
-    """Return a sentence about the verified part of the remote segments; "" if there are none."""
-    partitions = (each for topic in report.topics for each in topic.partitions)
-    # Replicas of a partition have the same remote segments.
-    found = {(each.topic, each.partition): each.remote_checked for each in partitions if each.remote_checked}
-    if found:
-        return _checked_in_words(list(found.values()))
-    total = report.cluster
-    is_any = total.tiered_segments or total.uploaded_segments or total.in_remote_segments
-    return "Remote storage has not been verified. Verify it" if is_any else ""
-
-
-def _checked_in_words(found: Sequence[RemoteChecked]) -> str:
-    segments, verified = sum(each.segments for each in found), sum(each.verified for each in found)
-    compared, unsound = sum(each.compared for each in found), sum(each.unsound for each in found)
-    encrypted = sum(each.encrypted for each in found)
-    unread = f"; {many(encrypted, 'encrypted segment')} could not be read" if encrypted else ""
-    return (
-        f"Of {many(segments, 'remote segment')} in {many(len(found), 'partition')} {verified:,} were verified, the "
-        f"last {time(max(each.last_at for each in found))}; snapshots of {compared:,} were compared with a log; "
-        f"{unsound:,} are not sound{unread}"
-    )
 
 
 def side_by_side(parts: Iterable[tuple[str, int, str]], whole: int) -> list[Piece]:

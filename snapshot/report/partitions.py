@@ -107,12 +107,16 @@ def _max(offsets: Iterator[int | None]) -> int | None:
     return max((offset for offset in offsets if offset is not None), default=None)
 
 
+def _causes(rows: Iterable[_Row]) -> list[_Row]:
+    """Return the rows whose verdicts block segments, without segments that only wait for an earlier one."""
+    waiting = [row for row in rows if row.judged in WAITING]
+    # In a filtered table the earlier segment may be missing.
+    return [row for row in waiting if row.judged is not Verdict.GAP_BEFORE] or waiting
+
+
 def _blockers(rows: list[_Row], run: RunInfo, log_dir: str, topic: str) -> Iterator[PageBlocker]:
     """Yield the verdicts that block segments, in offset order."""
-    waiting = [row for row in rows if row.judged in WAITING]
-    # A filtered table may hold segments that wait for one that is not in it.
-    causes = [row for row in waiting if row.judged is not Verdict.GAP_BEFORE] or waiting
-    for row in sorted(causes, key=lambda row: row.first_offset):
+    for row in sorted(_causes(rows), key=lambda row: row.first_offset):
         on_host = run.collected.get(log_dir, log_dir)
         file = segment_file(on_host, topic, row.partition, row.first_offset)
         yield PageBlocker(

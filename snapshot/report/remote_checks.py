@@ -46,16 +46,19 @@ class RemoteChecked:
     def sentence(self) -> str:
         """Return the numbers in a sentence."""
         of = count_of(self.segments, "remote segment was", "remote segments were")
-        how = ", ".join(f"{count} at depth {depth}" for depth, count in sorted(self.depths.items()))
-        wrong = f"{count_of(self.unsound, 'is', 'are')} not sound" if self.unsound else "all are sound"
         encrypted = f"{count_of(self.encrypted, 'encrypted segment was', 'encrypted segments were')} not read"
         if not self.verified and self.encrypted and not self.unsound:
             return f"0 of {of} verified, the last check was {utc(self.last_at)}; {encrypted}"
-        wrong = f"{wrong}; {encrypted}" if self.encrypted else wrong
-        return (
+        how = ", ".join(f"{count} at depth {depth}" for depth, count in sorted(self.depths.items()))
+        said = (
             f"{self.verified} of {of} verified ({human_bytes(self.bytes)}; {how}), the last {utc(self.last_at)}; "
-            f"snapshots of {self.compared} were compared with a log; {wrong}"
+            f"snapshots of {self.compared} were compared with a log; {self._soundness}"
         )
+        return f"{said}; {encrypted}" if self.encrypted else said
+
+    @property
+    def _soundness(self) -> str:
+        return f"{count_of(self.unsound, 'is', 'are')} not sound" if self.unsound else "all are sound"
 
 
 def remote_checked(checks: Iterable[RemoteCheck]) -> dict[Key, RemoteChecked]:
@@ -79,16 +82,21 @@ def _summed(checks: list[RemoteCheck]) -> RemoteChecked:
     listing = max(checks, key=lambda each: (each.listed > 0, each.checked_at))
     listed = [each for each in checks if _exists(each, listing.listed_from)]
     segments = [each for each in listed if each.verdict != RemoteVerdict.NOT_CHECKABLE]
+    depths = Counter(str(each.depth) for each in segments)
     return RemoteChecked(
         segments=listing.listed,
         verified=min(len(segments), listing.listed),
         bytes=sum(each.bytes for each in segments),
         compared=sum(each.compared_with not in NO_LOG for each in segments),
         encrypted=len(listed) - len(segments),
-        unsound=sum(not each.verdict.is_sound for each in (*segments, *_holes(checks, last_at))),
-        depths=dict(Counter(str(each.depth) for each in segments)),
+        unsound=_count_unsound([*segments, *_holes(checks, last_at)]),
+        depths=dict(depths),
         last_at=last_at,
     )
+
+
+def _count_unsound(checks: Iterable[RemoteCheck]) -> int:
+    return sum(not each.verdict.is_sound for each in checks)
 
 
 def _holes(checks: Iterable[RemoteCheck], last_at: int) -> list[RemoteCheck]:

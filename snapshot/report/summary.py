@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -66,16 +66,14 @@ def summarise_aggregated(
     reports = dict(partitions(found, run))
     by_topic = _by_topic(reports)
     chosen = most_worth([codes for _, codes in by_topic], lambda codes: bool(reports[codes].blocking))[:details]
-    details_of = _details(segments_of(chosen), len(chosen), found.held)
-    for codes, (timeline, snapshots) in zip(chosen, details_of, strict=True):
-        reports[codes] = replace(reports[codes], timeline=timeline, snapshots=snapshots)
+    _add_details(reports, chosen, segments_of(chosen), found)
     topics = tuple(_topic(totals, [reports[codes] for codes in members]) for totals, members in by_topic)
     cluster, at_ends = sum_of(topics), _snapshots(found)
     return Report(
         run=run,
         log_dirs=tuple(sorted({without_user(log_dir) for log_dir in found.log_dirs})),
         cluster=ClusterTotals(**vars(cluster), topics=len(topics), partitions=len(reports)),
-        causes=tuple(_causes((each for topic in topics for each in topic.partitions), run)),
+        causes=tuple(_causes(chain.from_iterable(topic.partitions for topic in topics), run)),
         snapshots=at_ends,
         compared=_compared(at_ends),
         forecast=forecast(cluster, reports.values(), run.disks),
@@ -83,12 +81,21 @@ def summarise_aggregated(
     )
 
 
+def _add_details(
+    reports: dict[Codes, PagePartition], chosen: list[Codes], segments: pa.Table, found: Aggregated
+) -> None:
+    """Add timeline and snapshots to the chosen partitions."""
+    details_of = _details(segments, len(chosen), found.held)
+    for codes, (timeline, snapshots) in zip(chosen, details_of, strict=True):
+        reports[codes] = replace(reports[codes], timeline=timeline, snapshots=snapshots)
+
+
 def _badness(totals: Totals) -> tuple[int, int]:
     return len(SEVERITY) if totals.worst is None else RANK[totals.worst], -totals.waiting_bytes
 
 
 def _by_topic(reports: dict[Codes, PagePartition]) -> list[tuple[Totals, list[Codes]]]:
-    """Topics worst first, each with its partitions worst first: by verdict, by bytes that wait, by name."""
+    """Return the topics, and the partitions of each, worst first: by verdict, waiting bytes and name."""
     by_topic: defaultdict[int, list[Codes]] = defaultdict(list)
     for codes, _ in sorted(reports.items(), key=lambda item: (*_badness(item[1]), *_name(item[1]))):
         by_topic[codes[0]].append(codes)

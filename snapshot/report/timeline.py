@@ -5,6 +5,7 @@ The x axis has offsets, linear, from the log start to the largest known offset; 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -126,15 +127,23 @@ class Axis:
 
 def axis_of(partition: PagePartition) -> Axis:
     """Return the axis for all segments and marks of a partition."""
-    offsets = [partition.log_start_offset, partition.last_stable_offset or 0, partition.high_watermark or 0]
-    for span in partition.timeline:
-        offsets += [span.base_offset, span.base_offset if span.end_offset is None else span.end_offset]
     start = min([partition.log_start_offset, *(span.base_offset for span in partition.timeline[:1])])
-    end = max(offsets)
-    last = partition.timeline[-1] if partition.timeline else None
-    if last is not None and last.end_offset is None:
-        end = max(end, last.base_offset + int((last.base_offset - start) * _ACTIVE_SHARE))
+    end = max(_offsets(partition))
+    if partition.timeline and partition.timeline[-1].end_offset is None:
+        active = partition.timeline[-1].base_offset
+        end = max(end, active + int((active - start) * _ACTIVE_SHARE))
     return Axis(start, max(end, start + 1))
+
+
+def _offsets(partition: PagePartition) -> Iterator[int]:
+    """Yield the known offsets of a partition."""
+    yield partition.log_start_offset
+    yield partition.last_stable_offset or 0
+    yield partition.high_watermark or 0
+    for span in partition.timeline:
+        yield span.base_offset
+        if span.end_offset is not None:
+            yield span.end_offset
 
 
 def worst_last(timeline: tuple[Span, ...]) -> list[Span]:

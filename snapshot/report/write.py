@@ -1,7 +1,7 @@
 """Write the report's folder; a crash leaves each file complete, old or new.
 
-    index.html               what is stuck, and the changes since the previous run
-    lost.html                what was lost or doubled
+    index.html               the stuck segments, and the changes since the previous run
+    lost.html                lost and duplicate records
     failover.html            the failover if this broker dies now
     runs.html, runs.json     the index of runs
     readiness.json, .csv     the newest run as data
@@ -9,7 +9,7 @@
     runs/<run id>.html       a short page of each run
     runs/<run id>.json.gz    its readiness.json, for comparisons
 
-The earlier runs are those of this folder. They are never deleted.
+The earlier runs are the runs in this folder. They are never deleted.
 """
 
 from __future__ import annotations

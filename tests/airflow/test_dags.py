@@ -92,6 +92,21 @@ print(json.dumps({
 """
 
 
+_NOT_AGAIN = """
+import runpy
+from airflow.sdk.exceptions import AirflowFailException
+from tiersnap.jobs.airflow.run_operator import RunOperator
+
+dag = runpy.run_path(FILE)["tiersnap_daily"]
+run = RunOperator(task_id="run", cluster="c", report="r", application_args=[], packages=None)
+for what in (dag.task_dict["clusters"].python_callable, lambda: run.submit({})):
+    try:
+        what()
+    except AirflowFailException as error:
+        print("fails at once:", error)
+"""
+
+
 def contents(fleet: Fleet) -> tuple[dict[str, bytes], list[tuple[object, ...]]]:
     """Snapshots by key, and for each segment that is visible what identifies it beside its own random id."""
     snapshots, segments = {}, []
@@ -138,6 +153,21 @@ def test_a_dag_file_is_parsed_without_a_warning_and_without_what_the_work_needs(
     assert found["dags"] == {"tiersnap_daily": [*tasks, "cluster.maintain"], "tiersnap_backfill": tasks}
     name, revision = delta_jars.artifact()
     assert found["jar"] == f"io.delta:{name}:{revision}"
+
+
+@pytest.mark.parametrize(
+    ("variable", "said"),
+    [("{", "tiersnap_clusters is a JSON list"), ('[{"name": "eu-1"}]', "eu-1: 'sources' is missing")],
+)
+def test_a_variable_or_a_worker_that_cannot_be_used_fails_without_a_retry(
+    bare_airflow: Airflow, variable: str, said: str
+) -> None:
+    file = bare_airflow.environment["AIRFLOW__CORE__DAGS_FOLDER"] + "/tiersnap_dags.py"
+    environment = {"AIRFLOW_VAR_TIERSNAP_CLUSTERS": variable, **LOCAL, "PATH": "/nowhere"}
+    found = bare_airflow.python(_NOT_AGAIN.replace("FILE", repr(file)), **environment)
+    of_variable, of_worker = [line for line in found.splitlines() if line.startswith("fails at once: ")]
+    assert said in of_variable
+    assert "spark-submit is not on this worker's PATH" in of_worker
 
 
 @pytest.mark.nightly

@@ -59,6 +59,7 @@ def test_it_is_small_enough_to_be_copied_and_can_be_executed() -> None:
 def test_a_host_is_looked_at_planned_repaired_and_verified(home: Path, tmp_path: Path) -> None:
     logs = shutil.copytree(LEDGER, tmp_path / "logs")
     assert run(home, "doctor", logs).returncode == 4
+    assert "A STUCK PARTITION" in run(home, "runbook", "MISSING_SNAPSHOT").stdout
     scanned = run(home, "scan", logs, "--topic", "ledger")
     assert scanned.returncode == 4, scanned.stderr
     assert "8 MISSING" in scanned.stderr

@@ -69,6 +69,7 @@ def test_the_sdist_gives_the_same_wheel(tmp_path: Path) -> None:
     of_tree, of_sdist = (wheel_contents(tmp_path / name) for name in ("of_tree", "of_sdist"))
     assert of_sdist == of_tree
     assert "tiersnap/jobs/main.py" in of_tree
+    assert of_tree["tiersnap/runbook.md"] == (ROOT / "docs/runbook.md").read_bytes()
     assert any(name.startswith("tiersnap/jobs/demo/demo_data/") for name in of_tree)
     assert not any(name.startswith(("tests/", "docs/")) for name in of_tree)
 
@@ -154,6 +155,7 @@ def test_config_shows_the_settings_of_what_is_there(command: Path, beside_a_fore
 
 
 def test_a_broker_host_can_scan_dump_verify_and_repair(command: Path, beside_a_foreign_jobs: Path) -> None:
+    assert "A STUCK PARTITION" in say(command, beside_a_foreign_jobs, "runbook", "MISSING_SNAPSHOT").stdout
     assert say(command, beside_a_foreign_jobs, "scan", LOGS, "--topic", "ledger").returncode == 4
     out = beside_a_foreign_jobs / "out"
     done = say(command, beside_a_foreign_jobs, "repair", LOGS, "--topic", "ledger", "--out", out)

@@ -83,14 +83,14 @@ NOTHING_UNREAD_IS_PUBLISHED = (
         f"{_PROOF}a_replaced_segment_is_published_with_its_largest_timestamp",
     ),
     _defect(
-        "remote_storage/inventory/same_log.py",
+        "remote_storage/remote_log/same_log.py",
         "tier takes a diverged clone for the log that is in remote storage",
         "if remote != batch.header:",
         "if False:",
         "test_diverged_clone.py::test_tier_refuses_a_diverged_clone_and_writes_nothing",
     ),
     _defect(
-        "remote_storage/check/broker_attempts.py",
+        "remote_storage/verify/broker_attempts.py",
         "unblock finishes a broker's attempt that is not the log",
         "if why := _why(each):",
         'if why := "":',
@@ -118,7 +118,7 @@ NOTHING_UNREAD_IS_PUBLISHED = (
         "test_requests.py::test_in_parallel_asks_under_the_deadline_of_its_caller",
     ),
     _defect(
-        "remote_storage/inventory/observe.py",
+        "remote_storage/remote_log/observe.py",
         "segments of ours that lost all objects stay lost",
         "if not complete_in_other_layout(location, found.partition, ids):",
         "if False:",
@@ -187,7 +187,7 @@ THE_LOCATION = (
         "test_situation_of_commands.py::test_location_that_contradicts_the_broker_is_refused",
     ),
     _defect(
-        "jobs/doctor_cluster.py",
+        "jobs/commands/doctor/cluster.py",
         "doctor prints a command with a location that brokers do not read",
         "if compared.location.state is LocationState.CONTRADICTED:",
         "if False:",

@@ -115,4 +115,4 @@ def test_an_attempt_stays_while_what_holds_its_offsets_is_damaged(store, layout,
     assert (found.action, "is not proven to be right" in found.reason) == (Fate.LEAVE, True), found.reason
     path.unlink()
     (found,) = (each for each in orphans(store, known(cache)) if each.segment_id in ids(failed))
-    assert (found.action, "no other copy" in found.reason) == (Fate.LEAVE, True), found.reason
+    assert (found.action, "no other complete segment" in found.reason) == (Fate.LEAVE, True), found.reason

@@ -56,10 +56,10 @@ def test_what_was_recorded_of_an_error_gives_one_of_its_kind_with_the_same_words
     ("told", "kind", "hint"),
     [
         ({"is_transient": True}, TransientError, "run the same command again"),
-        ({"is_transient": False, "error_type": "CorruptSnapshotError"}, CorruptDataError, "Exit codes"),
-        ({"is_transient": False, "error_type": "GateError"}, GateError, "Exit codes"),
-        ({"is_transient": False, "error_type": "KeyError"}, UnfinishedError, "Exit codes"),
-        ({"is_transient": False}, UnfinishedError, "Exit codes"),
+        ({"is_transient": False, "error_type": "CorruptSnapshotError"}, CorruptDataError, "tiersnap runbook 5"),
+        ({"is_transient": False, "error_type": "GateError"}, GateError, "tiersnap runbook 4"),
+        ({"is_transient": False, "error_type": "KeyError"}, UnfinishedError, "tiersnap runbook 6"),
+        ({"is_transient": False}, UnfinishedError, "tiersnap runbook 6"),
     ],
 )
 def test_an_error_without_a_hint_is_given_where_to_read_on(

@@ -84,7 +84,7 @@ except KeyboardInterrupt:
 def test_ctrl_c_stays_ignored_if_it_was_as_under_nohup() -> None:
     program = (
         "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        "import tiersnap.jobs.cli as cli; cli.run = lambda argv: print(signal.getsignal(signal.SIGINT).name)\n" + START
+        "import tiersnap.jobs.main as cli; cli.run = lambda argv: print(signal.getsignal(signal.SIGINT).name)\n" + START
     )
     process = child(program)
     out, err = process.communicate(timeout=120)
@@ -94,7 +94,7 @@ def test_ctrl_c_stays_ignored_if_it_was_as_under_nohup() -> None:
 # As py4j does it: it logs the interrupt, gives up its connection, and the next call fails of that.
 AS_PY4J = """
 import logging
-import tiersnap.jobs.cli as cli
+import tiersnap.jobs.main as cli
 from tiersnap.jobs.cli.interrupts import Terminated
 from tiersnap.jobs.cli.streams import LogFormat, configure
 from tiersnap.snapshot.errors import UsageError

@@ -59,7 +59,7 @@ def test_error_of_botocore_names_the_endpoint_without_its_query(
 def test_log_at_debug_names_no_query(tmp_path: Path) -> None:
     write_small_log(tmp_path / "logs")
     words = ["--log-level", "debug", "verify", "--remote", "s3://bucket/tiers", "--endpoint-url", endpoint()]
-    program = "from tiersnap.jobs.cli import main; main()"
+    program = "from tiersnap.jobs.main import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", program, *words], env=os.environ | AWS, capture_output=True, text=True, check=False
     )
@@ -69,7 +69,7 @@ def test_log_at_debug_names_no_query(tmp_path: Path) -> None:
 
 def test_traceback_of_an_error_that_nobody_caught_names_no_query() -> None:
     program = (
-        "import tiersnap.jobs.cli as cli\n"
+        "import tiersnap.jobs.main as cli\n"
         f"def fail(argv): raise ValueError('https://h/x?sig={SECRET} and secret.key={SECRET}')\n"
         "cli.run = fail; cli.main([])"
     )

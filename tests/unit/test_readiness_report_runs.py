@@ -21,12 +21,12 @@ from tiersnap.snapshot.report.changes import PartitionKey, compare_states, state
 from tiersnap.snapshot.report.exactly_once import Audit, AuditCount, AuditRow, ExactlyOnce, Failover, NewestSnapshot
 from tiersnap.snapshot.report.files import json_chunks
 from tiersnap.snapshot.report.html_page import failover_html, lost_html, to_html
-from tiersnap.snapshot.report.html_parts import snapshot_counts
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.partitions import DAY_MS
 from tiersnap.snapshot.report.run_history import Beside
 from tiersnap.snapshot.report.run_info import Disk, RunInfo
 from tiersnap.snapshot.report.summary import summarise
+from tiersnap.snapshot.report.verified_in_words import snapshot_counts
 from tiersnap.snapshot.report.write import write_report
 
 pytestmark = pytest.mark.unit

@@ -445,7 +445,7 @@ class TestLinkedFolder:
         os.chown(target, 1234, 1234)
         before = tree(target)
         ran = tiersnap("repair", log_dir, "--apply")
-        assert_said(ran, 2, "is a symbolic link, and root writes through none", "sudo -u '#1234' tiersnap repair ")
+        assert_said(ran, 2, "is a symbolic link, and root follows no link", "sudo -u '#1234' tiersnap repair ")
         assert tree(target) == before
         assert_said(tiersnap("repair", log_dir), 0, "3 snapshots to write")
 

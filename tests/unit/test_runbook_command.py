@@ -122,7 +122,7 @@ def test_runbook_lists_its_entries_for_a_word_like_no_other() -> None:
 
 def test_runbook_reads_the_package_and_nothing_beside_it(tmp_path: Path) -> None:
     """As on a host without extras and without the checkout's docs: neither boto3 nor Spark is imported."""
-    code = "import sys; from tiersnap.jobs.cli import run; run(['runbook', '4']); print(sorted(sys.modules))"
+    code = "import sys; from tiersnap.jobs.main import run; run(['runbook', '4']); print(sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "4: GATE_REFUSED" in done.stdout
     assert not {"boto3", "pyspark", "numba", "pyarrow"} & set(re.findall(r"'([^']+)'", done.stdout.splitlines()[-1]))

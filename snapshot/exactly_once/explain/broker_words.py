@@ -65,7 +65,7 @@ gives the consumer an error at the beginning of the segment | tiersnap runbook '
 
 
 def find_word(word: str) -> BrokerWord | None:
-    """Return the word of a broker's log; None if there is no such word."""
+    """Return the word of a broker's log; None for any other word."""
     return next((each for each in BROKER_WORDS if each.has_name(word)), None)
 
 

@@ -9,7 +9,7 @@ from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.coordinator_state import ResumeRule, coordinator_era_of
 from tiersnap.snapshot.exactly_once.models.decision_table import Row
 from tiersnap.snapshot.exactly_once.models.eras import CLIENT_ERAS, ClientEra, Reaction, Severity, era_of
-from tiersnap.snapshot.exactly_once.models.exception_groups import Surface, exception_group
+from tiersnap.snapshot.exactly_once.models.exception_groups import ExceptionGroup, Surface, exception_group
 from tiersnap.snapshot.exactly_once.models.produce_reaction import IDEMPOTENT, TRANSACTIONAL, SentBatch, react
 from tiersnap.snapshot.exactly_once.models.transaction_reaction import TABLE, react_to_coordinator, repair_steps
 
@@ -86,17 +86,25 @@ def _rows(
     asks: Sequence[Callable[[ClientEra], _Asked]],
     release: str | None,
 ) -> Iterator[ExplainedRow]:
-    """Yield each reaction of each row of the table that decides some question, in the order of the table."""
+    """Yield the reactions of each row of the table that decides a question, in the order of the table."""
     deciding = {ask(era)[0]: ask for ask in reversed(asks) for era in CLIENT_ERAS}
     rows = [row for row in table if row["#"] in deciding]
     for row in rows:
         when = "in any case" if len(rows) == 1 else _WHEN[row["condition"]]
         named = row.get("request", "any")
         asked = {"any": request}.get(named, named)
-        for run, (_, reaction, said) in runs(CLIENT_ERAS, deciding[row["#"]]):
-            if reaction is not None and run.has(release, CLIENT_ERAS):
-                does = _does(reaction, said, is_coordinator=table is TABLE)
-                yield _row(run, error, asked, when, does, reaction)
+        for run, reaction, said in _reactions(deciding[row["#"]], release):
+            does = _does(reaction, said, is_coordinator=table is TABLE)
+            yield _row(run, error, asked, when, does, reaction)
+
+
+def _reactions(
+    ask: Callable[[ClientEra], _Asked], release: str | None
+) -> Iterator[tuple[EraRange, Reaction, Answer | None]]:
+    """Yield the releases of clients with one reaction, the reaction, and the error that the application gets."""
+    for run, (_, reaction, said) in runs(CLIENT_ERAS, ask):
+        if reaction is not None and run.has(release, CLIENT_ERAS):
+            yield run, reaction, said
 
 
 def _does(reaction: Reaction, said: Answer | None, *, is_coordinator: bool) -> str:
@@ -115,9 +123,7 @@ def _row(
 
 def of_abort(error: Answer, release: str | None, broker: str | None) -> Iterator[ExplainedRow]:
     """Yield the requests that a client sends in an abort, with coordinators of the release `broker` or of all."""
-    for when, takes_identity, version in _COORDINATORS:
-        if broker is not None and not _may_be(broker, takes_identity=takes_identity, version=version):
-            continue
+    for when, takes_identity, version in _coordinators(broker):
 
         def steps(era: ClientEra, takes: bool = takes_identity, of_version: int = version) -> str:
             return ", ".join(repair_steps(error, era, takes_identity=takes, transaction_version=of_version))
@@ -125,6 +131,13 @@ def of_abort(error: Answer, release: str | None, broker: str | None) -> Iterator
         for run, said in runs(CLIENT_ERAS, steps):
             if run.has(release, CLIENT_ERAS):
                 yield _row(run, error, "abortTransaction()", when, f"sends {said}")
+
+
+def _coordinators(broker: str | None) -> Iterator[tuple[str, bool, int]]:
+    """Yield the kinds of coordinators of the release `broker`, or all."""
+    for when, takes_identity, version in _COORDINATORS:
+        if broker is None or _may_be(broker, takes_identity=takes_identity, version=version):
+            yield when, takes_identity, version
 
 
 def _may_be(broker: str, *, takes_identity: bool, version: int) -> bool:
@@ -136,15 +149,22 @@ def _may_be(broker: str, *, takes_identity: bool, version: int) -> bool:
 def of_application(error: Answer, release: str | None) -> Iterator[ExplainedRow]:
     """Yield how clients since KIP-1050 report the error, and how KIP-691 wanted it; nothing for older clients."""
     group = exception_group(error)
-    if group is None or (release is not None and era_of(release, CLIENT_ERAS) is not CLIENT_ERAS[-1]):
+    if group is None or not _has_kip_1050(release):
         return
     is_retried = group.proposed is Severity.RETRY
     met = "not told while the client tries again" if is_retried else _SURFACES[group.surface]
     shipped = "of no group" if group.kip1050 is None else f"of the group {group.kip1050}Exception"
-    thrown = "" if group.streams_action is None else f", thrown again by Kafka Streams as {group.streams_action}"
-    wanted = (
-        f"KIP-691, which was not built, wanted it {group.proposed}{', wrapped once' if group.wraps else ''}{thrown}"
-    )
-    failure = "" if group.failure_type is None else f", of type {group.failure_type}"
-    does = f"is {met}; {shipped}; {wanted}{failure}"
+    does = f"is {met}; {shipped}; {_of_kip_691(group)}"
     yield ExplainedRow("application", "4.1-4.4", "KIP-1050", None, "", None, "", error, does)
+
+
+def _has_kip_1050(release: str | None) -> bool:
+    return release is None or era_of(release, CLIENT_ERAS) is CLIENT_ERAS[-1]
+
+
+def _of_kip_691(group: ExceptionGroup) -> str:
+    """Return the proposal of KIP-691 for an error in words."""
+    wrapped = ", wrapped once" if group.wraps else ""
+    thrown = "" if group.streams_action is None else f", thrown again by Kafka Streams as {group.streams_action}"
+    failure = "" if group.failure_type is None else f", of type {group.failure_type}"
+    return f"KIP-691, which was not built, wanted it {group.proposed}{wrapped}{thrown}{failure}"

@@ -81,16 +81,20 @@ def _request(row: Row) -> Ask[CoordinatorEra]:
     request = _REQUESTS[row["name"]]
 
     def ask(era: CoordinatorEra) -> SituationAnswer | None:
-        names_itself = request.producer_id >= 0
-        if names_itself and era.resume is ResumeRule.NEVER:
-            return None  # the era's request has no such fields
-        if (request.in_two_phases or request.keep_prepared) and not era.knows_two_phases:
+        if not _has_fields(era, request):
             return None
         answer = check_request(request) or Answer.NONE
         given = "" if answer.is_error else "gives a new producer id, epoch 0; "
         return SituationAnswer(answer, f"{given}writes nothing")
 
     return ask
+
+
+def _has_fields(era: CoordinatorEra, request: InitProducerIdRequest) -> bool:
+    """Return whether the era's request has the fields that this one sets."""
+    if request.producer_id >= 0 and era.resume is ResumeRule.NEVER:
+        return False
+    return era.knows_two_phases or not (request.in_two_phases or request.keep_prepared)
 
 
 def _add(row: Row) -> Ask[CoordinatorEra]:

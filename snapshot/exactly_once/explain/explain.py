@@ -6,7 +6,7 @@ An error has three names: the protocol's, that of Java's exception, and its numb
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tiersnap.snapshot.exactly_once.explain.broker_words import BROKER_WORDS, BrokerWord, find_word, rows_of
@@ -64,6 +64,16 @@ class NamedError:
     code: int | None
     exception: str | None
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names that `explain` takes, in lower case: the error, its exception and its code."""
+        names = {str(self.error).lower()}
+        if self.exception is not None:
+            names.add(self.exception.lower())
+        if self.code is not None:
+            names.add(str(self.code))
+        return frozenset(names)
+
 
 ERRORS = (
     *(NamedError(Answer(row["error"]), int(row["code"]), row["exception"]) for row in TABLE),
@@ -72,17 +82,13 @@ ERRORS = (
 
 
 def named_error(word: str) -> NamedError | None:
-    """Return the error by its name, its exception's name or its code; None if there is no such error."""
+    """Return the error by its name, its exception's name or its code; None for any other word."""
     last = word.rpartition(".")[2].lower()
-    for each in ERRORS:
-        names = (str(each.error), each.exception or "", "" if each.code is None else str(each.code))
-        if last in (name.lower() for name in names if name):
-            return each
-    return None
+    return next((each for each in ERRORS if last in each.names), None)
 
 
 _NAMES = re.compile(r"\b(?:\w+Exception|[A-Z]+(?:_[A-Z]+)+)\b")
-# The tables have no row for it: clients react as to any error.
+# The tables have no row for this error: clients react as to any other.
 _OF_PRODUCE_AS_ANY = Answer.TOPIC_AUTHORIZATION_FAILED
 _COORDINATORS = {version: [era for era in COORDINATOR_ERAS if era.transaction_version == version] for version in (1, 2)}
 _OF_CLIENTS = frozenset({"InitProducerId", "AddPartitionsToTxn", "EndTxn(COMMIT)", "EndTxn(ABORT)"})
@@ -112,17 +118,26 @@ def explain(word: str, *, broker: str | None = None, client: str | None = None) 
     """
     error = named_error(word)
     if error is not None:
-        answers = _answered_with(error.error, broker)
-        requests = {row.request for row in _answered_with(error.error, None)}
-        return Explanation(error, (*answers, *_of_clients(error.error, requests, client, broker)))
+        return _explain_error(error, broker, client)
     situation = next((each for each in SITUATIONS if each.name == word.lower()), None)
     if situation is not None:
         return _explain_situation(situation.name, situation.request, broker, client)
     found = find_word(word)
     if found is not None:
         return Explanation(None, rows_of(found, broker), found)
-    inside = next((each for each in _NAMES.findall(word) if each != word and named_error(each)), None)
-    return None if inside is None else explain(inside, broker=broker, client=client)
+    inside = _error_inside(word)
+    return None if inside is None else _explain_error(inside, broker, client)
+
+
+def _error_inside(line: str) -> NamedError | None:
+    """Return the first error that a line of a log names; None without one."""
+    return next(filter(None, map(named_error, _NAMES.findall(line))), None)
+
+
+def _explain_error(error: NamedError, broker: str | None, client: str | None) -> Explanation:
+    answers = _answered_with(error.error, broker)
+    requests = {row.request for row in _answered_with(error.error, None)}
+    return Explanation(error, (*answers, *_of_clients(error.error, requests, client, broker)))
 
 
 def _explain_situation(name: str, request: str, broker: str | None, client: str | None) -> Explanation:
@@ -140,23 +155,33 @@ def _answered_with(error: Answer, release: str | None) -> list[ExplainedRow]:
 
 def _of_situation(name: str, release: str | None) -> Iterator[ExplainedRow]:
     """Yield the answers of brokers or coordinators, of one release or of all."""
-    for asked in OF_PARTITIONS:
-        if asked.name == name:
-            yield from _answers("broker", None, asked, BROKER_ERAS, release)
-    for asked_of_coordinator in OF_COORDINATORS:
-        if asked_of_coordinator.name == name:
-            for version, eras in _COORDINATORS.items():
-                yield from _answers("coordinator", version, asked_of_coordinator, eras, release)
+    for asked in _with_name(OF_PARTITIONS, name):
+        yield from _answers("broker", None, asked, BROKER_ERAS, release)
+    for asked_of_coordinator in _with_name(OF_COORDINATORS, name):
+        for version, eras in _COORDINATORS.items():
+            yield from _answers("coordinator", version, asked_of_coordinator, eras, release)
+
+
+def _with_name(cases: Iterable[ExplainedCase[E]], name: str) -> list[ExplainedCase[E]]:
+    return [each for each in cases if each.name == name]
+
+
+def _is_of_no_era(release: str | None, eras: Sequence[E]) -> bool:
+    """Return whether a release is named and belongs to none of these eras."""
+    if release is None:
+        return False
+    try:
+        era_of(release, eras)
+    except ValueError:
+        return True
+    return False
 
 
 def _answers(
     who: str, version: int | None, situation: ExplainedCase[E], eras: Sequence[E], release: str | None
 ) -> Iterator[ExplainedRow]:
-    if release is not None:
-        try:
-            era_of(release, eras)
-        except ValueError:
-            return
+    if _is_of_no_era(release, eras):
+        return
     about = (version, situation.request, situation.name, situation.when)
     for run, said in runs(eras, situation.ask):
         if said is not None and run.has(release, eras):
@@ -166,18 +191,30 @@ def _answers(
 def _of_clients(error: Answer, requests: set[str], release: str | None, broker: str | None) -> Iterator[ExplainedRow]:
     """Yield the reactions of clients to an error that answers these requests; none if only brokers get it.
 
-    If no request is known, the tables of reactions tell where the error comes from.
+    If no request is known, the tables of reactions show which requests the error answers.
     """
     rows: list[ExplainedRow] = []
-    if "Produce" in requests or (not requests and (produce_knows(error) or error is _OF_PRODUCE_AS_ANY)):
+    if _answers_produce(error, requests):
         rows += of_produce(error, release)
-    if requests & _OF_CLIENTS or (not requests and coordinator_knows(error)):
+    if _answers_coordinator_requests(error, requests):
         rows += of_coordinator(error, release)
     yield from rows
     if any(map(_ends_in_abort, rows)):
         yield from of_abort(error, release, broker)
     if rows:
         yield from of_application(error, release)
+
+
+def _answers_produce(error: Answer, requests: set[str]) -> bool:
+    if requests:
+        return "Produce" in requests
+    return produce_knows(error) or error is _OF_PRODUCE_AS_ANY
+
+
+def _answers_coordinator_requests(error: Answer, requests: set[str]) -> bool:
+    if requests:
+        return not requests.isdisjoint(_OF_CLIENTS)
+    return coordinator_knows(error)
 
 
 def _ends_in_abort(row: ExplainedRow) -> bool:

@@ -26,7 +26,7 @@ class SituationAnswer:
 
 
 Ask = Callable[[E], SituationAnswer | None]
-"""Era -> the model's answer to an example; None if the era has no such request."""
+"""Takes an era, and returns the model's answer to an example; None if the request does not exist in the era."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ DEFAULT_DELIVERY_TIMEOUT_MS = 120_000
 
 
 class ProducersAtRisk:
-    """The living producers of one partition, and the offsets that decide where each of them is exposed."""
+    """The living producers of one partition, and the offsets that decide at which snapshots each is exposed."""
 
     def __init__(
         self,

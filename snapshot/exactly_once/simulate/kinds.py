@@ -134,7 +134,7 @@ class WriteOutcome:
 
     answers: WriteAnswers
     writes: int  # one per producer, except for RETRY_OF_OLDER and RETRY_BEFORE_BUMP
-    example: int  # producer id of one of them
+    example: int  # producer id of one write
     brokers: str
     clients: str
     reaction: Reaction | None

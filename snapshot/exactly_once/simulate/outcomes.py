@@ -33,7 +33,7 @@ def outcomes(
     clients: Sequence[ClientEra],
     given: Circumstances,
 ) -> list[WriteOutcome]:
-    """Return a row for each distinct outcome: first those that double, then those that differ.
+    """Return a row for each distinct outcome: first duplicates, then other differences.
 
     Args:
         producer_ids: of the leader's entries; members of the classes are indexes into it.
@@ -94,11 +94,21 @@ def _of_class(
                 brokers=releases_of(alike, BROKER_ERAS),
                 clients=releases_of(reacting, CLIENT_ERAS),
                 reaction=reaction,
-                severity=None if reaction is None else reaction.severity,
-                next_step=None if reaction is None else reaction.next_step,
-                may_double_later=write_class.write.is_retry and reaction is not None and reaction.may_duplicate,
+                severity=None,
+                next_step=None,
+                may_double_later=False,
             )
-            yield alike[0], outcome
+            yield alike[0], outcome if reaction is None else _with_reaction(outcome, reaction)
+
+
+def _with_reaction(outcome: WriteOutcome, reaction: Reaction) -> WriteOutcome:
+    """Return the outcome with the consequences of the clients' reaction."""
+    return replace(
+        outcome,
+        severity=reaction.severity,
+        next_step=reaction.next_step,
+        may_double_later=outcome.answers.write.is_retry and reaction.may_duplicate,
+    )
 
 
 def _reaction(answer: Answer, era: ClientEra, write_class: WriteClass, given: Circumstances) -> Reaction | None:

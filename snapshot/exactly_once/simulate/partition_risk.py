@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +19,7 @@ from tiersnap.snapshot.exactly_once.simulate.risk_kinds import (
 )
 from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotFound, Survey, causes
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
+from tiersnap.snapshot.producer_fold import OpenTransactions
 from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
 
@@ -113,7 +114,7 @@ def _boundaries(survey: Survey, settings: RiskSettings, producers: ProducersAtRi
     # A broker deletes snapshots at and below the first segment's base offset.
     kept = {offset: each for offset, each in found.items() if offset > survey.first_base_offset}
     cause_at, exposure_at = causes(kept, expiry), _exposures(survey, producers)
-    starts = {offset for offset, each in found.items() if each.compared.is_start}
+    starts = _start_offsets(found)
     for offset in survey.aligned_offsets:
         opened = survey.open_transactions.get(offset)
         cost = replay_cost(
@@ -121,7 +122,7 @@ def _boundaries(survey: Survey, settings: RiskSettings, producers: ProducersAtRi
             offset,
             now=expiry.now,
             expiration=expiry.expiration,
-            first_open_offset=min((first for _, first in opened or ()), default=None),
+            first_open_offset=_first_offset(opened),
             starts=starts,
             read_rate=settings.read_rate,
         )
@@ -134,6 +135,15 @@ def _boundaries(survey: Survey, settings: RiskSettings, producers: ProducersAtRi
             survey.crossing.get(offset),
             cost,
         )
+
+
+def _start_offsets(found: Mapping[int, SnapshotFound]) -> set[int]:
+    return {offset for offset, each in found.items() if each.compared.is_start}
+
+
+def _first_offset(opened: OpenTransactions | None) -> int | None:
+    """Return the first offset of the oldest open transaction; None without one, or if they are unknown."""
+    return min((first for _, first in opened or ()), default=None)
 
 
 def _exposures(survey: Survey, producers: ProducersAtRisk | None) -> dict[int, Exposure]:

@@ -12,7 +12,7 @@ producers, or knows less of them than the full replay, for these reasons:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 
 from tiersnap.snapshot.exactly_once.simulate.exposure import ProducersAtRisk
@@ -36,7 +36,7 @@ def replay_cost(
 
     Args:
         segments: ascending.
-        offset: exclusive end offset of one of them.
+        offset: exclusive end offset of a segment.
         now: ms.
         expiration: ms, producer.id.expiration.ms; None if producers never expire: the window is the whole log.
         first_open_offset: first offset of the oldest transaction that is open at `offset`, None without one.
@@ -48,13 +48,18 @@ def replay_cost(
     window = _first_recent(below, now, expiration, otherwise=offset)
     if first_open_offset is not None:
         window = min(window, _holder(below, first_open_offset, otherwise=first))
-    nearest = max((start for start in starts if first <= start <= offset), default=first)
+    nearest = _nearest(starts, first, offset)
 
     def cost_from(start: int) -> tuple[int, int]:
         size = sum(each.size_bytes for each in below if each.base_offset >= start)
         return size, -(-size * 1000 // read_rate)
 
     return ReplayCost(*cost_from(first), *cost_from(window), *cost_from(nearest), window, nearest)
+
+
+def _nearest(starts: Iterable[int], first: int, offset: int) -> int:
+    """Return the highest start from `first` up to `offset`; `first` without one."""
+    return max((start for start in starts if first <= start <= offset), default=first)
 
 
 def _first_recent(segments: Sequence[SegmentFacts], now: int, expiration: int | None, *, otherwise: int) -> int:

@@ -1,12 +1,12 @@
 """A replica in its leader's place: the state that a snapshot and the log after it give.
 
-Producers that are idle for the broker's producer.id.expiration.ms are dropped. Of the snapshot files the replica loads
-the one that a starting broker would load: the newest readable one above the log start offset and up to the log end.
+Producers that are idle for the broker's producer.id.expiration.ms are dropped. The replica loads the snapshot file that
+a starting broker would load: the newest readable file above the log start offset and up to the log end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,19 +76,23 @@ class ReplicaSnapshot:
 
     def start(self, filesystem: FileSystem, partition: Partition, highest: int | None = None) -> Start:
         """Return the snapshot of a partition; files above the offset `highest` do not count."""
-        nobody = np.empty(0, ENTRY_DTYPE)
         if not self.origin.is_file:
-            newest = max((segment.base_offset for segment in partition.segments), default=0)
-            entries = nobody if self.origin is SnapshotOrigin.EMPTY else None
-            return Start(newest if self.at is None else self.at, entries)
+            return self._without_files(partition)
         at = min((limit for limit in (self.at, highest) if limit is not None), default=None)
+        offsets, read = self._files(filesystem, partition)
         passed_over: list[str] = []
-        loadable = _loadable(unloaded_below(partition), *self._files(filesystem, partition), at, passed_over)
+        loadable = _loadable(_within(offsets, unloaded_below(partition), at), read, passed_over)
         found = next(loadable, None)
         if self.origin is SnapshotOrigin.OLDER and found is not None:
             found = next(loadable, None)
-        offset, entries = found or (partition.first_base_offset, nobody)
+        offset, entries = found or (partition.first_base_offset, np.empty(0, ENTRY_DTYPE))
         return Start(offset, entries, tuple(passed_over))
+
+    def _without_files(self, partition: Partition) -> Start:
+        """Return the start from `ours` or from an empty snapshot."""
+        newest = max((segment.base_offset for segment in partition.segments), default=0)
+        entries = np.empty(0, ENTRY_DTYPE) if self.origin is SnapshotOrigin.EMPTY else None
+        return Start(newest if self.at is None else self.at, entries)
 
     def _files(self, filesystem: FileSystem, partition: Partition) -> tuple[Collection[int], ReadSnapshot]:
         """Return the offsets of the snapshot files to choose from, and their reader."""
@@ -99,13 +103,15 @@ class ReplicaSnapshot:
         return paths, lambda offset: read_regular(paths[offset])
 
 
-def _loadable(
-    deleted_to: int, offsets: Collection[int], read: ReadSnapshot, at: int | None, passed_over: list[str]
-) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the files that a broker can load, the newest first; add to `passed_over` why others cannot be loaded."""
-    for offset in sorted(offsets, reverse=True):
-        if offset <= deleted_to or (at is not None and offset > at):
-            continue
+def _within(offsets: Collection[int], deleted_to: int, at: int | None) -> list[int]:
+    """Return the offsets above `deleted_to` and up to `at`, the highest first."""
+    kept = (offset for offset in offsets if offset > deleted_to and (at is None or offset <= at))
+    return sorted(kept, reverse=True)
+
+
+def _loadable(offsets: Iterable[int], read: ReadSnapshot, passed_over: list[str]) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the files that a broker can load; add to `passed_over` why others cannot be loaded."""
+    for offset in offsets:
         name = snapshot_file.file_name(offset)
         try:
             data = read(offset)

@@ -1,4 +1,4 @@
-"""A replica's producer state of one partition: entries, and the newest batches of each producer.
+"""A replica's producer state for one partition: entries, and the newest batches of each producer.
 
 A broker caches up to five batches of a producer to recognise retries; a snapshot stores one. So the newest batches are
 taken from the log.

@@ -37,8 +37,11 @@ def write_rate(segments: Sequence[SegmentFacts], *, now: int) -> float | None:
     if len(dated) < 2:
         return None
     passed = max(now, dated[-1].largest_timestamp) - dated[0].largest_timestamp
-    written = sum(segment.size_bytes for segment in segments if segment.base_offset > dated[0].base_offset)
-    return written / passed if passed > 0 else None
+    return _bytes_after(segments, dated[0].base_offset) / passed if passed > 0 else None
+
+
+def _bytes_after(segments: Sequence[SegmentFacts], base_offset: int) -> int:
+    return sum(segment.size_bytes for segment in segments if segment.base_offset > base_offset)
 
 
 def waiting(

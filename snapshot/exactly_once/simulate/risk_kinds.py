@@ -56,10 +56,10 @@ class Exposure:
     # Lost or degraded producers whose last batch the follower would append a second time if a client sent it again:
     # the follower does not know the producer, or only a marker of it.
     doubled: int
-    doubled_automatically: int  # of the doubled, those that wrote so recently that a client may retry by itself
+    doubled_automatically: int  # doubled producers that wrote so recently that a client may retry by itself
     doubled_records: int  # records in the batches that the leader caches of the doubled, at most five batches each
     doubled_bytes: int | None  # bytes of these batches, None if a header is missing
-    fencing_lost: int  # of the lost, those with an epoch above 0: a fenced instance could write
+    fencing_lost: int  # lost producers with an epoch above 0: a fenced instance could write
     coordinator_epochs_lost: int  # producers whose last marker is below the offset: a fenced coordinator could write
     open_transactions_lost: int  # lost or degraded producers whose open transaction began below the offset
     # Time until brokers have dropped the last lost producer: from then on the empty snapshot is right. 0 if no producer

@@ -96,17 +96,22 @@ def newest_states(records: Iterable[TransactionRecord]) -> CoordinatorStates:
         _keep_newer(newest, record)
         if record.problem is None:
             _keep_newer(readable, record)
-    known = {
-        name: KnownTransaction(name, each.place, each.value)
-        for name, each in sorted(readable.items())
-        if each.value is not None
-    }
+    known = _without_tombstones(readable)
     return CoordinatorStates(
         known,
         frozenset(name for name, each in newest.items() if each.problem is not None),
         {name: each.place.partition for name, each in newest.items()},
         {each.value.producer_id: each for each in known.values()},
     )
+
+
+def _without_tombstones(records: Mapping[str, TransactionRecord]) -> dict[str, KnownTransaction]:
+    """Return the transactions by transactional id, ascending."""
+    return {
+        name: KnownTransaction(name, each.place, each.value)
+        for name, each in sorted(records.items())
+        if each.value is not None
+    }
 
 
 def _keep_newer(kept: dict[str, TransactionRecord], record: TransactionRecord) -> None:
@@ -154,9 +159,10 @@ def likely_counts(found_in: Mapping[str, int], at_least: int) -> list[int]:
     Args:
         found_in: partition by transactional id, of which the first few thousand are used.
     """
-    sample = list(islice(found_in.items(), _SAMPLE))
-    hashes = np.array([positive_hash(transactional_id) for transactional_id, _ in sample], np.int64)
-    partitions = np.array([partition for _, partition in sample], np.int64)
+    sample = dict(islice(found_in.items(), _SAMPLE))
+    hashes = np.array(list(map(positive_hash, sample)), np.int64)
+    partitions = np.array(list(sample.values()), np.int64)
     counts = range(max(at_least, 1), max(at_least, MOST_PARTITIONS) + 1)
-    right = [int((hashes % count == partitions).sum()) for count in counts]
-    return [count for count, number in zip(counts, right, strict=True) if number == max(right)]
+    right = {count: int((hashes % count == partitions).sum()) for count in counts}
+    most = max(right.values())
+    return [count for count, number in right.items() if number == most]

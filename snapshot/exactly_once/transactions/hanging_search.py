@@ -113,14 +113,19 @@ class HangingSearch:
         """Yield the open transactions of a replica, without those that seemed to hang and have ended."""
         judged = [self._judge(each, log) for each in replica.opened]
         hanging = {_name(each.transaction) for each in judged if each.verdict.is_hanging}
+        ended = hanging - self._still_hanging(hanging, replica, newest)
+        yield from (each for each in judged if _name(each.transaction) not in ended)
+
+    def _still_hanging(
+        self, hanging: set[tuple[int, int]], replica: _Replica, newest: Mapping[TopicPartition, _Replica]
+    ) -> set[tuple[int, int]]:
+        """Return the hanging transactions that are still open on the newest replica, and in the log now."""
         # A replica whose broker is down lacks the markers that were written since.
         if hanging:
-            hanging &= set(map(_name, newest[replica.topic_partition].opened))
+            hanging = hanging.intersection(map(_name, newest[replica.topic_partition].opened))
         if hanging:
-            hanging &= self._still_open(replica.log_dir, replica.partition)
-        for each in judged:
-            if not each.verdict.is_hanging or _name(each.transaction) in hanging:
-                yield each
+            hanging = hanging & self._still_open(replica.log_dir, replica.partition)
+        return hanging
 
     def _judge(self, transaction: PartitionTransaction, log: TransactionLog) -> JudgedTransaction:
         timeout = self.max_transaction_timeout

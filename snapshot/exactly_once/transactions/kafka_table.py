@@ -61,8 +61,9 @@ def in_words(headings: Mapping[str, str]) -> dict[str, str]:
 
 def kafka_text(headings: Mapping[str, str], rows: Iterable[Mapping[str, object]]) -> Iterator[str]:
     """Yield the tool's lines with line ends; `headings` is one of LIST, DESCRIBE, FIND_HANGING, DESCRIBE_PRODUCERS."""
-    lines = [list(headings.values()), *([_text(row[key]) for key in headings] for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
+    lines = [list(headings.values())]
+    lines.extend([_text(row[key]) for key in headings] for row in rows)
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         yield "".join(f"{text:<{width}}\t" for text, width in zip(line, widths, strict=True)) + "\n"
 

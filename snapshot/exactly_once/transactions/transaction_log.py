@@ -64,8 +64,9 @@ class TransactionLog:
         if transactional_id in self.states.unreadable or not self.partition_count:
             return False
         found = self.states.found_in.get(transactional_id)
-        where = partition_of(transactional_id, self.partition_count) if found is None else found
-        return where in self.read and (found is not None or self.is_count_sure)
+        if found is not None:
+            return found in self.read
+        return self.is_count_sure and partition_of(transactional_id, self.partition_count) in self.read
 
     def work_after(self, partition: int, since: int, as_of: int) -> int:
         """Return for how long (ms) the partition surely had a coordinator after `since`; 0 if that is unknown.
@@ -231,7 +232,7 @@ class ReadStates:
 def read_states(
     filesystem: FileSystem, partition: Partition, *, check_crc: bool = True, stops_at_unknown: bool = False
 ) -> ReadStates:
-    """Decode the newest record of each key: of a known version, and of an unknown one.
+    """Decode the newest record with a known version, and the newest with an unknown version, of each key.
 
     There are few ids and many records, so older records are not decoded. Arguments as in `read_transaction_log`.
     """

@@ -57,6 +57,8 @@ CALLS: Calls = {
     "producers": lambda at: [at["log"]],
     "explain": lambda _: [],
     "explain PRODUCER_FENCED": lambda _: ["--broker", "4.1"],
+    "runbook": lambda _: [],
+    "runbook MISSING_SNAPSHOT": lambda _: [],
     "report": lambda at: ["--warehouse", at["warehouse"]],
     "report --by topic": lambda at: ["--warehouse", at["warehouse"]],
     "report --by segment": lambda at: ["--warehouse", at["warehouse"]],

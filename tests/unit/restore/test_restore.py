@@ -186,10 +186,10 @@ def test_a_log_start_of_the_disk_that_the_tier_does_not_reach_is_named_with_the_
     refused = restore(store, disk, "--apply")
     assert refused.exit_code != 0
     assert "no complete copy of a segment holds offset 5000" in refused.err
-    assert "says the log-start-offset-checkpoint of the log directory" in refused.err
+    assert "by log-start-offset-checkpoint in the log directory" in refused.err
     done = restore(store, disk, "--apply", "--log-start", "0")
     assert done.exit_code == 0, done.err
-    assert f"--log-start 0 --partition {TOPIC}-0 goes before it" in refused.err
+    assert f"add --log-start 0 --partition {TOPIC}-0" in refused.err
 
 
 def test_a_transaction_that_began_below_the_log_start_is_known_by_the_tier_alone(tmp_path, disk):

@@ -27,15 +27,15 @@ pytestmark = pytest.mark.unit
 
 def test_what_is_not_there_is_said(store, disk, tmp_path):
     for topic in ("nothing", TOPIC[:-1]):
-        assert_said(restore(store, disk, topic=topic), 2, f"no remote segment of {topic}\n", "--remote names the place")
+        assert_said(restore(store, disk, topic=topic), 2, f"no remote segment of {topic}\n", "--remote is the location")
     missing = restore(store, disk, "--partition", f"{TOPIC}-0", "--partition", f"{TOPIC}-3")
     assert_said(restore(store, disk, "--partition", "other-0"), 2, "several topics", "one topic at a time")
     assert_said(
         tiersnap("restore", "--remote", store.root, "--to", disk), 2, "no topic was named", "--partition orders-0"
     )
-    assert_said(missing, 2, f"no remote segment of {TOPIC}, partition 3", "--remote names the place")
+    assert_said(missing, 2, f"no remote segment of {TOPIC}, partition 3", "--remote is the location")
     another = restore(store, disk, "--topic-id", "BBBBBBBBBBBBBBBBBBBBBQ")
-    assert_said(another, 2, f"no remote segment of {TOPIC}", "--remote names the place")
+    assert_said(another, 2, f"no remote segment of {TOPIC}", "--remote is the location")
     nowhere = restore(store, tmp_path / "nowhere")
     assert nowhere.exit_code == 2
     (disk / "meta.properties").unlink()

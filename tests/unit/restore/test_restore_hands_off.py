@@ -91,7 +91,7 @@ def test_a_link_to_nothing_in_the_place_of_the_folder_is_refused_before_anything
     for words in ((), ("--apply",)):
         refused = restore(store, disk, *words)
         assert refused.exit_code == 4, refused.err
-        assert f"{TOPIC}-0 is there" in refused.err
+        assert f"{TOPIC}-0 exists" in refused.err
     assert not list(disk.glob("tiersnap-restore.*"))
 
 
