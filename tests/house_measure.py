@@ -18,13 +18,13 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("snapshot", "remote_storage", "jobs")
 # The greatest values that `make lint` accepts; `python -m tests.house_measure` prints the figures of today.
 LIMITS: Mapping[str, float] = {
-    "tokens": 458_164,
-    "branches": 14_421,
+    "tokens": 459_489,
+    "branches": 14_460,
     "functions with more than 10 branches": 127,
     "dense functions (of 6 branches or more: three in four statements), %": 49,
     "comprehensions per 1,000 statements": 43.8,
     "conditional expressions per 1,000 statements": 30.4,
-    "classes": 920,
+    "classes": 923,
     "pairs of classes that share five field names": 46,
     "functions outside gate/ that choose an exit code": 7,
     "docstrings with 'what is', 'what it', 'nobody has' and the like": 335,
