@@ -136,6 +136,7 @@ def repair(
     from tiersnap.snapshot.repair.log_dirs import HostRepair, all_locked
     from tiersnap.snapshot.repair.other_files import FileRepair
     from tiersnap.snapshot.repair.repair_plan import PlanOptions
+    from tiersnap.snapshot.replay.folds_ahead import FoldsAhead
 
     if apply and out is not None:
         raise UsageError("--apply writes into LOGDIR and --out elsewhere: give one of them")
@@ -154,13 +155,14 @@ def repair(
     writes = apply or out is not None
     progress = Progress(output, "repairing" if writes else "planning", count(opened, selection))
     beginnings = view.beginnings(broker_expiry)
-    with all_locked(opened) if apply else nullcontext():
+    with all_locked(opened) if apply else nullcontext(), FoldsAhead(check_crc=check_crc) as folds:
         ids = KnownTopicIds(read_topic_ids(topic_ids), cluster, opened)
         files = None if out is not None else FileRepair(replace, ids.find, apply=apply)
         job = HostRepair(opened, options, check_crc, beginnings, files=files)
 
         def rows() -> Iterator[RepairedSnapshot | RepairedFile]:
-            for each, part, plan, others in job.plans(progress.watch(selected_of(opened, selection)), open_files):
+            partitions = progress.watch(folds.listed(selected_of(opened, selection)))
+            for each, part, plan, others in job.plans(partitions, open_files, folds):
                 for planned in plan:
                     if planned.action is not RepairAction.KEEP:
                         yield RepairedSnapshot(each.uri, part.name, planned)

@@ -145,6 +145,7 @@ def scan(
     from tiersnap.snapshot.log.places import located
     from tiersnap.snapshot.log.selection import count, findings_of, open_log_dirs, selected_of
     from tiersnap.snapshot.log.stray_partitions import stray_partitions
+    from tiersnap.snapshot.replay.folds_ahead import FoldsAhead
 
     checks = read_checks(checks_file, is_shown=report is not None)
     situation, unanswered = situation.answering()
@@ -153,7 +154,8 @@ def scan(
     opened = with_stated(open_log_dirs(log_dirs), log_starts)
     answer = told_by.about(opened, selection.topic, output)
     tasks = answer.tasks
-    scanner = Scanner(view.inventory(broker_expiry, answer.records), broker_expiry, check_crc, tasks)
+    folds = FoldsAhead(check_crc=check_crc)
+    scanner = Scanner(view.inventory(broker_expiry, answer.records), broker_expiry, check_crc, tasks, folds)
     findings = [*findings_of(opened), *(finding for _, finding in stray_partitions(opened))]
     errors = scanner.errors  # grows
     errors.extend(unanswered)
@@ -163,7 +165,7 @@ def scan(
     progress = Progress(output, "scanning", count(opened, selection))
 
     def rows() -> Iterator[ScannedPartition | ScannedSegment]:
-        for each, partition in told_by.located(progress.watch(selected_of(opened, selection))):
+        for each, partition in told_by.located(progress.watch(folds.listed(selected_of(opened, selection)))):
             found = scanner.scan(each.log_dir.filesystem, partition)
             totals.add(found)
             if metrics is not None:
@@ -173,7 +175,8 @@ def scan(
             yield from _segments(each.uri, found, place) if segments else [_partition(each.uri, found)]
 
     kind: type[ScannedPartition | ScannedSegment] = ScannedSegment if segments else ScannedPartition
-    output.rows(kind, rows(), several=len(opened) > 1, findings=totals.findings, errors=totals.errors)
+    with folds:
+        output.rows(kind, rows(), several=len(opened) > 1, findings=totals.findings, errors=totals.errors)
     tell_failures(output, totals.errors)
     for each in opened:
         for other in each.log_dir.others:

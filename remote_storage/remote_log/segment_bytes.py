@@ -30,11 +30,16 @@ def fetch_segment(store: ObjectStore, layout: Layout, metadata: RemoteLogSegment
     Raises:
         CorruptDataError: the object ends early.
     """
-    key, start, end = layout.log_key(metadata), 0, metadata.segment_size
-    while start < end:
-        data = store.get_range(key, start, min(FETCH_SIZE, end - start))
+    yield from _fetch(store, layout.log_key(metadata), metadata.segment_size)
+
+
+def _fetch(store: ObjectStore, key: str, size: int) -> Iterator[bytes]:
+    """Yield the `size` bytes of an object in pieces of at most 8 MiB, one request each."""
+    start = 0
+    while start < size:
+        data = store.get_range(key, start, min(FETCH_SIZE, size - start))
         if not data:
-            raise CorruptDataError(f"{store.uri}{key}: ends at byte {start} of {end}", key=key)
+            raise CorruptDataError(f"{store.uri}{key}: ends at byte {start} of {size}", key=key)
         yield data
         start += len(data)
 
@@ -121,8 +126,12 @@ def _chunks(store: ObjectStore, copy: RemoteSegment) -> Iterator[tuple[bytes, It
             yield data, (data,)
         return
     key = copy.layout.log_key(copy.metadata)
+    pieces, read = _fetch(store, key, copy.chunks.object_size), bytearray()
     for chunk in copy.chunks.chunks():
-        stored = store.get_range(key, chunk.position, chunk.size)
+        while len(read) < chunk.size:
+            read += next(pieces)
+        stored = bytes(read[: chunk.size])
+        del read[: chunk.size]
         yield stored, _decompressed(store, key, chunk, stored)
 
 

@@ -37,6 +37,7 @@ from tiersnap.snapshot.log.log_dir import Partition, read_properties
 from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic
 from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions
 from tiersnap.snapshot.replay.facts import PartitionFacts
+from tiersnap.snapshot.replay.folds_ahead import FoldsAhead
 from tiersnap.snapshot.replay.partition_listing import PartitionListing, RemoteLister
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
 from tiersnap.snapshot.replay.remote_listing import CopyEvent, Encryption, PlaceDoubt, RemoteListing
@@ -220,7 +221,9 @@ class HostTier:
 
     def _tier(self, uri: str, listing: PartitionListing, task: ListingReplay, known: KnownManifests) -> HostPartition:
         self._kept.clear()
-        replayed = task.replay(listing, LocalDecodes(listing.filesystem, self.check_crc))
+        with FoldsAhead(check_crc=self.check_crc) as folds:
+            folds.expect(listing.filesystem, listing.partition)
+            replayed = task.replay(listing, LocalDecodes(listing.filesystem, self.check_crc, folds))
         done = self._judged(uri, listing, replayed)
         is_writing = self.apply and task.sink is not None
         if is_writing and listing.remote.leftover_count:

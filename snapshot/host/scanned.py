@@ -25,6 +25,7 @@ from tiersnap.snapshot.repair.undone import lost_below_log_start, lost_index
 from tiersnap.snapshot.replay.examine import Examination, examine
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning
+from tiersnap.snapshot.replay.segment_runs import FoldSegment, fold_segment
 
 if TYPE_CHECKING:  # a simulation is imported only if remote storage is read
     from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
@@ -99,12 +100,13 @@ class Scanner:
     expiry: BrokerExpiry
     check_crc: bool = True
     tasks: CopyTasks | None = None  # the cluster's copy tasks; None without a cluster
+    fold: FoldSegment = fold_segment
 
     def scan(self, filesystem: FileSystem, partition: Partition) -> Scanned:
         """Return a partition with its verdicts."""
         inventory = self.inventory
         begins = NOT_LOOKED if inventory is None else inventory.beginning(partition)
-        examination = examine(filesystem, partition, check_crc=self.check_crc, begins=begins)
+        examination = examine(filesystem, partition, check_crc=self.check_crc, begins=begins, fold=self.fold)
         log_end = examination.facts.log_end_offset
         tiered = NOTHING_REMOTE if inventory is None else inventory.coverage(partition, log_end)
         found = Scanned.of(examination, self.expiry, tiered, self.tasks)

@@ -21,6 +21,7 @@ from tiersnap.snapshot.replay.examine import Examination, examine, lost_epochs
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.replay_start import Beginning, Beginnings
+from tiersnap.snapshot.replay.segment_runs import FoldSegment, fold_segment
 from tiersnap.snapshot.replay.snapshot_comparison import compare
 
 
@@ -37,6 +38,7 @@ class Verification:
     beginnings: Beginnings = field(default_factory=Beginnings)  # of logs that begin in remote storage
     # Returns a partition with the log start of its leader if the checkpoint is older; else None.
     moved: Callable[[Partition], Partition | None] = lambda _: None
+    fold: FoldSegment = fold_segment
     # Files by verdict, without the files that a starting broker deletes.
     counts: Counter[SnapshotVerdict] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)  # damaged and unreadable files
@@ -104,7 +106,9 @@ class Verification:
         filesystem, exactly = named.log_dir.filesystem, None
         if self.against is not None:
             exactly = ExactComparison(self.against / partition.name, is_unasked=begins.is_unasked(partition))
-        examination = examine(filesystem, partition, check_crc=self.check_crc, on_boundary=exactly, begins=begins)
+        examination = examine(
+            filesystem, partition, check_crc=self.check_crc, on_boundary=exactly, begins=begins, fold=self.fold
+        )
         self.findings.extend(examination.findings)
         self.findings.extend(_wrong_indexes(examination))
         if exactly is None:

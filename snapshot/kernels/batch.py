@@ -111,7 +111,7 @@ def control_record(b: np.ndarray, p: int, end: int) -> tuple[int, int, int]:
     return kind, read_int32(b, p + 2), delta
 
 
-@kernel(np.uint8, int, int, int, int, WALK_DTYPE, RECORD_BATCH_DTYPE, np.int32, DELTA_DTYPE, returns=2)
+@kernel(np.uint8, int, int, int, int, WALK_DTYPE, RECORD_BATCH_DTYPE, np.int32, DELTA_DTYPE, returns=2, unlocked=True)
 def walk(
     b: np.ndarray,
     start: int,

@@ -42,15 +42,23 @@ class Kernel:
     Attributes:
         arguments: the dtype of an array, None for a number.
         returns: how many numbers it returns; one is no tuple.
+        unlocked: other threads of the interpreter run meanwhile.
     """
 
     def __init__(
-        self, function: Callable[..., object], arguments: tuple[DTypeLike, ...], returns: int, *, inline: bool
+        self,
+        function: Callable[..., object],
+        arguments: tuple[DTypeLike, ...],
+        returns: int,
+        *,
+        inline: bool,
+        unlocked: bool = False,
     ) -> None:
         self.function = function
         self.arguments = tuple(None if kind is int else np.dtype(kind) for kind in arguments)
         self.returns = returns
         self.inline = inline
+        self.unlocked = unlocked
         self.name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
         self.__doc__ = function.__doc__
         self._results = ctypes.c_int64 * max(returns, 1)
@@ -76,8 +84,10 @@ class Kernel:
         kinds: list[type[ctypes.c_int64 | ctypes.c_void_p]] = []
         for kind in self.arguments:
             kinds += [ctypes.c_int64] if kind is None else [ctypes.c_void_p, ctypes.c_int64]
-        # Of the interpreter (PYFUNCTYPE): it stays locked, as log.windows needs where a file shrinks under a kernel.
-        signature = ctypes.PYFUNCTYPE(None, *kinds, ctypes.POINTER(ctypes.c_int64))
+        # Unlocking the interpreter costs time in each call, so only kernels that run for long do it. If a file shrinks
+        # under one, the handler of log.windows takes the lock again (ctypes does), for which no kernel waits.
+        prototype = ctypes.CFUNCTYPE if self.unlocked else ctypes.PYFUNCTYPE
+        signature = prototype(None, *kinds, ctypes.POINTER(ctypes.c_int64))
         with _lock:
             if self._code is None:
                 self._code = signature(_address(self))
@@ -89,11 +99,15 @@ def address_of(array: np.ndarray) -> int:
     return ctypes.c_size_t.from_address(id(array) + object.__basicsize__).value
 
 
-def kernel(*arguments: DTypeLike, returns: int = 0, inline: bool = False) -> Callable[[Function], Function]:
+def kernel(
+    *arguments: DTypeLike, returns: int = 0, inline: bool = False, unlocked: bool = False
+) -> Callable[[Function], Function]:
     """Make a function a Kernel, which others may call, too."""
 
     def decorated(function: Function) -> Function:
-        return cast("Function", Kernel(function, arguments, returns, inline=inline)) if IS_COMPILED else function
+        if not IS_COMPILED:
+            return function
+        return cast("Function", Kernel(function, arguments, returns, inline=inline, unlocked=unlocked))
 
     return decorated
 

@@ -22,6 +22,7 @@ from tiersnap.snapshot.repair.partition import OpenFiles, repair_into
 from tiersnap.snapshot.repair.repair_action import PlannedFile, PlannedSnapshot, RepairAction
 from tiersnap.snapshot.repair.repair_plan import PlanOptions
 from tiersnap.snapshot.replay.replay_start import Beginning, Beginnings
+from tiersnap.snapshot.replay.segment_runs import FoldSegment, fold_segment
 
 
 @dataclass
@@ -49,7 +50,10 @@ class HostRepair:
         self.findings += findings_of(self.log_dirs)
 
     def plans(
-        self, partitions: Iterable[tuple[NamedLogDir, Partition]], open_files: OpenFiles
+        self,
+        partitions: Iterable[tuple[NamedLogDir, Partition]],
+        open_files: OpenFiles,
+        fold: FoldSegment = fold_segment,
     ) -> Iterator[tuple[NamedLogDir, Partition, Sequence[PlannedSnapshot], Sequence[PlannedFile]]]:
         """Fold each partition, and yield it when its files are in place; a failure is added to `errors`."""
         for each, partition in partitions:
@@ -58,11 +62,11 @@ class HostRepair:
             opener = nowhere if each.uri in self.unwritten else open_files
             try:
                 try:
-                    planned, files = self._planned(each, partition, begins, opener)
+                    planned, files = self._planned(each, partition, begins, opener, fold)
                 except NoSpaceError as error:
                     self.errors.append(error)
                     self.unwritten[each.uri] += 0
-                    planned, files = self._planned(each, partition, begins, nowhere)
+                    planned, files = self._planned(each, partition, begins, nowhere, fold)
             except TiersnapError as error:
                 self.errors.append(error)
                 continue
@@ -77,11 +81,12 @@ class HostRepair:
                 self._count_unwritten(each, planned)
 
     def _planned(
-        self, each: NamedLogDir, partition: Partition, begins: Beginning, open_files: OpenFiles
+        self, each: NamedLogDir, partition: Partition, begins: Beginning, open_files: OpenFiles, fold: FoldSegment
     ) -> tuple[Sequence[PlannedSnapshot], Sequence[PlannedFile]]:
         filesystem = each.log_dir.filesystem
         files = self._files_of(each, writes=open_files is not nowhere)
-        repaired = repair_into(open_files, filesystem, partition, self.options, self.check_crc, begins, files)
+        about = self.options, self.check_crc, begins
+        repaired = repair_into(open_files, filesystem, partition, *about, files, fold)
         is_applied = files is not None and files.apply
         mended = _written_paths(partition, repaired.files) if is_applied else frozenset()
         self.findings.extend(one for one in repaired.examination.findings if one.path not in mended)

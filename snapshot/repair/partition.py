@@ -22,6 +22,7 @@ from tiersnap.snapshot.replay.examine import Examination, examine
 from tiersnap.snapshot.replay.expiry import DEFAULT_EXPIRATION_MS, Expiry
 from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning
+from tiersnap.snapshot.replay.segment_runs import FoldSegment, fold_segment
 
 # files.in_place, files.elsewhere or files.nowhere
 OpenFiles = Callable[[Partition], AbstractContextManager[Write | None]]
@@ -78,6 +79,7 @@ def repair_into(
     check_crc: bool,
     begins: Beginning,
     files: FileRepair | None = None,
+    fold: FoldSegment = fold_segment,
 ) -> Repaired:
     """Fold a partition, and write its snapshots with `open_files`.
 
@@ -90,7 +92,7 @@ def repair_into(
     partition = begins.opened(partition)
     with open_files(partition) as write:
         planner = Planner(partition, options, snapshot_reader(filesystem, partition), write)
-        examination = examine(filesystem, partition, check_crc=check_crc, on_boundary=planner, begins=begins)
+        examination = examine(filesystem, partition, check_crc=check_crc, on_boundary=planner, begins=begins, fold=fold)
     others = () if files is None else files.repaired(filesystem, partition, examination, begins)
     mended = {each.file for each in others if each.action.writes}
     undone = undone_at_start(filesystem, examination.partition, mended)

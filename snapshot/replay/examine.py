@@ -27,7 +27,7 @@ from tiersnap.snapshot.replay.partition_state import (
     SnapshotAt,
 )
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning, StartState
-from tiersnap.snapshot.replay.segment_runs import DecodeSource, LocalDecodes, Run
+from tiersnap.snapshot.replay.segment_runs import DecodeSource, FoldSegment, LocalDecodes, Run, fold_segment
 from tiersnap.snapshot.replay.snapshot_comparison import ExaminedSegment, ReadSnapshot
 
 
@@ -73,9 +73,10 @@ def examine(
     cleanup_policy: str | None = None,
     on_boundary: OnBoundary | None = None,
     begins: Beginning = NOT_LOOKED,
+    fold: FoldSegment = fold_segment,
 ) -> Examination:
     """Replay a partition from its files and say what is to be said of it; see `examine_decodes`."""
-    decodes = LocalDecodes(filesystem, check_crc)
+    decodes = LocalDecodes(filesystem, check_crc, fold)
     read_snapshot = snapshot_reader(filesystem, partition)
     return examine_decodes(
         partition,

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from threading import Event
 from typing import Protocol
 
 import numpy as np
 
+from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.kernels.batch import NO_CUT
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Segment
@@ -33,20 +35,26 @@ class Run:
 class _Runs:
     """The runs of a segment while it is scanned: a `Folding`."""
 
-    def __init__(self, start_offset: int, cuts: Sequence[int]) -> None:
+    def __init__(self, start_offset: int, cuts: Sequence[int], stop: Event | None) -> None:
         self.done: list[Run] = []
         self.cuts = list(cuts)
+        self._stop = stop
         self._start_offset = start_offset
         self.producers = ProducerFold()
 
     @property
     def stop_at(self) -> int:
+        if self._stop is not None and self._stop.is_set():
+            raise TransientError("no longer wanted")
         return self.cuts[0] if self.cuts else NO_CUT
 
     def cut(self, max_timestamp: int) -> None:
         self.done.append(Run(self._start_offset, self.producers.deltas(), max_timestamp))
         if self.cuts:
             self._start_offset, self.producers = self.cuts.pop(0), ProducerFold()
+
+
+FoldedSegment = tuple[list[Run], SegmentEnd]
 
 
 def fold_segment(
@@ -56,18 +64,23 @@ def fold_segment(
     cuts: Sequence[int] = (),
     check_crc: bool = True,
     on_rows: Callable[[np.ndarray], None] | None = None,
-) -> tuple[list[Run], SegmentEnd]:
+    stop: Event | None = None,
+) -> FoldedSegment:
     """Scan and fold one segment.
 
     Args:
         cuts: ascending offsets; those inside the segment start a new run.
         on_rows: also receives each array of decoded rows, valid during the call.
+        stop: ends the fold within a window of the file once it is set.
     Returns:
         At least one run (the first starts at the base offset), and how the file ended.
+
+    Raises:
+        TransientError: `stop` was set meanwhile.
     """
     limit = segment.next_base_offset
     inside = [cut for cut in cuts if cut > segment.base_offset and (limit is None or cut < limit)]
-    runs = _Runs(segment.base_offset, inside)
+    runs = _Runs(segment.base_offset, inside, stop)
     scan = SegmentScan.of(filesystem, segment, check_crc=check_crc, keep_rows=on_rows is not None, folding=runs)
     for rows in scan:
         if on_rows is not None:
@@ -77,6 +90,15 @@ def fold_segment(
     runs.cut(scan.end.max_timestamp)
     runs.done.extend(Run(cut, ProducerFold().deltas(), scan.end.max_timestamp) for cut in left)
     return runs.done, scan.end
+
+
+class FoldSegment(Protocol):
+    """Folds one segment as `fold_segment` does."""
+
+    def __call__(
+        self, filesystem: FileSystem, segment: Segment, *, cuts: Sequence[int], check_crc: bool
+    ) -> FoldedSegment:
+        """Return the runs, and how the file ended."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,6 +133,7 @@ class LocalDecodes:
 
     filesystem: FileSystem
     check_crc: bool = True
+    fold: FoldSegment = fold_segment
     _begins_at: int = 0
 
     def begin_at(self, offset: int) -> None:
@@ -125,4 +148,4 @@ class LocalDecodes:
         """See DecodeSource."""
         if segment.base_offset < self._begins_at:
             return None
-        return fold_segment(self.filesystem, segment, cuts=cuts, check_crc=self.check_crc)
+        return self.fold(self.filesystem, segment, cuts=cuts, check_crc=self.check_crc)

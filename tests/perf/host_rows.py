@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 import tempfile
@@ -20,9 +21,11 @@ _PLAN_AT_LEAST = 5
 _SCAN_SECONDS = 0.7
 
 
-def tiersnap(*words: str) -> Spent:
-    """What one `tiersnap WORDS` takes as a process."""
-    command = [sys.executable, "-c", "import sys; from tiersnap.jobs.main import main; sys.exit(main())", *words]
+def tiersnap(*words: str, cores: int | None = None) -> Spent:
+    """What one `tiersnap WORDS` takes as a process, on the first `cores` of the machine if that is given."""
+    chosen = sorted(os.sched_getaffinity(0))[:cores]
+    start = f"import os, sys; os.sched_setaffinity(0, {chosen}); from tiersnap.jobs.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", start, *words]
     # A segment that waits is an answer, too.
     return spent(command, ends_with=(ExitCode.OK, ExitCode.GATE_REFUSED))
 
@@ -36,6 +39,8 @@ def rows(scale: Scale) -> Iterator[Row]:
     yield from _repair(scale, LogShape(70, scale.host_bytes // 4, 256 * MIB), "of 70 B", 10)
     yield from _repair(scale, tiny(scale), f"in {scale.many_segments * 10:,} segments of 30 KB", 1, cpu=True)
     yield _plan(scale, made(large))
+    yield _cores(scale, LogShape(300, scale.host_bytes, 64 * MIB), "one partition")
+    yield _cores(scale, LogShape(300, scale.host_bytes, 64 * MIB, partitions=4), "four partitions")
     yield _scan(scale)
 
 
@@ -88,6 +93,26 @@ def _plan(scale: Scale, log: MadeLog) -> Row:
         f"{peer:.1f} s (Kafka's replay, JVM start included)",
         peer / mine,
         peer / mine >= _PLAN_AT_LEAST,
+    )
+
+
+def _cores(scale: Scale, shape: LogShape, where: str) -> Row:
+    """`scan` on all cores against itself on one."""
+    log = made(shape)
+    warm_cache(sorted(Path(log.path).rglob("*.log")))
+    words, taken = ("--quiet", "scan", log.path), dict[int | None, list[Spent]]({None: [], 1: []})
+    for _ in range(scale.repetitions):
+        for cores, spent_by in taken.items():
+            spent_by.append(tiersnap(*words, cores=cores))
+    ours, alone = (statistics.median(each.seconds for each in spent_by) for spent_by in taken.values())
+    cpu, cpu_alone = (statistics.median(each.cpu for each in spent_by) for spent_by in taken.values())
+    return Row(
+        f"tiersnap scan, {log.size / (1 << 30):.1f} GiB of 300 B in {where}, whole process, all cores",
+        "",
+        f"{ours:.2f} s, {cpu:.2f} CPU s",
+        f"{alone:.2f} s, {cpu_alone:.2f} CPU s (itself on one core)",
+        alone / ours,
+        None,
     )
 
 

@@ -16,13 +16,19 @@ from tests.perf.year_log import NOW, WEEK, YearLog
 from tests.reference import log_builder as lb
 from tests.reference.fleet_run import Runner
 from tests.reference.planned import PARTITION, TOPIC_ID, planned
-from tests.reference.tiered import aiven, rows_of
+from tests.reference.plugin_compressed import compress_copy
+from tests.reference.tiered import aiven, rows_of, tier
 from tests.s3.fault_proxy import FaultProxy
 from tiersnap.jobs.demo.embedded_s3 import embedded_s3, make_bucket
+from tiersnap.remote_storage.layouts.remote_location import open_location
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
+from tiersnap.remote_storage.verify.check_plan import plan_check
+from tiersnap.remote_storage.verify.partition_check import PartitionCheck
+from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
 from tiersnap.snapshot.replay.expiry import Scan
@@ -43,6 +49,7 @@ def rows(scale: Scale) -> Iterator[Row]:
         with FaultProxy(url) as proxy:
             yield _listing(url, proxy, Path(folder))
             yield _tiering(proxy, Path(folder))
+            yield _verifying(url, proxy, Path(folder))
         yield _download(url, scale)
 
 
@@ -129,6 +136,33 @@ def _tiering(proxy: FaultProxy, folder: Path) -> Row:
         "8",
         each / 8,
         each <= 8,
+    )
+
+
+def _verifying(url: str, proxy: FaultProxy, folder: Path) -> Row:
+    """Two segments of 64 KiB, compressed in chunks of 1 KiB, verified whole."""
+    segments = {
+        base: [lb.data_batch(base + at, 1, payload=bytes(range(256)) * 32) for at in range(8)] for base in (0, 8, 16)
+    }
+    source = lb.write_partition(folder / "whole", "orders", 0, segments, high_watermark=24, topic_id=TOPIC_ID)
+    tier(source, DirectoryStore(folder / "compressed"))
+    for manifest in sorted((folder / "compressed").rglob("*.rsm-manifest")):
+        compress_copy(manifest, 1024)
+    _put(url, folder / "compressed", "compressed")
+    store = S3Store(BUCKET, "compressed/", S3Settings(endpoint_url=proxy.url, region="us-east-1", path_style=True))
+    proxy.requests.clear()
+    asked = CheckRequest(CheckDepth.FULL, 1_700_000_000_000, None)
+    plan = plan_check(open_location(store, "aiven"), asked, lambda _: True)
+    for partition in plan.partitions:
+        assert all(each.verdict.is_sound for each in PartitionCheck(plan.location, partition, plan.request).checks())
+    sent = len(proxy.requests)
+    return Row(
+        "requests to verify two compressed segments of 64 KiB in chunks of 1 KiB at depth full",
+        "≤ the plan",
+        f"{sent}",
+        f"{plan.most_requests} (the plan)",
+        sent / plan.most_requests,
+        sent <= plan.most_requests,
     )
 
 

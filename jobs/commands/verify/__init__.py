@@ -141,17 +141,19 @@ def verify(
     from tiersnap.snapshot.host.verify import Verification
     from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
+    from tiersnap.snapshot.replay.folds_ahead import FoldsAhead
 
     situation, unanswered = situation.answering()
     view = situation.view_to_read()
     opened = with_stated(open_log_dirs(log_dirs), log_starts)
     expiry = replace(broker_expiry, expiration=None) if strict or against is not None else broker_expiry
     moved = partial(moved_up, situation.cluster.value)
-    job = Verification(opened, against, expiry, check_crc, view.beginnings(broker_expiry), moved=moved)
+    folds = FoldsAhead(check_crc=check_crc)
+    job = Verification(opened, against, expiry, check_crc, view.beginnings(broker_expiry), moved=moved, fold=folds)
     progress = Progress(output, "verifying", count(opened, selection))
 
     def rows() -> Iterator[VerifiedSnapshot]:
-        partitions = located(situation.cluster.value, progress.watch(selected_of(opened, selection)))
+        partitions = located(situation.cluster.value, progress.watch(folds.listed(selected_of(opened, selection))))
         for named, partition, found in job.snapshots(partitions):
             yield VerifiedSnapshot(named.uri, partition.name, found)
 
@@ -164,7 +166,8 @@ def verify(
         return _summary(tally if is_both else None, job.not_compared)
 
     several = len(opened) > 1
-    _show(output, rows(), checks, several=several, summary=summary, findings=job.findings, errors=errors)
+    with folds:
+        _show(output, rows(), checks, several=several, summary=summary, findings=job.findings, errors=errors)
     tell_failures(output, errors)
     if not job.counts.total():
         output.talk("no snapshot was compared with the log")

@@ -159,8 +159,9 @@ def test_an_encrypted_segment_is_named_as_such_and_the_others_are_restored_when_
     assert (disk / f"{TOPIC}-0" / f"{695:020d}.log").stat().st_size == 0
 
 
-@pytest.mark.parametrize("chunk_size", [1000, 4096, 1 << 20])
-def test_segments_that_the_plugin_compressed_are_restored(store, disk, chunk_size):
+@pytest.mark.parametrize(("chunk_size", "range_size"), [(1000, 8 << 20), (1000, 333), (4096, 5000), (1 << 20, 1 << 20)])
+def test_segments_that_the_plugin_compressed_are_restored(store, disk, monkeypatch, chunk_size, range_size):
+    monkeypatch.setattr("tiersnap.remote_storage.remote_log.segment_bytes.FETCH_SIZE", range_size)
     for base in (0, 695):
         compress_copy(only_manifest(store, base), chunk_size)
     done = restore(store, disk, "--apply")
