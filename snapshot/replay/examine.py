@@ -75,7 +75,11 @@ def examine(
     begins: Beginning = NOT_LOOKED,
     fold: FoldSegment = fold_segment,
 ) -> Examination:
-    """Replay a partition from its files and say what is to be said of it; see `examine_decodes`."""
+    """Replay a partition from its files and judge its snapshots and segments; see `examine_decodes`.
+
+    Args:
+        fold: folds a segment, or returns what another thread folded (FoldsAhead).
+    """
     decodes = LocalDecodes(filesystem, check_crc, fold)
     read_snapshot = snapshot_reader(filesystem, partition)
     return examine_decodes(

@@ -78,8 +78,8 @@ NOTHING_UNREAD_IS_PUBLISHED = (
     _defect(
         f"{_MEND}/right_segments.py",
         "mend keeps the largest timestamp of a wrong time index",
-        "max_timestamp=told.max_timestamp if told.max_timestamp >= 0 else record.max_timestamp",
-        "max_timestamp=record.max_timestamp",
+        "    return end.max_timestamp if end.max_timestamp >= 0 else record.max_timestamp",
+        "    return record.max_timestamp",
         f"{_PROOF}a_replaced_segment_is_published_with_its_largest_timestamp",
     ),
     _defect(
@@ -182,7 +182,7 @@ THE_LOCATION = (
     _defect(
         "jobs/situation/situation.py",
         "tier and unblock take a location that the broker's settings contradict",
-        "self.verdict(open_location(store, self.layout or AIVEN)).refuse_contradiction()",
+        "self.verdict(open_location(store, self.layout or DEFAULT_LAYOUT)).refuse_contradiction()",
         "pass",
         "test_situation_of_commands.py::test_location_that_contradicts_the_broker_is_refused",
     ),

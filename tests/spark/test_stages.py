@@ -62,7 +62,7 @@ from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_task import READY
 from tiersnap.snapshot.errors import ExitCode, TransientError, UnfinishedError
 from tiersnap.snapshot.gate.exit_code import exit_code_of
-from tiersnap.snapshot.log.findings import GONE, NOT_DAMAGED, Finding, FindingKind
+from tiersnap.snapshot.log.findings import DELETED, NOT_DAMAGED, Finding, FindingKind
 from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions, Scan
 from tiersnap.snapshot.replay.replay_start import is_continued
 from tiersnap.snapshot.tables.all_tables import TABLES
@@ -390,7 +390,7 @@ def lose_a_snapshot_and_a_copy(runner: Runner) -> None:
 def test_run_counts_findings_as_other_commands_do(spark: SparkSession) -> None:
     key = {"log_dir": "/logs", "topic": "orders", "partition": 0}
     every = [Finding(kind, "/logs/orders-0/x", -1, "said") for kind in FindingKind]
-    gone = [Finding(FindingKind.UNREADABLE_FILE, "/logs/orders-0/x", -1, GONE)]
+    gone = [Finding(FindingKind.DELETED_FILE, "/logs/orders-0/x", -1, DELETED)]
     for found in ([], gone, [each for each in every if each.finding_kind in NOT_DAMAGED], every):
         rows = [
             {**key, "kind": "FINDING", "part": part, "run": 1, "finding_kind": str(each.finding_kind),

@@ -201,4 +201,9 @@ def test_report_refuses_a_run_whose_settings_have_another_form(tmp_path: Path, s
     row = dict.fromkeys(RUNS.names, 0) | {"tool": "tiersnap 0.1.0", "run_id": "run-1", "settings": settings}
     write_deltalake(tmp_path / "runs", pa.Table.from_pylist([row], schema=RUNS))
     ran = tiersnap("report", "--warehouse", tmp_path)
-    assert_said(ran, ExitCode.DATA_CORRUPT, f"{tmp_path}/runs: the settings of the last run", "--warehouse OTHER")
+    assert_said(
+        ran,
+        ExitCode.DATA_CORRUPT,
+        f"{tmp_path}/runs: this tiersnap cannot read the settings of the last run",
+        "--warehouse OTHER",
+    )

@@ -23,7 +23,7 @@ SNAPSHOT = DATA / "ledger-2.7.2" / "expected" / "ledger-0" / "000000000000000001
 
 # Names of parameters in their order; `*` is where those that need a name begin, `=` marks a default.
 SIGNATURES = {
-    "examine": "filesystem partition * check_crc= cleanup_policy= on_boundary= begins=",
+    "examine": "filesystem partition * check_crc= cleanup_policy= on_boundary= begins= fold=",
     "open_log_dir": "uri",
     "open_store": "uri settings= * writes=",
     "read_snapshot": "path",

@@ -81,7 +81,7 @@ def test_a_missing_file_is_a_finding(tmp_path: Path) -> None:
     for next_base_offset in (None, 5):
         segment = SegmentScan(LOCAL, str(tmp_path / "gone.log"), base_offset=0, next_base_offset=next_base_offset)
         assert list(segment) == []
-        assert segment.end.finding.finding_kind == FindingKind.UNREADABLE_FILE
+        assert segment.end.finding.finding_kind == FindingKind.DELETED_FILE
 
 
 @pytest.mark.parametrize("cut", range(1, len(BATCHES[2])))

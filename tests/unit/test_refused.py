@@ -25,7 +25,7 @@ from tiersnap.snapshot.gate.exit_code import OtherProblem, exit_code_of
 from tiersnap.snapshot.gate.remote_check import RemoteVerdict
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import Verdict
-from tiersnap.snapshot.log.findings import GONE, Finding, FindingKind
+from tiersnap.snapshot.log.findings import DELETED, Finding, FindingKind
 from tiersnap.snapshot.replay.expiry import ReplayOptions
 
 pytestmark = pytest.mark.unit
@@ -106,9 +106,9 @@ def test_exit_code_of_a_verdict_on_a_snapshot_is_the_same_in_any_place() -> None
         assert exit_code_of([SnapshotVerdict(name)]) is exit_code_of([Verdict(f"{name}_SNAPSHOT")])
 
 
-def test_finding_about_a_file_that_was_deleted_meanwhile_is_no_problem() -> None:
+def test_finding_about_a_file_that_was_deleted_meanwhile_asks_for_another_run() -> None:
     codes = {
-        (FindingKind.UNREADABLE_FILE, GONE): ExitCode.OK,
+        (FindingKind.DELETED_FILE, DELETED): ExitCode.TRANSIENT,
         (FindingKind.UNREADABLE_FILE, "the disk failed"): exit_code_of([FindingKind.UNREADABLE_FILE]),
         (FindingKind.BAD_CRC, "a byte is wrong"): ExitCode.DATA_CORRUPT,
     }

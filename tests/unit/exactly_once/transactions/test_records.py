@@ -182,4 +182,4 @@ def test_a_segment_that_is_gone_is_a_finding(tmp_path: Path) -> None:
     Path(segment.log.path).unlink()
     records, findings = records_of(segment)
     assert records == []
-    assert [each.finding_kind for each in findings] == [FindingKind.UNREADABLE_FILE]
+    assert [each.finding_kind for each in findings] == [FindingKind.DELETED_FILE]
