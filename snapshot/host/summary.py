@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from tiersnap.snapshot.log.stray_partitions import stray_partitions
 from tiersnap.snapshot.units import count_of
 
 _FIRST_WITH_PAUSE = (3, 9)
+_RELEASE = re.compile("[0-9]+")  # the numbers of 3.9.1 and 3.9-SNAPSHOT
 
 
 @dataclass
@@ -199,7 +201,7 @@ class Host:
 
         Without it `unblock` ends with RESTART.
         """
-        releases = [tuple(map(int, each.release.split(".")[:2])) for each in self.log_dirs if each.release]
+        releases = [tuple(map(int, _RELEASE.findall(each.release)[:2])) for each in self.log_dirs if each.release]
         is_zookeeper = any(each.meta is not None and not each.meta.is_kraft for each in self.log_dirs)
         return not is_zookeeper and all(release >= _FIRST_WITH_PAUSE for release in releases)
 

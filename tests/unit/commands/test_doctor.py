@@ -89,9 +89,10 @@ def test_what_blocks_is_said_with_the_commands_in_their_order(log_dir: Path) -> 
         (META, "kafka_2.13-3.9.1.jar", True),
         (META, "kafka-server-4.1.1.jar", True),
         (META, "kafka_2.13-3.8.1.jar", False),
+        (META, "kafka_2.13-3.9-SNAPSHOT.jar", True),
         ("version=0\ncluster.id=8ocGbyB_RSCBc6V9xA_tOw\nbroker.id=7\n", "kafka_2.13-3.9.1.jar", False),
     ],
-    ids=["3.9.1", "4.1.1", "3.8.1", "ZooKeeper"],
+    ids=["3.9.1", "4.1.1", "3.8.1", "3.9-SNAPSHOT", "ZooKeeper"],
 )
 def test_unblock_is_printed_if_brokers_can_pause_copying(log_dir: Path, meta: str, jar: str, is_freed: bool) -> None:
     """remote.log.copy.disable came with 3.9 in KRaft mode; without it `unblock` ends with RESTART."""
