@@ -32,7 +32,6 @@ from tiersnap.snapshot.log.stray_partitions import stray_partitions
 from tiersnap.snapshot.units import count_of
 
 _FIRST_WITH_PAUSE = (3, 9)
-_RELEASE = re.compile("[0-9]+")  # the numbers of 3.9.1 and 3.9-SNAPSHOT
 
 
 @dataclass
@@ -201,7 +200,7 @@ class Host:
 
         Without it `unblock` ends with RESTART.
         """
-        releases = [tuple(map(int, _RELEASE.findall(each.release)[:2])) for each in self.log_dirs if each.release]
+        releases = [tuple(map(int, re.findall("[0-9]+", each.release)[:2])) for each in self.log_dirs if each.release]
         is_zookeeper = any(each.meta is not None and not each.meta.is_kraft for each in self.log_dirs)
         return not is_zookeeper and all(release >= _FIRST_WITH_PAUSE for release in releases)
 
