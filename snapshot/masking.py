@@ -6,6 +6,7 @@ They are shown as `***`.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 _HIDDEN = "***"
 # A number and a `/` behind the colon is a port. What stands alone before the @ is a token in HTTP; elsewhere it is a
@@ -33,10 +34,10 @@ def masked_uri(text: str) -> str:
     return IN_URI.sub(rf"\g<scheme>{_HIDDEN}@", text)
 
 
-def masked_values(value: object) -> object:
-    """Return plain data, dicts and lists of it included, with each text masked as a URI."""
+def masked_values(value: object, mask: Callable[[str], str] = masked_uri) -> object:
+    """Return plain data, dicts and lists of it included, with each text masked."""
     if isinstance(value, str):
-        return masked_uri(value)
+        return mask(value)
     if isinstance(value, dict):
-        return {key: masked_values(each) for key, each in value.items()}
-    return [masked_values(each) for each in value] if isinstance(value, (list, tuple)) else value
+        return {key: masked_values(each, mask) for key, each in value.items()}
+    return [masked_values(each, mask) for each in value] if isinstance(value, (list, tuple)) else value

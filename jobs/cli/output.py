@@ -25,7 +25,7 @@ from tiersnap.jobs.cli.escaped_text import in_words, shown
 from tiersnap.jobs.cli.table import folded, lines_of_table
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.log.findings import Finding, FindingKind
-from tiersnap.snapshot.masking import masked
+from tiersnap.snapshot.masking import masked, masked_values
 from tiersnap.snapshot.members import members
 from tiersnap.snapshot.units import count_of, escaped, human_bytes
 
@@ -267,13 +267,5 @@ def cell(value: object) -> str:
 
 
 def _error_object(error: TiersnapError) -> ErrorObject:
-    of = _without_secrets(plain(error.as_dict()))
+    of: Any = masked_values(plain(error.as_dict()), masked)
     return ErrorObject(**of)
-
-
-def _without_secrets(value: Any) -> Any:  # noqa: ANN401 - what JSON takes
-    if isinstance(value, str):
-        return masked(value)
-    if isinstance(value, dict):
-        return {key: _without_secrets(each) for key, each in value.items()}
-    return [_without_secrets(each) for each in value] if isinstance(value, list) else value

@@ -167,11 +167,11 @@ def doctor(
     advice = _advice(host, place, of_cluster)
     errors = (*unanswered, *host.errors)
     if output.format is Format.TABLE:
-        width, sections = (
-            terminal_width() or _WIDEST,
-            _sections(host, answers, compared, copies, location, copying, advice),
-        )
-        sections = {"facts": list(situation.lines()), **sections}
+        width = terminal_width() or _WIDEST
+        sections = {
+            "facts": list(situation.lines()),
+            **_sections(host, answers, compared, copies, location, copying),
+        }
         if view.remote is not None:
             sections["verified"] = verified_lines(verified, place)
         for name, lines in sections.items():
@@ -275,7 +275,6 @@ def _sections(
     copies: ToldCopies,
     location: JudgedLocation | None,
     copying: CopyFindings,
-    advice: _Advice,
 ) -> dict[str, list[str]]:
     """Return lines by what they are about, in the order of the screen."""
     of_remote = {"location": list(location.lines())} if location is not None else {}
@@ -284,8 +283,7 @@ def _sections(
     told, blocking = [*copies.said, *copying.others()], list(copying.blocking())
     of_remote |= {"copies": told} if told else {}
     if not host.log_dirs:
-        blocked = {"blocked": blocking} if blocking else {}
-        return blocked | of_remote
+        return ({"blocked": blocking} if blocking else {}) | of_remote
     return {
         "blocked": [*blocking, *_blocks(host, has_others=bool(blocking))],
         "broker": list(_broker(host)),
