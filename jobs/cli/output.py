@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, TextIO, TypeVar
@@ -134,11 +133,13 @@ class Output:
             found = list(findings)
             self.document({"rows": [members(row) for row in rows], "findings": found, **told}, errors=errors)
         elif self.format is Format.TABLE:
-            with self._first_on_terminal(kind, list(rows)) as first:
-                if paragraph is None:
-                    self._table(first, columns or kind.COLUMNS, several=several)  # type: ignore[attr-defined]
-                else:
-                    self._paragraphs(map(paragraph, first))
+            everything = list(rows)
+            first = _first_on_terminal(kind, everything)
+            if paragraph is None:
+                self._table(first, columns or kind.COLUMNS, several=several)  # type: ignore[attr-defined]
+            else:
+                self._paragraphs(map(paragraph, first))
+            self._tell_others(len(first), len(everything))
             self._tell_members(told, getattr(made, "NOT_TOLD", ()))
         elif self.format is Format.KAFKA:
             from tiersnap.snapshot.exactly_once.transactions.kafka_table import kafka_text
@@ -199,18 +200,12 @@ class Output:
     def _line(self, row: object) -> None:
         print(json.dumps(plain(row)))  # noqa: T201
 
-    @contextmanager
-    def _first_on_terminal(self, kind: type[T], rows: list[T]) -> Iterator[list[T]]:
-        """Yield all rows; on a terminal the first ones, by `rank` of their type if it has one, the lowest first."""
-        first = rows
-        if sys.stdout.isatty() and len(rows) > MOST_ON_TERMINAL:
-            rank: Callable[[T], int] | None = getattr(kind, "rank", None)
-            first = (rows if rank is None else sorted(rows, key=rank))[:MOST_ON_TERMINAL]
-        yield first
-        if len(first) < len(rows):
+    def _tell_others(self, printed: int, count: int) -> None:
+        """Name the command that prints all rows, if some were left out."""
+        if printed < count:
             from tiersnap.jobs.cli.next_command import again
 
-            self.talk(f"{len(first)} of {count_of(len(rows), 'row')}; next for all: {again()} | cat")
+            self.talk(f"{printed} of {count_of(count, 'row')}; next for all: {again()} | cat")
 
     def _paragraphs(self, paragraphs: Iterable[Paragraph]) -> None:
         """Print a heading for each row, and its sentence below."""
@@ -228,6 +223,14 @@ class Output:
         cells = [list(headings.values()), *([cell(value) for value in line] for line in values)]
         for text in lines_of_table(cells, is_right, terminal_width()):
             self.line(text)
+
+
+def _first_on_terminal(kind: type[T], rows: list[T]) -> list[T]:
+    """Return all rows; on a terminal the first ones, by `rank` of their type if it has one, the lowest first."""
+    if not sys.stdout.isatty() or len(rows) <= MOST_ON_TERMINAL:
+        return rows
+    rank: Callable[[T], int] | None = getattr(kind, "rank", None)
+    return (rows if rank is None else sorted(rows, key=rank))[:MOST_ON_TERMINAL]
 
 
 def _value_of(row: object, column: str) -> object:
