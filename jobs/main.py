@@ -151,40 +151,40 @@ def _run(argv: list[str]) -> int:
     output = Output()
     try:
         result = cli.main(argv, prog_name="tiersnap", standalone_mode=False, obj=output)
-    except TiersnapError as error:
-        if interruption_of(error) is not None:
-            return _interrupted(error)
-        output.error(words_of_command(argv), error)
-        return int(error.exit_code)
-    except (click.exceptions.Abort, KeyboardInterrupt) as error:
-        return _interrupted(error)
-    except click.ClickException as error:
-        error = _with_near_option(error)
-        said = io.StringIO()
-        error.show(file=said)
-        sys.stderr.write(masked(said.getvalue()))
-        output.format = _format_of(argv)
-        words = words_of_command(argv)
-        called = words if words == "tiersnap" else f"tiersnap {words}"
-        output.error_document(words, UsageError(error.format_message(), hint=f"{called} --help says what it takes"))
-        return int(ExitCode.USAGE)
-    except ImportError as error:
-        missing = missing_extra(error, f"tiersnap {words_of_command(argv)}")
-        if missing is None:
+    except (Exception, KeyboardInterrupt) as error:
+        interruption = interruption_of(error)
+        if interruption is not None or isinstance(error, click.exceptions.Abort):
+            return int(ExitCode.TERMINATED if isinstance(interruption, Terminated) else ExitCode.INTERRUPTED)
+        failure = _report(argv, output, error)
+        if failure is None:
             raise
-        output.error(words_of_command(argv), missing)
-        return int(missing.exit_code)
-    except Exception as error:
-        if interruption_of(error) is None:
-            raise
-        return _interrupted(error)
+        return int(failure.exit_code)
     return int(result) if isinstance(result, int) else int(ExitCode.OK)
 
 
-def _interrupted(error: BaseException) -> int:
-    """Return the exit code of what a signal ended; click makes an Abort of an interrupt."""
-    is_terminated = isinstance(interruption_of(error), Terminated)
-    return int(ExitCode.TERMINATED if is_terminated else ExitCode.INTERRUPTED)
+def _report(argv: list[str], output: Output, error: BaseException) -> TiersnapError | None:
+    """Print an expected error and return it; None for any other error."""
+    words = words_of_command(argv)
+    if isinstance(error, click.ClickException):
+        return _report_usage(argv, output, _with_near_option(error))
+    failure = missing_extra(error, f"tiersnap {words}") if isinstance(error, ImportError) else error
+    if not isinstance(failure, TiersnapError):
+        return None
+    output.error(words, failure)
+    return failure
+
+
+def _report_usage(argv: list[str], output: Output, error: click.ClickException) -> UsageError:
+    """Print an error of the command line, in the form that its words ask for."""
+    said = io.StringIO()
+    error.show(file=said)
+    sys.stderr.write(masked(said.getvalue()))
+    output.format = _format_of(argv)
+    words = words_of_command(argv)
+    called = words if words == "tiersnap" else f"tiersnap {words}"
+    failure = UsageError(error.format_message(), hint=f"{called} --help says what it takes")
+    output.error_document(words, failure)
+    return failure
 
 
 def _with_near_option(error: click.ClickException) -> click.ClickException:

@@ -18,16 +18,16 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("snapshot", "remote_storage", "jobs")
 # The greatest values that `make lint` accepts; `python -m tests.house_measure` prints the figures of today.
 LIMITS: Mapping[str, float] = {
-    "tokens": 460_814,
-    "branches": 14_511,
-    "functions with more than 10 branches": 125,
+    "tokens": 460_794,
+    "branches": 14_506,
+    "functions with more than 10 branches": 124,
     "dense functions (of 6 branches or more: three in four statements), %": 49,
     "comprehensions per 1,000 statements": 43.7,
     "conditional expressions per 1,000 statements": 30.3,
     "classes": 923,
     "pairs of classes that share five field names": 46,
-    "functions outside gate/ that choose an exit code": 7,
-    "docstrings with 'what is', 'what it', 'nobody has' and the like": 334,
+    "functions outside gate/ that choose an exit code": 6,
+    "docstrings with 'what is', 'what it', 'nobody has' and the like": 332,
 }
 
 _FEW, _SOME, _DENSE = 10, 6, 0.75
