@@ -9,16 +9,18 @@ import re
 from collections.abc import Callable
 
 _HIDDEN = "***"
+# Patterns begin where a word does: tried at each character, they take minutes for a line of 100 KB.
+_SCHEME = r"(?<![A-Za-z0-9+.-])[0-9+.-]*[A-Za-z][A-Za-z0-9+.-]*://"
 # A number and a `/` behind the colon is a port. What stands alone before the @ is a token in HTTP; elsewhere it is a
 # name, as the container in abfss://container@account.
 IN_URI = re.compile(
-    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?:[^/@\s:]*:(?!\d{1,5}/)[^@\s]*|(?<=http://)[^/@\s]+|(?<=https://)[^/@\s]+)@"
+    rf"(?P<scheme>{_SCHEME})(?:[^/@\s:]*:(?!\d{{1,5}}/)[^@\s]*|(?<=http://)[^/@\s]+|(?<=https://)[^/@\s]+)@"
 )
 # Any value may be one: key, sig and code are names of secrets, too.
-_IN_QUERY = re.compile(r"(?P<before>[A-Za-z][A-Za-z0-9+.-]*://[^\s?#'\"]*\?)(?P<query>[^\s#'\"]+)")
+_IN_QUERY = re.compile(rf"(?P<before>{_SCHEME}[^\s?#'\"]*\?)(?P<query>[^\s#'\"]+)")
 _VALUE = re.compile(r"(?P<name>(?:^|&)(?:[^&=]*=)?)[^&]+")
 _IN_SETTING = re.compile(
-    r"(?i)(?P<name>[\w.-]*(?:secret|password|passwd|token|credential|(?:access|api)[._-]?key|signature|jaas)[\w.-]*\s*[=:]\s*)"
+    r"(?i)(?P<name>(?<![\w.-])[\w.-]*(?:secret|password|passwd|token|credential|(?:access|api)[._-]?key|signature|jaas)[\w.-]*\s*[=:]\s*)"
     r"(?P<value>[^\s,;&'\"]+)"
 )
 
