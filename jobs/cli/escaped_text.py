@@ -8,10 +8,17 @@ from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.masking import IN_URI, masked
 from tiersnap.snapshot.units import escaped
 
+_LONGEST = 80  # characters of a pasted text in a message
+
 
 def shown(text: str) -> str:
     """Return the text escaped and masked."""
     return escaped(masked(text))
+
+
+def shortened(text: str) -> str:
+    """Return a pasted text for a message: its first characters if it is long."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def in_words(value: object) -> str:

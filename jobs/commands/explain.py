@@ -8,6 +8,7 @@ from typing import ClassVar
 import click
 
 from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.escaped_text import shortened
 from tiersnap.jobs.cli.option_types import RELEASE
 from tiersnap.jobs.cli.output import Output, Paragraph
 from tiersnap.snapshot.errors import UsageError
@@ -49,7 +50,7 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
     explained = explain_word(word, broker=broker, client=client)
     if explained is None:
         raise UsageError(
-            f"{word}: no error of producers, no situation and no word of a broker's log",
+            f"{shortened(word)}: no error of producers, no situation and no word of a broker's log",
             hint="tiersnap explain lists all words",
         )
     for release, whose, eras in ((broker, "brokers", BROKER_ERAS), (client, "clients", CLIENT_ERAS)):

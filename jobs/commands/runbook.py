@@ -8,6 +8,7 @@ from importlib import import_module
 import click
 
 from tiersnap.jobs.cli.command import command
+from tiersnap.jobs.cli.escaped_text import shortened
 from tiersnap.jobs.cli.output import Format, Output, terminal_width
 from tiersnap.jobs.cli.runbook import RunbookEntry
 from tiersnap.jobs.cli.runbook import runbook as whole_runbook
@@ -37,7 +38,7 @@ def runbook(output: Output, words: tuple[str, ...]) -> None:
     if not found:
         near = whole_runbook().near(word)
         hint = f"did you mean {' or '.join(near)}?" if near else "tiersnap runbook lists the entries"
-        raise UsageError(f"{word}: the runbook has no such word", hint=hint)
+        raise UsageError(f"{shortened(word)}: the runbook has no such word", hint=hint)
     if output.format is not Format.TABLE:
         output.rows(RunbookEntry, found)
         return

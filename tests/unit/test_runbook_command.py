@@ -139,3 +139,11 @@ def test_each_hint_names_an_entry_of_the_runbook_and_no_page() -> None:
             assert not strings or path.name == "schemas.py", path  # comments of columns, of tables for notebooks
     assert len(named) > 4
     assert named <= {*PARTS, "no space left on device"}
+
+
+@pytest.mark.parametrize("command", ["runbook", "explain"])
+def test_a_long_text_that_is_not_known_is_not_repeated_whole(command: str) -> None:
+    ran = tiersnap(command, "Z" * 20_000)
+    assert ran.exit_code == 2
+    assert "ZZZ" in ran.err
+    assert len(ran.err) < 400
