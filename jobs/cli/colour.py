@@ -45,8 +45,8 @@ def _words() -> tuple[re.Pattern[str], Mapping[str, str]]:
     colour_of = dict.fromkeys(map(str, FindingKind), "red")
     colour_of |= {str(verdict): of_level[level] for verdict, level in LEVEL.items() if level in of_level}
     colour_of |= dict.fromkeys(map(str, (Verdict.TIERED, SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS)), "green")
-    unknown = (SnapshotVerdict.UNVERIFIED, SnapshotVerdict.NOT_COMPARED, RemoteVerdict.NOT_CHECKABLE)
-    colour_of |= dict.fromkeys(map(str, (*unknown, ProbeVerdict.WARN)), "yellow")
-    wrong = (SnapshotVerdict.CORRUPT, SnapshotVerdict.SUSPECT, SnapshotVerdict.MISSING, ProbeVerdict.FAIL)
+    unknown = SnapshotVerdict.UNVERIFIED, SnapshotVerdict.NOT_COMPARED, RemoteVerdict.NOT_CHECKABLE, ProbeVerdict.WARN
+    colour_of |= dict.fromkeys(map(str, unknown), "yellow")
+    wrong = SnapshotVerdict.CORRUPT, SnapshotVerdict.SUSPECT, SnapshotVerdict.MISSING, ProbeVerdict.FAIL
     colour_of |= dict.fromkeys((*map(str, wrong), "FAILED", "REFUSED"), "red")
     return re.compile(rf"\b(?:{'|'.join(colour_of)})\b"), colour_of

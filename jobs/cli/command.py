@@ -117,9 +117,14 @@ class Group(HelpPage, click.Group):
     """A name for the commands below it."""
 
 
-def _set_format(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        ctx.ensure_object(Output).format = Format(value)
+def _sets(name: str, kind: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, str], None]:
+    """Return the callback of an option that sets a field of Output if it is given."""
+
+    def set_field(ctx: click.Context, _: click.Parameter, value: str) -> None:
+        if value:
+            setattr(ctx.ensure_object(Output), name, kind(value))
+
+    return set_field
 
 
 def _output_option(kafka: str | None = None) -> Callable[[Callable[..., object]], Callable[..., object]]:
@@ -129,33 +134,24 @@ def _output_option(kafka: str | None = None) -> Callable[[Callable[..., object]]
     return click.option(
         "--output",
         type=click.Choice(forms),
-        callback=_set_format,
+        callback=_sets("format", Format),
         expose_value=False,
         help=f"Form of what goes to stdout; {of_kafka}table is the default.",
     )
-
-
-def _set_quiet(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    ctx.ensure_object(Output).quiet |= value
-
-
-def _set_color(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        ctx.ensure_object(Output).color = Color(value)
 
 
 _quiet_option = click.option(
     "--quiet",
     "-q",
     is_flag=True,
-    callback=_set_quiet,
+    callback=_sets("quiet", bool),
     expose_value=False,
     help="Print nothing on stderr but warnings and errors.",
 )
 _color_option = click.option(
     "--color",
     type=click.Choice([each.value for each in Color]),
-    callback=_set_color,
+    callback=_sets("color", Color),
     expose_value=False,
     help="Colour of verdicts; auto is the default: on a terminal, unless NO_COLOR is set.",
 )

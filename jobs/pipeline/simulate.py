@@ -140,10 +140,10 @@ def simulate_warehouse(
 ) -> SimulateOutcome:
     """Simulate from the tables (`everything`: also answers as the leader's); SourceNotFoundError without a replay."""
     spark = started_on(warehouse, spark)
-    return _simulated(surveyed_partitions(spark, warehouse, selection, task), task, everything)
+    return _simulated(surveyed_partitions(spark, warehouse, selection, task), everything)
 
 
-def _simulated(rows: DataFrame, task: SimulatePartition, everything: bool) -> SimulateOutcome:
+def _simulated(rows: DataFrame, everything: bool) -> SimulateOutcome:
     same = [name for name in SIMULATED.names if name not in _COUNTED]
     answers = rows.where("write is not null" if everything else "differs")
     counted = answers.groupBy(*same, "differs").agg(

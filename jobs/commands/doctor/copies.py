@@ -19,7 +19,6 @@ from tiersnap.snapshot.gate.next_step import NextStep
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
-    from tiersnap.remote_storage.cluster.copied_topics import CopiedTopics
     from tiersnap.remote_storage.cluster.stuck import StuckPartition
     from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
     from tiersnap.snapshot.gate.printed_steps import Step
@@ -148,7 +147,7 @@ def check_copies(
     here = topics.led_here(opened)
     store = None if view.remote is None else view.open_store()
     return CopyFindings(
-        failing=list(_rows(failing, opened, topics)),
+        failing=list(_rows(failing, opened)),
         paused=find_left_paused(cluster, store, topics.marked),
         lost_epochs=find_lost_epochs(known, (partition for _, partition in here.values()), topics.leaders),
         standing=find_standing(cluster, here, now),
@@ -156,9 +155,7 @@ def check_copies(
     )
 
 
-def _rows(
-    failing: Iterable[StuckPartition], opened: Sequence[NamedLogDir], topics: CopiedTopics
-) -> Iterator[FailingCopyTask]:
+def _rows(failing: Iterable[StuckPartition], opened: Sequence[NamedLogDir]) -> Iterator[FailingCopyTask]:
     from tiersnap.snapshot.log.selection import named
 
     found = {(each.partition.topic, each.partition.partition): each for each in failing}
