@@ -194,7 +194,7 @@ class _Struct(_Kind):
 
 
 def list_ends(lists: pa.ListArray[Any]) -> np.ndarray:
-    """Return where the elements of each list begin, and last where they end; one more than there are lists.
+    """Return the first element of each list, and the end of the last one: one number more than lists.
 
     Arrow for Java up to 18, which Spark 4.1 has, gives a column without rows a buffer of offsets without bytes.
     """

@@ -95,12 +95,12 @@ def publish(
     know have lost objects, a complete copy takes their place, unless none of theirs is complete. Offsets that stay
     unreadable are named (exit code 5). A segment that would hide readable offsets is held back.
 
-    Readers see what is published at once. A copy task that is running does not, and would copy it again. So copying of
-    a topic with something to publish is paused for about three seconds (remote.log.copy.disable), one topic after
-    another; meanwhile its retention is endless. What the topic had set is saved in --remote first: if the command is
-    killed, the next tiersnap publish, tier, run or unblock with --apply puts it back. Then the copy tasks are watched
-    until they go on. Where somebody else has disabled copying it stays disabled. If the cluster refuses those settings
-    (ZooKeeper mode, Kafka before 3.9, no permission), nothing of the topic is published.
+    Consumers read published segments immediately. A running copy task does not see them, and would copy them again. So
+    copying of a topic with something to publish is paused for about three seconds (remote.log.copy.disable), one topic
+    after another; meanwhile its retention is endless. What the topic had set is saved in --remote first: if the command
+    is killed, the next tiersnap publish, tier, run or unblock with --apply puts it back. Then the copy tasks are
+    watched until they go on. If someone else has disabled copying, it stays disabled. If the cluster refuses those
+    settings (ZooKeeper mode, Kafka before 3.9, no permission), nothing of the topic is published.
 
     Before the first record one of these proves that brokers read --remote: a broker that runs on this host was started
     with it; or brokers read a record back from there, with --prove. Segments that are there prove nothing: a replica

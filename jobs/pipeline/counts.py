@@ -81,7 +81,7 @@ def count_doubt(outcome: RunOutcome, doubted: str | None, place: str) -> None:
 
 
 def count_unled(outcome: RunOutcome, unled: DataFrame) -> None:
-    """Add the partitions without a replica that is known to lead (rows of `leading.unled`); they are left alone."""
+    """Add the partitions whose leader is unknown (rows of `leading.unled`), which the run skips."""
     leader = F.when(F.col("leader") < 0, -1).otherwise(F.col("leader") * 0).alias("leader")
     counts = {row.leader: row["count"] for row in unled.groupBy(leader).count().collect()}
     for each, count in counts.items():
@@ -194,7 +194,7 @@ def count_published(outcome: RunOutcome, done: Published, *, apply: bool) -> Non
 
 
 def add_errors(outcome: RunOutcome, errors: Sequence[TiersnapError]) -> None:
-    """Count errors, and hold those that are told."""
+    """Count errors, and keep the first ones to print."""
     outcome.errors += errors[: max(0, MOST_TOLD - len(outcome.errors))]
     outcome.error_codes.update(each.exit_code for each in errors)
 

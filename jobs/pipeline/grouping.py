@@ -31,7 +31,7 @@ def by_key(
     on it checks it (partition_input).
 
     Args:
-        tasks: no more of them at once; None for as many as the session makes.
+        tasks: the most that run at once; None for the session's number.
     """
 
     # By these hints Spark knows that the function takes batches: without them it gets each group as one table.

@@ -135,7 +135,7 @@ class ListPartitions:
 
     Attributes:
         topic_ids: ids by topic, for topics that have none on disk.
-        look: reads remote storage; None reads none of it.
+        look: reads remote storage; None leaves it unread.
         since: ms; a bounded scan leaves out the segments before the first one that has a later record. None scans all.
         wants_start: ask remote storage for a state to start from, since no table has any.
         living: when brokers drop idle producers: ask which living producers a replica has forgotten. None asks nothing.

@@ -95,10 +95,10 @@ def parse_conf(spark_conf: tuple[str, ...]) -> dict[str, str]:
 
 
 def open_session(master: str | None, conf: Mapping[str, str], *, java_options: str = QUICK_START) -> SparkSession:
-    """Return the active session, or one that is made.
+    """Return the active session, or make one.
 
     Args:
-        master: None leaves it to the session that is there, to the submit, or else takes this host.
+        master: None for that of the active session or of spark-submit, else this host.
         conf: settings over the defaults.
         java_options: of a JVM that is started here, where `conf` has none.
 
@@ -141,7 +141,7 @@ def is_on_server(conf: Mapping[str, str]) -> bool:
 def _settings(conf: Mapping[str, str], java_options: str) -> dict[str, str]:
     """Return all settings of a session: of a Connect server, of a submit's JVM, or of one that starts here."""
     if is_on_server(conf):
-        # A Connect server has its own settings; only those that were asked for are sent.
+        # A Connect server has its own settings, so send only the given ones.
         return dict(conf)
     if _SUBMITTED in os.environ:
         return {**defaults(), **conf}

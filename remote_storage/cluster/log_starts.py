@@ -63,7 +63,7 @@ def _moved_to(partition: Partition, start: int | None) -> Partition | None:
 
 
 def log_start_of(cluster: Cluster, partition: TopicIdPartition) -> int | None:
-    """Return the log start of a partition; None if the cluster has no such topic, or nobody leads the partition.
+    """Return the log start of a partition; None without such a topic or a leader.
 
     Raises:
         BrokerUnavailableError, ClusterRefusedError: the cluster does not say.

@@ -42,7 +42,7 @@ def plan_publication(
 ) -> list[PublishPlan]:
     """Plan every partition that is wanted, of its finished segments; what may not be published is refused, not raised.
 
-    A refused partition is left alone as a whole. A topic's settings count only where there is something to publish.
+    A refused partition publishes nothing. A topic's settings count only if it has something to publish.
     Copying must be off, but for the partitions that are `stuck`: their copiers finish nothing, and whoever names them
     makes them look again. `complete_segments` says which of some segment ids of a partition are complete now; without
     it copies that brokers know are taken to be, and nothing is planned but behind them.

@@ -138,7 +138,7 @@ class StoredSnapshots:
     def _put_if_absent(self, partition: TopicIdPartition, snapshot: SnapshotObject) -> _There | None:
         """Write the snapshot unless there is an object; that one, read again, or None.
 
-        Its checksum alone does not tell what is there: S3 keeps the one that came with an object whose bytes rot.
+        Its checksum proves nothing: S3 keeps the checksum of the upload if the bytes rot later.
         """
         if not self.writes:
             with suppress(ObjectNotFoundError):

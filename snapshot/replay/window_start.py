@@ -267,8 +267,8 @@ class WindowStart:
     def boundaries(self, offsets: Iterable[int], read_snapshot: ReadSnapshot) -> Iterator[Boundary]:
         """Yield the boundaries up to the window's first offset, ascending.
 
-        The upload of each segment proves that no other transaction is open at its end. So the snapshot at a boundary, a
-        broker's file if there is one, names what is open where the next segment begins.
+        Each upload proves that its snapshot names every transaction that is open at the segment's end. So a boundary's
+        snapshot, the broker's file if it exists, names the transactions that are open where the next segment begins.
         """
         ends = sorted(offset for offset in offsets if offset <= self._offset)
         for end, entries in self._followed.open_entries(ends):

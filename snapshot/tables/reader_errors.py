@@ -14,11 +14,11 @@ _WRITTEN = re.compile(r"[Ww]hile writing rows to (\S+?)\.? SQLSTATE")
 
 
 def of_words(what: str, told: str) -> TiersnapError | None:
-    """Return the error that the words come to; None if no row of the table knows them.
+    """Return our error for a text, None if no row of the table matches it.
 
     Args:
-        what: place or deed, the subject of the message.
-        told: all that was said, stack traces included.
+        what: subject of the message, such as a path.
+        told: the whole text, with stack traces.
     """
     told = _without_stack(told)
     return next((_error(what, told, each) for each in (*KNOWN_FAILURES, STAGE_MET_DAMAGE) if _is(each, told)), None)

@@ -202,7 +202,7 @@ class TierVerification:
     ) -> ToldStart | None:
         """Return the log start that the cluster tells; without its answer, that of the local log.
 
-        A deleted topic of which only claims are left has lost nothing: its log starts behind all of them.
+        If a deleted topic has only claims left, it lost nothing: its log starts behind all of them.
         """
         from tiersnap.remote_storage.cluster.log_starts import is_deleted, log_start_of
         from tiersnap.remote_storage.verify.log_head import ToldStart
