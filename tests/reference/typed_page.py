@@ -5,13 +5,20 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.reference.command import tiersnap
 
 ROOT = Path(__file__).parents[2]
+# What differs from run to run and from host to host.
+_VARYING = (
+    (re.compile(r"^/\S+/"), "/…/"),
+    (re.compile(r"\S+ [KMGT]iB are free"), "… are free"),
+    (re.compile(r"\b\d{8}T\d{6}Z-[0-9a-f]{6}\b"), "RUN"),
+    (re.compile(r"(?<=  )[\w-]{22}(?=  )"), "SEGMENT"),
+)
 
 
 @dataclass(frozen=True)
@@ -27,6 +34,14 @@ def commands_of(page: Path) -> Iterator[TypedCommand]:
     for block in re.findall(r"```console\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
         for words, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE):
             yield TypedCommand(words, tuple(shown.splitlines()))
+
+
+def alike(lines: Iterable[str]) -> tuple[str, ...]:
+    """Return the lines with ids of runs and segments, folders and free space alike."""
+    found = list(lines)
+    for pattern, word in _VARYING:
+        found = [pattern.sub(word, line) for line in found]
+    return tuple(found)
 
 
 def type_in(folder: Path, command: TypedCommand) -> tuple[str, ...]:
