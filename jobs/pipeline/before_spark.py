@@ -89,9 +89,9 @@ def run_input(
     """
     found = discover(settings.sources, settings.topics, log_starts=settings.log_starts)
     refuse_two_clusters(found.owners)
-    store = store or open_store(settings.remote, settings.stores, writes=settings.apply)
+    store = store or open_store(settings.remote, settings.stores, writes=settings.uploads)
     beside_brokers(settings.sources, open_location(store, settings.layout)).refuse_contradiction()
-    (check_conditions if settings.apply else check_lists)(store)
+    (check_conditions if settings.uploads else check_lists)(store)
     told = {name: ToldOfPartition(offset) for name, offset in settings.log_starts.items()}
     replicas = wanted_of_replicas(found.metadata_replicas)
     records = None if replicas is None else RecordsInput(replicas, ReadRecords())
