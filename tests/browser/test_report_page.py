@@ -172,8 +172,8 @@ def test_field_of_a_command_fills_all_alike_and_is_copied_as_one_word(page: Chro
     assert set(page.run(f"return {fields}.map(each => each.value)")) == {"my ids.txt"}
     assert len(page.run(f"return {fields}.map(each => each.value)")) == 2
     page.click("#causes .command.open .copy")
-    copied = "return new Promise(done => { const look = () => copied.length ? done(copied[0]) : setTimeout(look, 10); look(); })"
-    assert page.run(copied).endswith(" --topic-ids 'my ids.txt'")
+    look = "const look = () => copied.length ? done(copied[0]) : setTimeout(look, 10); look();"
+    assert page.run(f"return new Promise(done => {{ {look} }})").endswith(" --topic-ids 'my ids.txt'")
     page.run(f"const e = {fields}[0]; e.value = ''; e.dispatchEvent(new Event('input', {{bubbles: true}}))")
     assert page.run(f"return {button}.disabled")
 

@@ -15,6 +15,7 @@ from tests.reference.questions import ANSWERS, HISTORY
 from tests.reference.readiness_tables import GIB, RUN, sample_table
 from tiersnap.jobs.cli.delta_tables import waiting_trend
 from tiersnap.snapshot.report.html_page import to_html
+from tiersnap.snapshot.report.html_parts import day
 from tiersnap.snapshot.report.partitions import DAY_MS
 from tiersnap.snapshot.report.run_info import WaitingAt
 from tiersnap.snapshot.report.summary import summarise
@@ -27,13 +28,13 @@ QUESTION = "How many bytes waited, day by day and topic by topic?"
 
 def test_trend_has_the_sums_of_each_day_that_the_documented_question_has(tmp_path: Path) -> None:
     days = HISTORY["judged_on"].to_pylist()
-    at = pa.array([(date.fromisoformat(day) - date(1970, 1, 1)).days * DAY_MS for day in days])
+    at = pa.array([(date.fromisoformat(each) - date(1970, 1, 1)).days * DAY_MS for each in days])
     place = HISTORY.schema.get_field_index("judged_at")
     write_deltalake(tmp_path / "readiness", HISTORY.set_column(place, HISTORY.schema.field(place), at))
-    found = {date.fromtimestamp(each.at / 1000).isoformat(): each.bytes for each in waiting_trend(str(tmp_path))}
+    found = {day(each.at): each.bytes for each in waiting_trend(str(tmp_path))}
     expected = dict.fromkeys(days, 0)
-    for day, _, size in ANSWERS[QUESTION]:
-        expected[str(day)] += size
+    for on, _, size in ANSWERS[QUESTION]:
+        expected[on] += size
     assert found == expected
     assert list(found) == sorted(found)
     assert any(found.values())
@@ -59,7 +60,7 @@ def test_plot_has_a_scale_in_round_bytes_and_an_axis_of_days() -> None:
         ("0.00%", "128 GiB"),
     ]
     days = [(each.x, each.label) for each in plot.times if "00:00" in each.label]
-    assert [("0.00%", "21 Nov 00:00"), ("50.00%", "22 Nov 00:00"), ("100.00%", "23 Nov 00:00")] == days
+    assert days == [("0.00%", "21 Nov 00:00"), ("50.00%", "22 Nov 00:00"), ("100.00%", "23 Nov 00:00")]
     assert plot.line == "0.0,25.00 0.0,25.00 500.0,25.00 500.0,0.00 1000.0,0.00 1000.0,75.00", "steps, not slopes"
     assert "96.0 GiB waited at 2026-11-21 00:00 UTC" in plot.says
 
