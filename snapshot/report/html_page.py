@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from tiersnap.snapshot.gate.next_step import Hole, NextStep
 from tiersnap.snapshot.gate.printed_steps import Place, Step
-from tiersnap.snapshot.gate.steps import RESTORE_PRODUCERS, SCAN, VERIFY_LOCATION
+from tiersnap.snapshot.gate.steps import RESTORE_PRODUCERS, VERIFY_LOCATION
 from tiersnap.snapshot.gate.verdict import LEVEL, MEANING, RANK, Level, Verdict
 from tiersnap.snapshot.report import html_parts as parts
 from tiersnap.snapshot.report.exactly_once import HARMS, MEETS, Audit, ExactlyOnce, Failover
@@ -29,7 +29,7 @@ from tiersnap.snapshot.report.html_parts import INLINE, Piece, listed_topics, ma
 from tiersnap.snapshot.report.model import PageTopic, Report
 from tiersnap.snapshot.report.run_history import GROUPS, Beside, part_of, run_file
 from tiersnap.snapshot.report.run_info import RunInfo
-from tiersnap.snapshot.report.step_place import by_segment, place_of, report_folder
+from tiersnap.snapshot.report.step_place import by_segment, place_of
 from tiersnap.snapshot.report.timeline import runs
 from tiersnap.snapshot.report.verified_in_words import remote_checked, snapshot_counts
 from tiersnap.snapshot.report.waiting_trend import plot_of
@@ -272,8 +272,8 @@ def lost_html(report: Report, known: ExactlyOnce) -> str:
     )
 
 
-def failover_html(report: Report, known: ExactlyOnce) -> str:
-    """Return failover.html: what happens if this broker dies now."""
+def failover_html(report: Report, known: ExactlyOnce, folder: str = "tiersnap-report") -> str:
+    """Return failover.html: what happens if this broker dies now; `folder` is that of the report."""
     failover = known.failover
     counts, rows = ({}, ()) if failover is None else (failover.counts, failover.rows)
     return render(
@@ -291,7 +291,7 @@ def failover_html(report: Report, known: ExactlyOnce) -> str:
         bar=_bar(counts, _COLOURS),
         found=Counter(each.found for each in rows),
         simulate_steps=_simulate_steps(report),
-        examine_steps=(_of_host(report).render(_examine(report.run)),),
+        examine_steps=(_of_host(report).render(_examine(report.run, folder)),),
     )
 
 
@@ -319,9 +319,11 @@ def _level(found: Iterable[str], colours: Mapping[str, str]) -> str:
     return _UNKNOWN if worst in _NOT_KNOWN else LEVEL[Verdict(colours.get(worst, "ACTIVE_SEGMENT"))]
 
 
-def _examine(run: RunInfo) -> NextStep:
-    """Return the step that shows the newest snapshots in this folder."""
-    return NextStep("", ("report", "--warehouse", run.warehouse, "--to", report_folder(run))) if run.warehouse else SCAN
+def _examine(run: RunInfo, folder: str) -> NextStep:
+    """Return the step that writes a report with the newest snapshots into a folder."""
+    if run.warehouse:
+        return NextStep("", ("report", "--warehouse", run.warehouse, "--to", folder))
+    return NextStep("", ("scan", Hole.LOG_DIRS, "--report", folder))
 
 
 def _simulate_steps(report: Report) -> tuple[Step, ...]:

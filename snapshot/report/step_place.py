@@ -66,11 +66,6 @@ def _sources(run: RunInfo) -> tuple[str, ...]:
     return run.sources or (run.source,)
 
 
-def report_folder(run: RunInfo) -> str:
-    """Return the folder of the run's report; a new one beside the reader if the run does not tell it."""
-    return next((word for word in _words_of(("--report",), run.options) if word != "--report"), "tiersnap-report")
-
-
 def by_segment(run: RunInfo) -> str:
     """Return the command that lists every segment of a report."""
     listing = ("scan", *_sources(run), "--segments")

@@ -235,16 +235,16 @@ def test_failover_and_lost_pages_filter_by_the_kinds_that_occur_worst_first() ->
     assert "readers get records twice" not in page, "DUPLICATE does not occur"
 
 
-def test_page_without_an_answer_is_grey_and_names_a_command_that_can_be_typed() -> None:
-    given = replace(RUN, options={"run": ("--report", "/var/www/page")})
-    report = summarise(sample_table(), given)
-    failover, lost = failover_html(report, ExactlyOnce()), lost_html(report, ExactlyOnce())
+def test_page_without_an_answer_is_grey_and_names_a_command_that_can_be_typed(tmp_path: Path) -> None:
+    report = summarise(sample_table(), RUN)
+    failover, lost = failover_html(report, ExactlyOnce(), "/var/www/page"), lost_html(report, ExactlyOnce())
     assert '<header class="UNKNOWN">' in failover
     assert '<header class="UNKNOWN">' in lost
     typed = re.sub(r"<[^>]+>", "", failover)
     assert "tiersnap report --warehouse s3://lake/tiersnap --to /var/www/page" in typed
-    scanned = summarise(sample_table(), replace(RUN, warehouse="", options={"scan": ("--report", "page")}))
-    assert f"tiersnap scan {LOG_DIR} --report page" in re.sub(r"<[^>]+>", "", failover_html(scanned, ExactlyOnce()))
+    write_report(summarise(sample_table(), replace(RUN, warehouse="")), tmp_path)
+    typed = re.sub(r"<[^>]+>", "", (tmp_path / "failover.html").read_text())
+    assert f"tiersnap scan {LOG_DIR} --report {tmp_path}" in typed
     unverified = Failover.of([NewestSnapshot("/d", "t", 0, 1, "UNVERIFIED")])
     assert '<header class="UNKNOWN">' in failover_html(report, ExactlyOnce(failover=unverified))
 
