@@ -27,7 +27,7 @@ _CLUSTER = ("bootstrap-server", "command-config")
 # Filled in where a command is shown, said each time, or of this one run's own output.
 _NOT_KEPT = {
     *("source", "remote", "warehouse", "report", "to", "output", "spark-conf", "by", "remote-checks"),
-    *("metrics-file", "metrics-by-partition", "pushgateway", "openlineage"),
+    *("metrics-file", "metrics-by-partition", "pushgateway", "openlineage", "no-upload"),
 }
 _NOT_GIVEN = (None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
 
