@@ -105,7 +105,7 @@ def test_run_killed_between_two_steps_is_continued_and_nothing_is_doubled(spark:
     settings = settings_of(logs, killed)
     places = ["--source", str(logs), "--remote", settings.remote, "--warehouse", settings.warehouse]
     command = ["-q", "run", *places, "--report", str(tmp_path / "report"), "--apply"]
-    child = subprocess.run([sys.executable, "-c", KILLED, *command], start_new_session=True, timeout=300)
+    child = subprocess.run([sys.executable, "-c", KILLED, *command], start_new_session=True, timeout=1800)
     assert child.returncode == -signal.SIGKILL
     kept = finished(killed / "warehouse")
     visible = copies(killed / "remote")
