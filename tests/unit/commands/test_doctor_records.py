@@ -47,7 +47,7 @@ def steps(compared: Compared, *words: str) -> list[str]:
     """What is to be typed after a `doctor` with these words."""
     with click.Context(doctor, info_name="doctor") as ctx:
         doctor.parse_args(ctx, list(words))
-        return [each.line for each in steps_of_cluster(command_place(["/logs"]), compared, ToldCopies())]
+        return [each.line for each in steps_of_cluster(command_place(["/logs"]), compared, ToldCopies(), ())]
 
 
 def test_lines_of_missing_segments_name_the_first_and_count_the_rest():
@@ -65,14 +65,16 @@ def test_lines_of_missing_segments_name_the_first_and_count_the_rest():
 def test_next_step_of_missing_segments_is_mend_with_the_options_that_were_given():
     words = ("--bootstrap-server", "h:1", "--remote", "s3://b", "--endpoint-url", "http://m:9", "--path-style")
     given = "--bootstrap-server h:1 --remote s3://b --endpoint-url http://m:9 --path-style"
-    (line,) = steps(MISSING, *words)
-    assert line == f"tiersnap mend /logs {given}"
+    does = "--apply   does what the plan shows"
+    assert steps(MISSING, *words) == [f"tiersnap mend /logs {given}", f"tiersnap mend /logs {given} {does}"]
     gone = [replace(each, lacking=(".log", ".indexes", ".rsm-manifest")) for each in SEGMENTS]
     assert steps(replace(MISSING, missing=replace(MISSING.missing, segments=gone)), *words) == [
-        f"tiersnap mend {given} --from URI   with the location to which they were uploaded"
+        f"tiersnap mend {given} --from URI   with the location to which they were uploaded",
+        f"tiersnap mend {given} --from URI {does}",
     ]
     elsewhere = replace(MISSING, missing=replace(MISSING.missing, elsewhere="aiven"))
-    assert steps(elsewhere, *words) == [f"tiersnap mend {given} --from s3://b --from-layout aiven"]
+    line = f"tiersnap mend {given} --from s3://b --from-layout aiven"
+    assert steps(elsewhere, *words) == [line, f"{line} {does}"]
 
 
 def test_next_step_is_no_command_when_brokers_read_another_location():
