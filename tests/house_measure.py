@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("snapshot", "remote_storage", "jobs")
 # The greatest values that `make lint` accepts; `python -m tests.house_measure` prints the figures of today.
 LIMITS: Mapping[str, float] = {
-    "tokens": 460_794,
-    "branches": 14_506,
+    "tokens": 461_237,
+    "branches": 14_524,
     "functions with more than 10 branches": 124,
     "dense functions (of 6 branches or more: three in four statements), %": 49,
     "comprehensions per 1,000 statements": 43.7,
