@@ -1,7 +1,8 @@
 """Watch the copy tasks of topics that were paused and resumed, and pause those topics again whose tasks did not look.
 
 `publish`, `tier`, `run` and `unblock` do this by this module alone. A copy task keeps in memory how far remote storage
-reaches. If it was inside an attempt while its topic was paused, it continues behind the segments that were published meanwhile.
+reaches. If it was inside an attempt while its topic was paused, it continues behind the segments that were
+published meanwhile.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def shown_by_topic(store: ObjectStore, topic: str) -> Shown:
 
 
 def shown_by_store(store: ObjectStore) -> Shown:
-    """Return the encryption by a few of the first manifests in a store; a few pages of listings, and at most four requests."""
+    """Return the encryption by the first manifests in a store; some pages of listings, and at most four requests."""
     return _shown_by(store, islice(_beside_ours(store), _LISTED))
 
 

@@ -161,7 +161,7 @@ class _OneReplay:
         return state
 
     def _note_start(self, state: StartState, provenance: Provenance) -> None:
-        """Begin there, and remember the transactions open there: the next segment's transaction index is held against it."""
+        """Begin there, and note its open transactions, to compare the next segment's transaction index with."""
         opened = state.deltas.compress(state.deltas["txn_first_offset"] >= 0)
         self._known[state.offset] = SnapshotAt(
             state.offset,
