@@ -148,6 +148,20 @@ NOTHING_UNKNOWN_IS_COMPUTED = (
         "test_scan_window_bundled.py::test_window_uploads_nothing_from_a_segment_on_that_ends_inside_a_transaction",
     ),
     _defect(
+        "snapshot/gate/judge_partition.py",
+        "a plan calls a segment READY of which a scan window read nothing",
+        "return is_of_window and end.snapshot_offset < end.folded_from",
+        "return False",
+        "test_judged_snapshots.py::test_segment_is_unread_if_it_ends_before_the_scan_window_begins",
+    ),
+    _defect(
+        "jobs/pipeline/verdicts.py",
+        "a segment that an upload refused is uploaded again",
+        "found.snapshots, coverage, _refused(refusals, found)",
+        "found.snapshots, coverage",
+        "test_scan_window_bundled.py::test_plan_and_run_give_a_segment_that_ends_inside_a_transaction_a_verdict",
+    ),
+    _defect(
         "snapshot/log/leader_epochs.py",
         "own uploads count as lost if the log start is inside a segment",
         "return [(start if begin == first else begin, stop) for begin, stop in agreed]",
