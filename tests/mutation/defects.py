@@ -148,6 +148,13 @@ NOTHING_UNKNOWN_IS_COMPUTED = (
         "test_scan_window_bundled.py::test_window_uploads_nothing_from_a_segment_on_that_ends_inside_a_transaction",
     ),
     _defect(
+        "snapshot/gate/exit_code.py",
+        "verify --remote ends with 0 over a SUSPECT segment",
+        "        RemoteVerdict.SUSPECT: ExitCode.GATE_REFUSED,\n",
+        "",
+        "test_tier_check.py::test_verify_names_each_poisoned_snapshot_and_no_other",
+    ),
+    _defect(
         "snapshot/gate/judge_partition.py",
         "a plan calls a segment READY of which a scan window read nothing",
         "return is_of_window and end.snapshot_offset < end.folded_from",
@@ -199,6 +206,20 @@ THE_LOCATION = (
         "self.verdict(open_location(store, self.layout or DEFAULT_LAYOUT)).refuse_contradiction()",
         "pass",
         "test_situation_of_commands.py::test_location_that_contradicts_the_broker_is_refused",
+    ),
+    _defect(
+        "jobs/pipeline/before_spark.py",
+        "run uploads beside a broker to a location that it does not read",
+        "    beside_brokers(settings.sources, open_location(store, settings.layout)).refuse_contradiction()\n",
+        "",
+        "test_situation_of_commands.py::test_run_refuses_a_location_that_the_running_broker_does_not_read",
+    ),
+    _defect(
+        "jobs/cli/publish_options.py",
+        "tier uploads to a location without the segments that brokers know",
+        "        made.refuse_contradiction()\n",
+        "",
+        "test_tier_location.py::test_tier_uploads_nothing_where_segments_of_brokers_are_missing",
     ),
     _defect(
         "jobs/commands/doctor/cluster.py",
