@@ -39,6 +39,13 @@ NOTHING_GOOD_IS_DELETED = (
         f"{_PROOF}no_copy_is_deleted_if_both_are_whole_and_differ",
     ),
     _defect(
+        "remote_storage/retire/orphans.py",
+        "remove-orphans deletes a segment beside a wrong one",
+        'return next(filter(None, (self._doubt(copy, other) for other in holding)), "")',
+        'return ""',
+        "test_readable_bytes.py::test_remove_orphans_deletes_what_no_consumer_needs",
+    ),
+    _defect(
         "remote_storage/locks/claim_protocol.py",
         "tier deletes a segment that was finished",
         "finished.claim.reopened_by(attempt)",
@@ -199,6 +206,13 @@ THE_LOCATION = (
         "if message.value() == nonce",
         "if True",
         "test_read_back.py::test_read_back_is_silent_when_brokers_go_on_reading_their_own_copy",
+    ),
+    _defect(
+        "remote_storage/locks/read_back_record.py",
+        "a kept proof counts in a copy of the location",
+        "found is None or self._place_of(found.content) != self._place_of(self._empty)",
+        "found is None",
+        "test_read_back.py::test_kept_read_back_does_not_count_in_a_copy_at_the_same_path",
     ),
     _defect(
         "jobs/situation/situation.py",

@@ -246,4 +246,13 @@ class Doubled(History):
         with self.world.event():
             self._retain()
             self._spoil()
+            self._spoil_what_brokers_read()
         self._run(*self._orphans())
+
+    def _spoil_what_brokers_read(self) -> None:
+        """The store damages logs of segments whose local files retention deleted."""
+        known, store = self.world.seen().known, self.world.store
+        for base in sorted(self.retained & known.keys()):
+            (log_key,) = (key for key in store.objects if key.endswith(f"{known[base]}.log"))
+            if self.dice.random() < 0.5:
+                self.dice.choice(damages.DAMAGES)(store, log_key)
