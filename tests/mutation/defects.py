@@ -84,6 +84,13 @@ NOTHING_UNREAD_IS_PUBLISHED = (
     ),
     _defect(
         f"{_MEND}/right_segments.py",
+        "mend takes no log from another copy of the segment",
+        "twin = self.stored.undamaged_twin(record) if may_use_twin else None",
+        "twin = None",
+        f"{_PROOF}a_lost_log_is_made_again_from_another_copy",
+    ),
+    _defect(
+        f"{_MEND}/right_segments.py",
         "mend keeps the largest timestamp of a wrong time index",
         "    return end.max_timestamp if end.max_timestamp >= 0 else record.max_timestamp",
         "    return record.max_timestamp",
@@ -250,6 +257,13 @@ AFTER_A_POWER_LOSS = (
         "if segment.index_faults and not self.mends_indexes:",
         "if False:",
         "test_index_damaged.py::test_scan_names_each_broken_index_and_what_mends_it",
+    ),
+    _defect(
+        "remote_storage/verify/whole_segment.py",
+        "verify --remote does not look at the order of an index",
+        "if data is not None and (fault := fault_of_order(name, data, extent)):",
+        'if fault := "":',
+        "test_index_damaged.py::test_verify_finds_broken_indexes_in_remote_storage_at_the_default_depth",
     ),
     _defect(
         "snapshot/repair/other_files.py",
