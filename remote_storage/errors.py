@@ -70,10 +70,6 @@ class CorruptSegmentError(CorruptDataError):
     """Raised when a batch of a segment is damaged: a broker would cut the segment there."""
 
 
-class UnknownTransactionsError(GateError):
-    """Raised when a segment before a scan window needs transactions that the window does not show."""
-
-
 class WrongLeaderEpochsError(CorruptDataError):
     """Raised when a batch was written under another leader epoch than the leader-epoch-checkpoint beside it says."""
 

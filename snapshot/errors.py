@@ -123,8 +123,12 @@ class UnknownStateError(GateError):
     """Raised when remote storage does not tell the producer state of a log that begins there."""
 
 
+class UnknownTransactionsError(GateError):
+    """Raised when a segment before a scan window ends inside a transaction that its snapshot lacks."""
+
+
 class IncompleteBundleError(GateError):
-    """Raised when a bundle is built without log, offset index, time index or leader epochs."""
+    """Raised when a bundle is built without log, an index or leader epochs, and nothing tells what they hold."""
 
 
 class UnfinishedError(TiersnapError):

@@ -30,7 +30,7 @@ from tiersnap.jobs.pipeline.spark_options import SparkRequest, spark_options
 from tiersnap.jobs.telemetry.lineage import LineageRun, lineage
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.snapshot.gate.exit_code import exit_code_of
-from tiersnap.snapshot.gate.verdict import Verdict, may_be_tiered
+from tiersnap.snapshot.gate.verdict import TO_UPLOAD, Verdict, may_be_tiered
 from tiersnap.snapshot.masking import masked
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.report.run_info import RunCounts
@@ -327,7 +327,7 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
             f"of {log_dir}: {place.text(TIER_HERE)}"
         )
     if not settings.uploads:
-        tell_unknown_encryption(output, outcome.encryption_unknown if outcome.verdicts.get(Verdict.READY) else 0)
+        tell_unknown_encryption(output, outcome.encryption_unknown if TO_UPLOAD & verdicts.keys() else 0)
         may_write = may_be_tiered(verdicts, settings.replay) or outcome.has_leftovers or outcome.error_count
         written = "nothing was written to remote storage"
         if not settings.apply:

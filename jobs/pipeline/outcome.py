@@ -10,7 +10,7 @@ from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.publish.publish import Published
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
-from tiersnap.snapshot.gate.verdict import Verdict, cleared_by_apply, problems_of
+from tiersnap.snapshot.gate.verdict import TO_UPLOAD, Verdict, cleared_by_apply, problems_of
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.report.model import Report
@@ -37,7 +37,7 @@ class RunOutcome:
     has_leftovers: bool = False  # ended attempts left objects of some partition
     encryption_unknown: int = 0  # partitions of which no manifest shows whether the plugin encrypts
     verdicts: dict[Verdict, int] = field(default_factory=dict)  # segments, after the run
-    # READY segments of collected sources, by the log directory from which alone they can be tiered
+    # Segments to upload of collected sources, by the log directory from which alone they can be tiered
     ready_elsewhere: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # by stage
     published: Published = field(default_factory=lambda: Published(()))  # nothing of a run that does not publish
@@ -65,8 +65,8 @@ class RunOutcome:
 
     @property
     def ready_here(self) -> int:
-        """Return how many READY segments lie in sources that were not collected."""
-        return self.verdicts.get(Verdict.READY, 0) - sum(self.ready_elsewhere.values())
+        """Return how many segments that `--apply` uploads lie in sources that were not collected."""
+        return sum(self.verdicts.get(each, 0) for each in TO_UPLOAD) - sum(self.ready_elsewhere.values())
 
     @property
     def did_nothing(self) -> bool:

@@ -2,7 +2,7 @@
 
     LISTED    one row: the partition as it was listed
     FACTS     rows of `partitions`: for a replay those that an earlier one left, where it may start from that state
-    COPIES    rows of `remote_log_segments`, the newest of each attempt
+    COPIES    rows of `remote_log_segments`, the newest of each attempt; to judge within a scan window also refusals
     WINDOW    of a partition that is replayed from the edge of a scan window: its decodes once more, ahead of them
     DECODES   rows of `segments`, ascending in base offset and part
     BATCHES   of a survey: headers of the newest batches of each producer, ascending in offset
@@ -27,7 +27,7 @@ from tiersnap.snapshot.tables.decodes import SEGMENTS, StoredDecode, read_decode
 from tiersnap.snapshot.tables.deltas import columns_of
 from tiersnap.snapshot.tables.facts import PARTITIONS, StoredResults, read_facts
 from tiersnap.snapshot.tables.listed import LISTED, LISTED_ROWS
-from tiersnap.snapshot.tables.remote_log_segments import REMOTE_LOG_SEGMENTS, read_states
+from tiersnap.snapshot.tables.remote_log_segments import REMOTE_LOG_SEGMENTS, read_refusals, read_states
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RECORD_BATCH_FIELDS, schema_of
 
 INPUT_ORDER = ("source", "offset", "part")
@@ -96,6 +96,7 @@ class PartitionInput:
     Attributes:
         listed: None where none is among the rows; so `results`.
         copies: those that are finished, or under way.
+        refusals: uploads that refused a segment whose snapshot lacks a transaction.
     """
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
@@ -111,8 +112,9 @@ class PartitionInput:
         self.listed = next(iter(list(LISTED_ROWS.read(self._of(Source.LISTED)))), None)
         facts = [fact for rows in self._of(Source.FACTS) for fact in read_facts(rows)]
         self.results = StoredResults.of(facts) if facts else None
-        states = (state for rows in self._of(Source.COPIES) for state in read_states(rows))
-        self.copies = [state.attempt for state in states if state.is_there]
+        copies = list(self._of(Source.COPIES))
+        self.copies = [state.attempt for rows in copies for state in read_states(rows) if state.is_there]
+        self.refusals = [refusal for rows in copies for refusal in read_refusals(rows)]
 
     def _of(self, source: Source) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a source, if they come next."""

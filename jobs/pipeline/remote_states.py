@@ -12,6 +12,7 @@ from tiersnap.snapshot.tables.remote_log_segments import (
     COPY_FINISHED,
     COPY_STARTED,
     DELETE_FINISHED,
+    REFUSAL,
     STATE_COLUMNS,
     STATES,
     TOPIC_PARTITION,
@@ -38,6 +39,11 @@ def current(remote_log_segments: DataFrame) -> DataFrame:
 def entered(remote_log_segments: DataFrame) -> DataFrame:
     """Return the rows of states, without failures that entered none."""
     return remote_log_segments.where("segment_id is not null and state is not null")
+
+
+def refusals(remote_log_segments: DataFrame) -> DataFrame:
+    """Return the rows of uploads that refused a segment whose snapshot lacks a transaction."""
+    return remote_log_segments.where(F.col("error_type") == REFUSAL)
 
 
 def observed(listed: DataFrame, *, run: int) -> DataFrame:

@@ -21,7 +21,7 @@ from tiersnap.remote_storage.stores.paced_store import in_shares
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_task import READY, TIERED, TierTask
 from tiersnap.snapshot.gate.copy_task import BesideBrokers
-from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.gate.verdict import TO_UPLOAD, Verdict
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.units import count_of
@@ -84,7 +84,7 @@ class Judging:
         if not outcome.verdicts:
             counts.count_findings(outcome, rows.filter(pc.is_valid(rows["finding_kind"])).to_pylist(), findings)
         outcome.verdicts = {Verdict(each): sums for each, sums in summary.segments_by(groups, "verdict").items()}
-        ready = groups.filter(pc.equal(groups["verdict"], str(Verdict.READY)))
+        ready = _to_upload(groups)
         elsewhere, collected = summary.segments_by(ready, "log_dir"), self.run.collected
         outcome.ready_elsewhere = {collected[each]: elsewhere[each] for each in elsewhere if each in collected}
         return VerdictCounts(groups, _partitions_of(rows.filter(pc.greater(rows["news"], 0))))
@@ -93,6 +93,11 @@ class Judging:
 def _partitions_of(groups: pa.Table) -> pa.Table:
     """Return PARTITION_KEY of groups, each once."""
     return groups.select(PARTITION_KEY).group_by(list(PARTITION_KEY)).aggregate([])
+
+
+def _to_upload(groups: pa.Table) -> pa.Table:
+    """Return the groups of segments that `--apply` uploads."""
+    return groups.filter(pc.is_in(groups["verdict"], value_set=pa.array(sorted(TO_UPLOAD), pa.string())))
 
 
 def remember_verdicts(judging: Judging, found: VerdictCounts) -> None:
@@ -108,8 +113,7 @@ def tier(judging: Judging, groups: pa.Table) -> bool:
     run, settings, outcome = judging.run, judging.run.settings, judging.run.outcome
     if not settings.uploads or not outcome.ready_here:
         return False
-    is_ready = pc.equal(groups["verdict"], str(Verdict.READY))
-    names = publishing.without_refused(run, _partitions_of(groups.filter(is_ready)), judging.listed)
+    names = publishing.without_refused(run, _partitions_of(_to_upload(groups)), judging.listed)
     if not names.num_rows:
         return False
     here = judging.listed

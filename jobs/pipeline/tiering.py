@@ -12,7 +12,7 @@ from pyspark.sql.window import Window
 from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.grouping import by_key
 from tiersnap.jobs.pipeline.listing import listed_segments
-from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.gate.verdict import TO_UPLOAD
 from tiersnap.snapshot.tables.remote_log_segments import TOPIC_PARTITION
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 
@@ -24,8 +24,8 @@ _INDEXES = ("offset_index_bytes", "time_index_bytes", "transaction_index_bytes")
 
 
 def ready_segments(judged: DataFrame, listed: DataFrame, schema: pa.Schema) -> DataFrame:
-    """Return rows of `schema` (tier_task.READY): JUDGED rows that are READY, with the sizes of their LISTED files."""
-    ready = judged.where(F.col("verdict") == str(Verdict.READY))
+    """Return rows of `schema` (tier_task.READY): JUDGED rows to upload, with the sizes of their LISTED files."""
+    ready = judged.where(F.col("verdict").isin(sorted(TO_UPLOAD)))
     # Leave out partitions whose remote log is not known.
     files = listed_segments(listed.where("error is null")).select(*SEGMENT_KEY, *_INDEXES)
     return ready.join(files, on=list(SEGMENT_KEY)).select(*schema.names)

@@ -18,12 +18,14 @@ from tiersnap.jobs.pipeline.known import is_of, is_true, newest_facts
 from tiersnap.jobs.pipeline.newest import newest_row
 from tiersnap.jobs.pipeline.partition_input import INPUT_ORDER, PartitionInput, Source, fact_rows, input_rows, united
 from tiersnap.jobs.pipeline.remote_states import current as current_states
+from tiersnap.jobs.pipeline.remote_states import refusals
 from tiersnap.jobs.pipeline.schemas import in_columns
 from tiersnap.snapshot.gate.judge_partition import Policy, SegmentReadiness, open_at
-from tiersnap.snapshot.gate.verdict import WAITING, Verdict
+from tiersnap.snapshot.gate.verdict import TO_UPLOAD, WAITING
 from tiersnap.snapshot.replay.facts import SegmentFacts
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
-from tiersnap.snapshot.replay.remote_listing import ListedCopy, RemoteListing
+from tiersnap.snapshot.replay.remote_listing import CopyEvent, ListedCopy, RemoteListing
+from tiersnap.snapshot.replay.snapshot_comparison import NO_FILE
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.facts import DELTAS, JUDGED, FactKind, StoredReplay, StoredResults
 from tiersnap.snapshot.tables.readiness import JUDGED as JUDGED_ARROW
@@ -40,7 +42,7 @@ _SEGMENT = tuple(name for name in Rows(SegmentFacts).names if name != "base_offs
 _TELLING = ("verdict", "snapshot", "compared", "next_base_offset")
 # Of a segment that is to be uploaded. Others keep theirs: those of a segment that a broker copies name the time.
 _DETAILS = ("reason", "snapshot_provenance")
-_TO_UPLOAD = sorted(WAITING | {Verdict.READY})
+_TO_UPLOAD = sorted(WAITING | TO_UPLOAD)
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,11 @@ class JudgePartition(Policy):
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Judge the partition."""
         rows = PartitionInput(batches)
-        yield JUDGED_ROWS.batch(self.judged(rows.results, rows.copies))
+        yield JUDGED_ROWS.batch(self.judged(rows.results, rows.copies, rows.refusals))
 
-    def judged(self, found: StoredResults | None, copies: Sequence[ListedCopy]) -> Iterator[SegmentJudgement]:
+    def judged(
+        self, found: StoredResults | None, copies: Sequence[ListedCopy], refusals: Sequence[CopyEvent] = ()
+    ) -> Iterator[SegmentJudgement]:
         """Yield the segments of a partition that was replayed; none before. `copies` are those in remote storage.
 
         Raises:
@@ -66,10 +70,22 @@ class JudgePartition(Policy):
         remote = RemoteListing(tuple(copies), encrypted_by=replayed.encrypted_by)
         coverage = remote.coverage(replayed.leader_epochs, replayed.facts.log_end_offset)
         segments = found.segments.values()
-        for each in self.judge(replayed.facts, found.partition, segments, found.snapshots, coverage):
+        for each in self.judge(
+            replayed.facts, found.partition, segments, found.snapshots, coverage, _refused(refusals, found)
+        ):
             verdict = SegmentVerdict.of(found.log_dir, found.topic, found.partition, replayed.facts, each)
             before = found.snapshots.get(each.facts.base_offset)
             yield SegmentJudgement(verdict, _copy_plan(replayed, each, before) if each.is_ready else None)
+
+
+def _refused(refusals: Sequence[CopyEvent], found: StoredResults) -> dict[int, str]:
+    """Return why uploads refused segments and would again, by base offset.
+
+    The snapshot of a segment may be another broker's file since the partition was replayed.
+    """
+    computed = {offset for offset, end in found.snapshots.items() if end.file == NO_FILE}
+    stand = (each for each in refusals if each.run >= found.run or each.next_base_offset in computed)
+    return {each.base_offset: each.error.error for each in stand if each.error is not None}
 
 
 def _copy_plan(replayed: StoredReplay, judged: SegmentReadiness, before: SnapshotAt | None) -> CopyPlan:
@@ -93,7 +109,10 @@ def verdicts(partitions: DataFrame, copies: DataFrame, among: DataFrame, task: J
     """The tables `partitions` and `remote_log_segments` -> JUDGED rows of the partitions `among` (PARTITION_KEY)."""
     facts = newest_facts(partitions, among, JUDGED)
     replayed = facts.where(is_of([FactKind.REPLAYED])).select(*PARTITION_KEY, "topic_id")
-    ours = replayed.join(current_states(copies), on=list(TOPIC_PARTITION))
+    rows = current_states(copies)
+    if task.is_bounded:
+        rows = rows.unionByName(refusals(copies))
+    ours = replayed.join(rows, on=list(TOPIC_PARTITION))
     found = input_rows(ours, Source.COPIES, schemas.REMOTE_LOG_SEGMENTS.names, offset=F.col("base_offset"))
     return by_key(
         united([fact_rows(facts, _FACT), found]),

@@ -18,12 +18,17 @@ import numpy as np
 from tiersnap.remote_storage.errors import (
     CorruptSegmentError,
     SegmentChangedError,
-    UnknownTransactionsError,
     WrongLeaderEpochsError,
 )
 from tiersnap.remote_storage.stores.object_store import ByteSource, ObjectInfo, ObjectStore, PutResult
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
-from tiersnap.snapshot.errors import RemoteStorageError, TransientError, UsageError
+from tiersnap.snapshot.errors import (
+    IncompleteBundleError,
+    RemoteStorageError,
+    TransientError,
+    UnknownTransactionsError,
+    UsageError,
+)
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.transaction_index import ongoing_transactions
 from tiersnap.snapshot.log.findings import Finding
@@ -58,8 +63,8 @@ class CheckedLog:
             CorruptSegmentError: a batch is damaged.
             SegmentChangedError: the file ends early, or is not what was decoded.
             WrongLeaderEpochsError: a batch has another leader epoch than the log's checkpoint tells.
-            UnknownTransactionsError: a scan window began behind the segment, and the transaction index is lost, or the
-                snapshot lacks a transaction that is open at the segment's end.
+            IncompleteBundleError: a scan window began behind the segment, and the transaction index is lost.
+            UnknownTransactionsError: likewise, and the snapshot lacks a transaction that is open at the segment's end.
         """
         data = self._next(nbytes)
         if self._wrong_epoch is None:
@@ -106,7 +111,7 @@ class CheckedLog:
         found = self._index_check.finish()
         if self._segment.producer_snapshot.provenance.is_of_window:
             if found.lacks_transactions:
-                raise self._unknown_transactions()
+                raise self._lost_index()
             self._refuse_lacking_snapshot(self._index_check.open_transactions)
         self._indexes = found
 
@@ -126,9 +131,9 @@ class CheckedLog:
             told=wrong.told,
         )
 
-    def _unknown_transactions(self) -> UnknownTransactionsError:
+    def _lost_index(self) -> IncompleteBundleError:
         log = self._segment.log.path
-        return UnknownTransactionsError(
+        return IncompleteBundleError(
             f"{log}: it holds aborted transactions, its .txnindex is missing or wrong, and the scan window begins "
             "behind it: nobody knows where they began",
             hint="run again without --scan window: it replays the whole log and makes the index again",

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tiersnap.remote_storage.errors import UnknownTransactionsError
 from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.remote_log.starts import state_at
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
@@ -30,7 +29,7 @@ def known_starts(
         inventory: segments that count.
 
     Raises:
-        UnknownTransactionsError: remote storage does not tell them.
+        UnknownStateError: remote storage does not tell them.
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
     """
     starts = [copy.start_offset for copy in inventory.segments]
@@ -58,7 +57,7 @@ def _open_in_remote(job: TierJob, segment: PlannedSegment) -> tuple[tuple[int, i
     try:
         entries = state_at(job.location, log, segment.base_offset, expiry).entries
     except UnknownStateError as error:
-        raise UnknownTransactionsError(
+        raise UnknownStateError(
             f"nothing tells which transactions are open at {segment.base_offset}: {error.message}",
             hint="run again without --scan window: it replays the whole log",
             base_offset=segment.base_offset,

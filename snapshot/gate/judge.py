@@ -8,13 +8,14 @@ anything is published.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tiersnap.snapshot.gate.copy_task import BrokerAtWork
 from tiersnap.snapshot.gate.printed_steps import NEXT_STEP
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
-from tiersnap.snapshot.gate.verdict import IN_REMOTE_STORAGE, Verdict
+from tiersnap.snapshot.gate.verdict import IN_REMOTE_STORAGE, TO_UPLOAD, Verdict
 from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage, contain, overlap
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.leader_epochs import joined
@@ -23,10 +24,11 @@ from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.snapshot_comparison import ExaminedSegment
 
 # What may come behind: the broker, too, goes on above the highest remote offset whatever lies below.
-_LETS_PASS = IN_REMOTE_STORAGE | {
-    *(Verdict.READY, Verdict.GAP_IN_REMOTE, Verdict.ENCRYPTED_REMOTE, Verdict.LEFT_TO_BROKER),
-    Verdict.INDEX_DAMAGED,
+_LETS_PASS = (IN_REMOTE_STORAGE | TO_UPLOAD) | {
+    *(Verdict.GAP_IN_REMOTE, Verdict.ENCRYPTED_REMOTE, Verdict.LEFT_TO_BROKER, Verdict.INDEX_DAMAGED),
 }
+
+_NONE_UNREAD: Mapping[int, str] = MappingProxyType({})
 
 NOT_PUBLISHED = "records were read, and no COPY_SEGMENT_FINISHED record names it"
 _UNFINISHED = "its copy of tiersnap in remote storage does not count, and is finished or made again"
@@ -52,7 +54,7 @@ def judge(
     expiry: BrokerExpiry,
     *,
     coverage: RemoteCoverage = NOTHING_REMOTE,
-    unverified: Collection[int] = (),
+    unread: Mapping[int, str] = _NONE_UNREAD,
     broker: BrokerAtWork | None = None,
     beyond_broker: Collection[int] = (),
     mends_indexes: bool = False,
@@ -61,7 +63,8 @@ def judge(
 
     Args:
         coverage: offsets of the log's lineage in remote storage.
-        unverified: base offsets of segments that may be uploaded with a file that was not compared (`--scan window`).
+        unread: why an upload refused a segment before a scan window, or "", by base offset. No batch of it was read,
+            and a broker's file is its snapshot without a comparison.
         broker: copies the partition's segments, so READY ones are left to it; None if no broker copies them.
         beyond_broker: base offsets of segments without a snapshot file, which no broker can copy. READY segments from
             the first one on are not left to the broker, unless an earlier segment is.
@@ -70,13 +73,13 @@ def judge(
     blocked_by: Readiness | None = None
     known = tuple(segments)
     size = sum(each.facts.size_bytes for each in known)
-    held_back = _HeldBack(coverage, broker, beyond_broker, mends_indexes, expiry.now, size)
+    held_back = _HeldBack(coverage, broker, beyond_broker, mends_indexes, expiry.now, size, unread)
     for examined in known:
         segment = examined.facts
         verdict, reason = _in_remote(partition, segment, coverage) or _local(
-            partition, examined, blocked_by, expiry, "" if broker else coverage.encrypted_by
+            partition, examined, blocked_by, expiry, "" if broker else coverage.encrypted_by, unread
         )
-        if verdict is Verdict.UNVERIFIED_SNAPSHOT and segment.base_offset in unverified:
+        if verdict is Verdict.UNVERIFIED_SNAPSHOT and segment.base_offset in unread:
             verdict = Verdict.READY
         held_back.newer_bytes -= segment.size_bytes
         if verdict is Verdict.READY:
@@ -97,6 +100,7 @@ class _HeldBack:
     mends_indexes: bool
     now: int
     newer_bytes: int  # of the log behind the segment that was passed last
+    unread: Collection[int]
     _has_left: bool = False
 
     def judge(self, segment: SegmentFacts, reason: str) -> tuple[Verdict, str]:
@@ -116,7 +120,8 @@ class _HeldBack:
         if segment.index_faults and not self.mends_indexes:
             return Verdict.INDEX_DAMAGED, "; ".join(segment.index_faults)
         is_unfinished = self.coverage.is_unfinished(segment.base_offset, segment.next_base_offset or 0)
-        return Verdict.READY, f"{reason}; {_UNFINISHED}" if is_unfinished else reason
+        verdict = Verdict.BEFORE_WINDOW if segment.base_offset in self.unread else Verdict.READY
+        return verdict, f"{reason}; {_UNFINISHED}" if is_unfinished else reason
 
 
 def _in_remote(
@@ -172,11 +177,12 @@ def _local(
     blocked_by: Readiness | None,
     expiry: BrokerExpiry,
     encrypted_by: str,
+    unread: Mapping[int, str],
 ) -> tuple[Verdict, str]:
     segment = examined.facts
     if segment.next_base_offset is None:
         return Verdict.ACTIVE_SEGMENT, "still being written"
-    obstacle = _of_topic(partition) or _of_damage(segment) or _of_unknown_log(partition)
+    obstacle = _of_topic(partition) or _of_damage(segment) or _of_unknown_log(partition, segment, unread)
     if obstacle is not None:
         return obstacle
     if blocked_by is not None:
@@ -207,11 +213,13 @@ def _of_damage(segment: SegmentFacts) -> tuple[Verdict, str] | None:
     return (Verdict.CORRUPT_SEGMENT, segment.damage) if segment.damage else None
 
 
-def _of_unknown_log(partition: PartitionFacts) -> tuple[Verdict, str] | None:
+def _of_unknown_log(
+    partition: PartitionFacts, segment: SegmentFacts, unread: Mapping[int, str]
+) -> tuple[Verdict, str] | None:
     if partition.log_start_unknown:
         return Verdict.UNKNOWN_LOG_START, f"its log start is unknown: {partition.log_start_unknown}"
-    if partition.transactions_unknown:
-        return Verdict.UNKNOWN_TRANSACTIONS, partition.transactions_unknown
+    if unknown := partition.transactions_unknown or unread.get(segment.base_offset):
+        return Verdict.UNKNOWN_TRANSACTIONS, unknown
     return None
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from tiersnap.snapshot.gate.copy_task import NO_BROKERS, BesideBrokers, BrokerAtWork
 from tiersnap.snapshot.gate.judge import Readiness, judge
 from tiersnap.snapshot.gate.trusted import COMPARED, Provenance, SnapshotVerdict
-from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.gate.verdict import TO_UPLOAD, Verdict
 from tiersnap.snapshot.log.coverage import RemoteCoverage
 from tiersnap.snapshot.producer_fold import OpenTransactions
 from tiersnap.snapshot.replay.comparison import Comparison
@@ -47,7 +48,7 @@ class SegmentReadiness:
     @property
     def is_ready(self) -> bool:
         """Return whether it may be tiered now."""
-        return self.readiness.verdict is Verdict.READY
+        return self.readiness.verdict in TO_UPLOAD
 
     def as_uploaded(self) -> SegmentReadiness:
         """Return it as it is once tiersnap has uploaded it: brokers do not know it yet."""
@@ -83,6 +84,7 @@ class Policy:
         segments: Iterable[SegmentFacts],
         snapshots: Mapping[int, SnapshotAt],
         coverage: RemoteCoverage,
+        refused: Mapping[int, str] = MappingProxyType({}),
     ) -> tuple[SegmentReadiness, ...]:
         """Return the segments of a partition, ascending, each judged.
 
@@ -91,13 +93,14 @@ class Policy:
             segments: ascending base offsets.
             snapshots: earlier results of snapshot offsets.
             coverage: what remote storage holds of the log's lineage.
+            refused: why an upload refused a segment before a scan window, by its base offset.
         """
         known = tuple(segments)
         offsets = (facts.log_end_offset if each.next_base_offset is None else each.next_base_offset for each in known)
         ends = [snapshots.get(offset) for offset in offsets]
         broker = self.beside.broker_at(facts.topic_id, partition, coverage.broker_wrote_at)
         tiered = [ExaminedSegment(each, self._as_tiered(end)) for each, end in zip(known, ends, strict=True)]
-        verdicts = self._verdicts(facts, tiered, ends, coverage, broker)
+        verdicts = self._verdicts(facts, tiered, ends, coverage, broker, refused)
         return tuple(
             SegmentReadiness(each.facts, readiness, self._judged(each, end))
             for each, end, readiness in zip(tiered, ends, verdicts, strict=True)
@@ -110,6 +113,7 @@ class Policy:
         ends: list[SnapshotAt | None],
         coverage: RemoteCoverage,
         broker: BrokerAtWork | None,
+        refused: Mapping[int, str],
     ) -> Iterable[Readiness]:
         at_end = [(each.facts.base_offset, end) for each, end in zip(tiered, ends, strict=True) if end is not None]
         return judge(
@@ -117,7 +121,7 @@ class Policy:
             tiered,
             self.expiry,
             coverage=coverage,
-            unverified={base for base, end in at_end if self._is_taken(end)},
+            unread={base: refused.get(base, "") for base, end in at_end if self._is_unread(end)},
             broker=broker,
             # A broker's copy task fails where there is no snapshot file.
             beyond_broker={base for base, end in at_end if end.comparison.compared is SnapshotVerdict.MISSING},
@@ -154,6 +158,16 @@ class Policy:
         """
         is_read = found.file.file_crc32c is not None and found.comparison.compared is SnapshotVerdict.UNVERIFIED
         return self.is_bounded and is_read and not found.provenance.lacks_start
+
+    def _is_unread(self, end: SnapshotAt) -> bool:
+        """Return whether nothing read the segment that ends there, and nothing proves which transactions are open.
+
+        The window's begin is proven, so a snapshot that was computed for it names them.
+        """
+        if end.comparison.compared is SnapshotVerdict.UNVERIFIED:
+            return self._is_taken(end)
+        is_of_window = self.is_bounded and end.provenance is Provenance.COMPUTED_WITHIN_WINDOW
+        return is_of_window and end.snapshot_offset < end.folded_from
 
 
 def open_at(base_offset: int, before: SnapshotAt | None) -> OpenTransactions | None:

@@ -108,7 +108,7 @@ _OF_VERDICT: dict[StrEnum, Steps] = {
     ),
     Verdict.COPY_IN_FLIGHT: (NextStep("wait for the copy that is under way, then look again"),),
     Verdict.GAP_BEFORE: (NextStep("clear the earlier segment first"),),
-    Verdict.READY: (NextStep("", _TIER),),
+    **dict.fromkeys((Verdict.BEFORE_WINDOW, Verdict.READY), (NextStep("", _TIER),)),
     Verdict.UPLOADED: (PUBLISH,),
     Verdict.IN_REMOTE: (NextStep("ask the cluster, whose records tell whether brokers know it:", DOCTOR_CLUSTER.argv),),
 }

@@ -42,6 +42,7 @@ class Verdict(StrEnum):
     SUSPECT_SNAPSHOT = "SUSPECT_SNAPSHOT"
     INDEX_DAMAGED = "INDEX_DAMAGED"
     LEFT_TO_BROKER = "LEFT_TO_BROKER"
+    BEFORE_WINDOW = "BEFORE_WINDOW"
     READY = "READY"
 
 
@@ -50,7 +51,7 @@ class Level(StrEnum):
 
     BLOCKED = "BLOCKED"  # a person must act
     PENDING = "PENDING"  # clears by itself, or behind something else
-    READY = "READY"  # the next run with --apply tiers it
+    READY = "READY"  # the next run with --apply uploads it
     IN_REMOTE = "IN_REMOTE"  # remote storage holds it, and nothing tells that brokers know it
     SETTLED = "SETTLED"  # nothing to do: tiered, left to a working broker, or never tiered
 
@@ -72,7 +73,9 @@ _SAID: dict[Level, dict[Verdict, str]] = {
             "partition."
         ),
         Verdict.UNKNOWN_LOG_START: "Nothing tells where the log begins, so no producer state can be computed.",
-        Verdict.UNKNOWN_TRANSACTIONS: "Nothing proves that no transaction was open where the scan window begins.",
+        Verdict.UNKNOWN_TRANSACTIONS: (
+            "The scan window does not show which transactions are open where it begins, or in an older segment."
+        ),
         Verdict.UNREADABLE_SEGMENT: (
             "The segment file may not be read by the user who looked, or was deleted since it was listed."
         ),
@@ -91,6 +94,10 @@ _SAID: dict[Level, dict[Verdict, str]] = {
         Verdict.GAP_BEFORE: "Nothing may be wrong with it, but an earlier segment of the partition has to go first.",
     },
     Level.READY: {
+        Verdict.BEFORE_WINDOW: (
+            "It is older than the scan window and was not read: its upload reads it, and refuses it if it ends inside "
+            "a transaction that its snapshot lacks."
+        ),
         Verdict.READY: "Everything KIP-405 asks for is there and trusted: the next run with --apply tiers it.",
     },
     Level.IN_REMOTE: {
@@ -127,6 +134,8 @@ IN_REMOTE_STORAGE = frozenset({Verdict.TIERED, Verdict.UPLOADED, Verdict.IN_REMO
 BLOCKED = frozenset(v for v, level in LEVEL.items() if level is Level.BLOCKED)
 # The segment's finding says more, and has the exit code.
 TOLD_BY_FINDING = frozenset({Verdict.CORRUPT_SEGMENT, Verdict.UNREADABLE_SEGMENT})
+# `--apply` uploads these.
+TO_UPLOAD = frozenset(v for v, level in LEVEL.items() if level is Level.READY)
 # Segments that should be in remote storage and cannot be uploaded: the bytes that wait.
 WAITING: frozenset[Verdict] = frozenset(v for v, level in LEVEL.items() if level in (Level.BLOCKED, Level.PENDING))
 # Kafka never tiers these segments; percentages leave them out.
@@ -134,6 +143,7 @@ NEVER_TIERED: frozenset[Verdict] = frozenset({Verdict.ACTIVE_SEGMENT, Verdict.CO
 # From done to worst: the order of bars and legends, which read from left to right.
 DISPLAY_ORDER: tuple[Verdict, ...] = (
     *(Verdict.TIERED, Verdict.LEFT_TO_BROKER, Verdict.UPLOADED, Verdict.IN_REMOTE, Verdict.READY),
+    Verdict.BEFORE_WINDOW,
     *(Verdict.COPY_IN_FLIGHT, Verdict.ABOVE_LSO, Verdict.GAP_BEFORE),
     *(verdict for verdict in reversed(SEVERITY) if LEVEL[verdict] is Level.BLOCKED),
     *(Verdict.ACTIVE_SEGMENT, Verdict.COMPACTED_TOPIC, Verdict.INTERNAL_TOPIC),
@@ -153,7 +163,7 @@ def cleared_by_apply(options: ReplayOptions) -> frozenset[Verdict]:
 
 def may_be_tiered(verdicts: Mapping[Verdict, int], options: ReplayOptions) -> bool:
     """Return whether `--apply` writes to remote storage: a segment, or a snapshot that one lacks."""
-    wanted = {Verdict.READY, *cleared_by_apply(options)}
+    wanted = TO_UPLOAD | cleared_by_apply(options)
     return options.every_boundary or any(verdicts.get(each) for each in wanted)
 
 

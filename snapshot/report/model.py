@@ -27,6 +27,7 @@ from tiersnap.snapshot.gate.verdict import (
     DISPLAY_ORDER,
     LEVEL,
     NEVER_TIERED,
+    TO_UPLOAD,
     WAITING,
     Level,
     Verdict,
@@ -302,7 +303,7 @@ def totals_of(verdicts: Mapping[Verdict, Count], findings: int, recent: int, wai
     def count(kinds: Iterable[Verdict]) -> Count:
         return sum((verdicts[each] for each in kinds if each in verdicts), Count())
 
-    groups = [verdicts.keys(), {Verdict.READY}, WAITING, NEVER_TIERED]
+    groups = [verdicts.keys(), TO_UPLOAD, WAITING, NEVER_TIERED]
     everything, ready, waiting, never_tiered = map(count, groups)
     tiered, uploaded, in_remote = (count({each}) for each in (Verdict.TIERED, Verdict.UPLOADED, Verdict.IN_REMOTE))
     worst_of_all = worst(verdicts)

@@ -124,6 +124,7 @@ class StoredResults:
         state: DELTA_DTYPE, the state to start from.
         snapshots, segments: by offset, ascending.
         findings: damage that the replay found.
+        run: number of the replay's run.
     """
 
     log_dir: str
@@ -134,6 +135,7 @@ class StoredResults:
     snapshots: dict[int, SnapshotAt]
     segments: dict[int, SegmentFacts]
     findings: tuple[Finding, ...] = ()
+    run: int = 0
 
     @classmethod
     def of(cls, rows: Sequence[tuple[Fact, np.ndarray]]) -> StoredResults:
@@ -150,6 +152,7 @@ class StoredResults:
             dict(sorted(snapshots.items())),
             dict(sorted(segments.items())),
             tuple(each.finding for each in facts if each.finding is not None),
+            first.run,
         )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tiersnap.snapshot.errors import UnknownTransactionsError
 from tiersnap.snapshot.replay.remote_listing import CopyEvent, ListedCopy, RemoteSegmentState
 from tiersnap.snapshot.rows import Int32, Rows
 from tiersnap.snapshot.tables.newest import newest_of
@@ -24,6 +25,8 @@ DELETE_FINISHED = RemoteSegmentState.DELETE_SEGMENT_FINISHED
 TOPIC_PARTITION = ("topic", "topic_id", "partition")
 STATES = tuple(RemoteSegmentState)
 ATTEMPT_KEY = (*TOPIC_PARTITION, "segment_id")
+REFUSAL = UnknownTransactionsError.__name__
+"""The `error_type` of an upload that refused a segment whose snapshot lacks a transaction."""
 
 
 EVENTS = Rows(CopyEvent)
@@ -57,6 +60,11 @@ def read_states(rows: pa.RecordBatch) -> Iterator[AttemptState]:
     """Yield rows of REMOTE_LOG_SEGMENTS but for failures without an attempt, or without a state that was entered."""
     is_state = pc.and_(pc.is_valid(rows["segment_id"]), pc.is_valid(rows["state"]))
     return _STATES.read([rows.filter(is_state)])
+
+
+def read_refusals(rows: pa.RecordBatch) -> Iterator[CopyEvent]:
+    """Yield rows of REMOTE_LOG_SEGMENTS of uploads that refused a segment whose snapshot lacks a transaction."""
+    return EVENTS.read([rows.filter(pc.equal(rows["error_type"], pa.scalar(REFUSAL)))])
 
 
 def newest_states(states: Iterable[AttemptState]) -> list[AttemptState]:

@@ -39,6 +39,13 @@ NOTHING_GOOD_IS_DELETED = (
         f"{_PROOF}no_copy_is_deleted_if_both_are_whole_and_differ",
     ),
     _defect(
+        "remote_storage/retire/orphans.py",
+        "remove-orphans deletes a segment beside a wrong one",
+        'return next(filter(None, (self._doubt(copy, other) for other in holding)), "")',
+        'return ""',
+        "test_readable_bytes.py::test_remove_orphans_deletes_what_no_consumer_needs",
+    ),
+    _defect(
         "remote_storage/locks/claim_protocol.py",
         "tier deletes a segment that was finished",
         "finished.claim.reopened_by(attempt)",
@@ -74,6 +81,13 @@ NOTHING_UNREAD_IS_PUBLISHED = (
         "            self._refuse_other_lineage(record, runs, told.digest)",
         "            pass",
         f"{_PROOF}the_log_of_a_diverged_clone_is_refused",
+    ),
+    _defect(
+        f"{_MEND}/right_segments.py",
+        "mend takes no log from another copy of the segment",
+        "twin = self.stored.undamaged_twin(record) if may_use_twin else None",
+        "twin = None",
+        f"{_PROOF}a_lost_log_is_made_again_from_another_copy",
     ),
     _defect(
         f"{_MEND}/right_segments.py",
@@ -148,6 +162,27 @@ NOTHING_UNKNOWN_IS_COMPUTED = (
         "test_scan_window_bundled.py::test_window_uploads_nothing_from_a_segment_on_that_ends_inside_a_transaction",
     ),
     _defect(
+        "snapshot/gate/exit_code.py",
+        "verify --remote ends with 0 over a SUSPECT segment",
+        "        RemoteVerdict.SUSPECT: ExitCode.GATE_REFUSED,\n",
+        "",
+        "test_tier_check.py::test_verify_names_each_poisoned_snapshot_and_no_other",
+    ),
+    _defect(
+        "snapshot/gate/judge_partition.py",
+        "a plan calls a segment READY of which a scan window read nothing",
+        "return is_of_window and end.snapshot_offset < end.folded_from",
+        "return False",
+        "test_judged_snapshots.py::test_segment_is_unread_if_it_ends_before_the_scan_window_begins",
+    ),
+    _defect(
+        "jobs/pipeline/verdicts.py",
+        "a segment that an upload refused is uploaded again",
+        "found.snapshots, coverage, _refused(refusals, found)",
+        "found.snapshots, coverage",
+        "test_scan_window_bundled.py::test_plan_and_run_give_a_segment_that_ends_inside_a_transaction_a_verdict",
+    ),
+    _defect(
         "snapshot/log/leader_epochs.py",
         "own uploads count as lost if the log start is inside a segment",
         "return [(start if begin == first else begin, stop) for begin, stop in agreed]",
@@ -180,11 +215,32 @@ THE_LOCATION = (
         "test_read_back.py::test_read_back_is_silent_when_brokers_go_on_reading_their_own_copy",
     ),
     _defect(
+        "remote_storage/locks/read_back_record.py",
+        "a kept proof counts in a copy of the location",
+        "found is None or self._place_of(found.content) != self._place_of(self._empty)",
+        "found is None",
+        "test_read_back.py::test_kept_read_back_does_not_count_in_a_copy_at_the_same_path",
+    ),
+    _defect(
         "jobs/situation/situation.py",
         "tier and unblock take a location that the broker's settings contradict",
         "self.verdict(open_location(store, self.layout or DEFAULT_LAYOUT)).refuse_contradiction()",
         "pass",
         "test_situation_of_commands.py::test_location_that_contradicts_the_broker_is_refused",
+    ),
+    _defect(
+        "jobs/pipeline/before_spark.py",
+        "run uploads beside a broker to a location that it does not read",
+        "    beside_brokers(settings.sources, open_location(store, settings.layout)).refuse_contradiction()\n",
+        "",
+        "test_situation_of_commands.py::test_run_refuses_a_location_that_the_running_broker_does_not_read",
+    ),
+    _defect(
+        "jobs/cli/publish_options.py",
+        "tier uploads to a location without the segments that brokers know",
+        "        made.refuse_contradiction()\n",
+        "",
+        "test_tier_location.py::test_tier_uploads_nothing_where_segments_of_brokers_are_missing",
     ),
     _defect(
         "jobs/commands/doctor/cluster.py",
@@ -201,6 +257,13 @@ AFTER_A_POWER_LOSS = (
         "if segment.index_faults and not self.mends_indexes:",
         "if False:",
         "test_index_damaged.py::test_scan_names_each_broken_index_and_what_mends_it",
+    ),
+    _defect(
+        "remote_storage/verify/whole_segment.py",
+        "verify --remote does not look at the order of an index",
+        "if data is not None and (fault := fault_of_order(name, data, extent)):",
+        'if fault := "":',
+        "test_index_damaged.py::test_verify_finds_broken_indexes_in_remote_storage_at_the_default_depth",
     ),
     _defect(
         "snapshot/repair/other_files.py",

@@ -231,3 +231,28 @@ class History:
                 path.unlink()
             self.world.events.append(f"local retention of {base}")
         (disk / "log-start-offset-checkpoint").write_text(offsets_text({("orders", 0): 0}))
+
+
+class Doubled(History):
+    """tiersnap uploads segments and publishes none, a broker copies some of them, too, and orphans are removed."""
+
+    def play(self) -> None:
+        """Let it happen; the store damages objects before the removal."""
+        self._run("tier", self.world.disks["a"], *self._where, *now_of(self.world), "--apply")
+        with self.world.event():
+            for base in self.dice.sample(BASES[:-1], self.dice.randint(1, len(BASES) - 1)):
+                self._copy(BASES, base, FINISHED)
+        self.world.advance(2 * DAY)
+        with self.world.event():
+            self._retain()
+            self._spoil()
+            self._spoil_what_brokers_read()
+        self._run(*self._orphans())
+
+    def _spoil_what_brokers_read(self) -> None:
+        """The store damages logs of segments whose local files retention deleted."""
+        known, store = self.world.seen().known, self.world.store
+        for base in sorted(self.retained & known.keys()):
+            (log_key,) = (key for key in store.objects if key.endswith(f"{known[base]}.log"))
+            if self.dice.random() < 0.5:
+                self.dice.choice(damages.DAMAGES)(store, log_key)

@@ -229,6 +229,11 @@ def judge_input(key: tuple[Any, ...], tables: Tables) -> list[Row]:
         if row["topic_id"] in topic_ids and (row["topic"], row["partition"]) == key[1:]
     ]
     of_key = dict(zip(PARTITION_KEY, key, strict=True))
+    copies += [
+        row
+        for row in tables.remote_log_segments
+        if row["error_type"] == "UnknownTransactionsError" and (row["topic"], row["partition"]) == key[1:]
+    ]
     return [
         *sorted((_input(row, Source.FACTS, offset_of(row), row["part"], fact=row) for row in facts), key=_place),
         *sorted((_input(of_key, Source.COPIES, row["base_offset"], 0, copy=row) for row in copies), key=_place),
@@ -273,7 +278,7 @@ OF_SEGMENT = (
 OF_VERDICT = ("verdict", "level", "reason", "next_step", "snapshot", "snapshot_provenance", "compared")
 # These are to be uploaded, or wait for something, which their reason names.
 TO_UPLOAD = (
-    "READY",
+    *("READY", "BEFORE_WINDOW"),
     *("CORRUPT_SEGMENT", "GAP_IN_REMOTE", "CORRUPT_SNAPSHOT", "SUSPECT_SNAPSHOT", "INDEX_DAMAGED", "MISSING_SNAPSHOT"),
     *("UNKNOWN_LOG_START", "UNKNOWN_TRANSACTIONS", "UNREADABLE_SEGMENT", "UNVERIFIED_SNAPSHOT", "MISSING_INDEX"),
     *("TOPIC_ID_UNKNOWN", "ENCRYPTED_REMOTE", "ABOVE_LSO", "COPY_IN_FLIGHT", "GAP_BEFORE"),

@@ -217,7 +217,7 @@ class Runner:
         if apply:
             tierer = Tierer(run_id, now, warehouse=str(self.folder), wait=0, pause=lambda _: None)
             # The bytes of what was collected lie elsewhere.
-            ready = [row for row in judged() if row["verdict"] == "READY" and row["log_dir"] not in found.collected]
+            ready = [row for row in judged() if row["level"] == "READY" and row["log_dir"] not in found.collected]
             for row in (row for row in ran.listed if row["error"] is None):
                 mine = [each for each in ready if key_of(each) == key_of(row)]
                 rows = ready_rows(row, mine)

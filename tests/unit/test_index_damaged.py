@@ -115,6 +115,21 @@ def test_tier_uploads_right_indexes_in_the_place_of_broken_ones(tmp_path: Path) 
     assert remote_indexes(tmp_path / "remote") == right_indexes()
 
 
+def test_verify_finds_broken_indexes_in_remote_storage_at_the_default_depth(tmp_path: Path) -> None:
+    write_broken_indexes(tmp_path / "logs")
+    remote = ("--remote", tmp_path / "remote", "--layout", "local-tiered-storage", *CLOCK)
+    assert_said(tiersnap("tier", tmp_path / "logs", *remote, "--apply"), 0)
+    assert_said(tiersnap("verify", *remote), 0)
+    for path in (tmp_path / "remote").rglob("*"):
+        if path.suffix in INDEXES:  # as a broker copies them
+            shutil.copyfile(file_of(tmp_path / "logs" / f"{TOPIC}-0", int(path.name[:20]), path.suffix), path)
+    ran = tiersnap("verify", *remote)
+    assert ran.exit_code == 5, ran.err
+    found = {row["base_offset"]: row["reason"] for row in ran.rows if row["verdict"] == "CORRUPT"}
+    assert found.keys() == FAULTS.keys()
+    assert all(words in found[base] for base, words in FAULTS.items()), found
+
+
 def test_run_names_broken_indexes_until_it_tiers_them(tmp_path: Path) -> None:
     write_broken_indexes(tmp_path / "logs")
     fleet = Runner(tmp_path, tmp_path / "logs")

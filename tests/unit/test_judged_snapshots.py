@@ -82,11 +82,32 @@ def test_segment_at_an_offset_that_no_replay_reached_is_unverified() -> None:
 def test_file_before_the_scan_window_is_taken_if_it_was_read_and_its_log_is_known() -> None:
     unverified = SnapshotVerdict.UNVERIFIED
     taken = snapshot_at(unverified, stored=None)
-    assert uploaded_with(BOUNDED, taken) == ("READY", "BROKER_UNVERIFIED", False)
+    assert uploaded_with(BOUNDED, taken) == ("BEFORE_WINDOW", "BROKER_UNVERIFIED", False)
     waits = ("UNVERIFIED_SNAPSHOT", "", False)
     assert uploaded_with(PLAIN, taken) == waits
     assert uploaded_with(BOUNDED, replace(taken, file=NO_FILE)) == waits
     assert uploaded_with(BOUNDED, replace(taken, provenance=Provenance.COMPUTED_FROM_LOCAL_START)) == waits
+
+
+@pytest.mark.parametrize(("begin", "expected"), [(11, "BEFORE_WINDOW"), (10, "READY"), (0, "READY")])
+def test_segment_is_unread_if_it_ends_before_the_scan_window_begins(begin: int, expected: str) -> None:
+    found = snapshot_at(SnapshotVerdict.MISSING, provenance=Provenance.COMPUTED_WITHIN_WINDOW)
+    found = replace(found, folded_from=begin)
+    assert uploaded_with(BOUNDED, found) == (expected, "COMPUTED_WITHIN_WINDOW", True)
+    assert judged(PLAIN, found).readiness.verdict is Verdict.READY
+
+
+@pytest.mark.parametrize("stored", [OBJECT, None], ids=["applied", "plan"])
+def test_refused_segment_before_the_scan_window_is_not_ready(stored: StoredAt | None) -> None:
+    found = snapshot_at(SnapshotVerdict.MISSING, stored=stored, provenance=Provenance.COMPUTED_WITHIN_WINDOW)
+
+    def judged_at(begin: int) -> SegmentReadiness:
+        ends = {10: replace(found, folded_from=begin)}
+        (only,) = BOUNDED.judge(PARTITION, 0, [SEGMENT.facts], ends, NOTHING_REMOTE, {0: "it lacks one"})
+        return only
+
+    assert (judged_at(11).readiness.verdict, judged_at(11).readiness.reason) == ("UNKNOWN_TRANSACTIONS", "it lacks one")
+    assert judged_at(10).readiness.verdict == ("READY" if stored else "MISSING_SNAPSHOT")
 
 
 @pytest.mark.parametrize("verdict", ["NOT_COMPARED", "SUSPECT", "CORRUPT", "MISSING"])

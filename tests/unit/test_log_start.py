@@ -200,6 +200,17 @@ def test_verify_of_a_wrong_file_where_the_files_begin_does_not_end_well(disk: Pa
     assert ran.exit_code == 4, ran.err
 
 
+@pytest.mark.parametrize("words", [["scan"], ["verify"], ["repair", "--apply"], ["simulate"]])
+def test_records_beside_the_log_do_not_tell_where_it_begins(bare: Path, words: list[str]) -> None:
+    shutil.copytree(CASE / "records", bare, dirs_exist_ok=True)
+    name, *options = words
+    ran = tiersnap(name, bare, *options, *NOW)
+    assert_said(ran, 4, f"log start of led-0 unknown: {TELLS}")
+    assert not list((bare / "led-0").glob("*.snapshot"))
+    if name == "scan":
+        assert ran.row(partition="led-0")["verdicts"] == {"TIERED": 1, "ACTIVE_SEGMENT": 1}
+
+
 def test_scan_judges_nothing_when_the_log_start_is_unknown(disk: Path) -> None:
     ran = tiersnap("scan", disk)
     assert ran.rows[0]["verdicts"] == {"UNKNOWN_LOG_START": 1, "ACTIVE_SEGMENT": 1}

@@ -16,7 +16,7 @@ from random import Random, SystemRandom
 import pytest
 
 from tests.protocol import damages
-from tests.protocol.histories import History
+from tests.protocol.histories import Doubled, History
 from tests.protocol.installed import installed
 from tests.protocol.logs import BASES, END, LINEAGE, PARTITION, Clone, template
 from tests.protocol.memory_store import MemoryStore
@@ -35,9 +35,9 @@ LANDING, CHUNK = 120, 20
 STARTED, FINISHED, DELETING, DELETED = SegmentState
 
 
-def play(seed: int, folder: Path) -> History:
+def play(seed: int, folder: Path, kind: type[History] = History) -> History:
     """Play one history in a process that sees its world and no other."""
-    history = History(seed, folder)
+    history = kind(seed, folder)
     try:
         with installed(history.world, seed):
             history.play()
@@ -77,8 +77,25 @@ def test_histories_let_commands_write_and_delete(tmp_path: Path) -> None:
         ("publish", "records"),
         ("tier", "put"),
         ("tier", "records"),
+        ("unblock", "put"),
+        ("unblock", "records"),
     ]
     assert min(done[each] for each in wanted) > 0, done
+
+
+def test_remove_orphans_deletes_what_no_consumer_needs(tmp_path: Path) -> None:
+    """Of segments that are in remote storage twice, and some of them damaged."""
+    played = [play(seed, tmp_path / str(seed), Doubled) for seed in range(40)]
+    done = Counter((name, change) for each in played for name, _, changes in each.done for change in changes)
+    assert done["maintain", "delete"] > 0, done
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("part", range(4))
+def test_remove_orphans_deletes_what_no_consumer_needs_in_many_histories(part: int, tmp_path: Path) -> None:
+    first = SystemRandom().randrange(1_000_000_000)
+    for seed in range(first, first + 100):
+        play(seed, tmp_path / str(seed), Doubled)
 
 
 # The reader and the judge can fail.

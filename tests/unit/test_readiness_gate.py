@@ -112,14 +112,14 @@ def test_a_scan_window_lets_through_what_nobody_compared_and_nothing_that_is_wro
     differs = {"lacking": 1, "harmful_until": NOW} if found is SnapshotVerdict.SUSPECT else {}
     segment = changed(SEGMENT, snapshot=Comparison(found, "", **differs))
 
-    def judged(partition: PartitionFacts, segment: SegmentFacts, *unverified: int) -> Verdict:
-        (one,) = judge(partition, [segment], expiry=BrokerExpiry(NOW, DAY), unverified=unverified)
+    def judged(partition: PartitionFacts, segment: SegmentFacts, *unread: int) -> Verdict:
+        (one,) = judge(partition, [segment], expiry=BrokerExpiry(NOW, DAY), unread=dict.fromkeys(unread, ""))
         return one.verdict
 
     alone = judged(PARTITION, segment)
     assert judged(PARTITION, segment, 5) is alone, "another segment"
     within = judged(PARTITION, segment, 0)
-    assert within is (Verdict.READY if alone is Verdict.UNVERIFIED_SNAPSHOT else alone)
+    assert within is (Verdict.BEFORE_WINDOW if alone in (Verdict.READY, Verdict.UNVERIFIED_SNAPSHOT) else alone)
     damaged = changed(segment, damage="BAD_CRC")
     assert judged(PARTITION, damaged, 0) is Verdict.CORRUPT_SEGMENT
     assert judged(replace(PARTITION, last_stable_offset=9), segment, 0) is Verdict.ABOVE_LSO

@@ -55,6 +55,7 @@ CODES = {
     "INDEX_DAMAGED": (4, 4),  # a broker copies the partition; what is uploaded is READY
     "LEFT_TO_BROKER": (0, 0),
     "ENCRYPTED_REMOTE": (4, 4),
+    "BEFORE_WINDOW": (0, 0),
     "READY": (0, 0),
 }
 

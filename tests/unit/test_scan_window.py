@@ -273,7 +273,7 @@ def test_without_a_window_a_file_that_nobody_compared_is_never_uploaded(tmp_path
     bounded, exact = (
         judged(JudgePartition(False, BrokerExpiry(NOW, DAY), scan), ran.facts, []) for scan in (True, False)
     )
-    assert bounded[0]["verdict"] == "READY"
+    assert bounded[0]["verdict"] == "BEFORE_WINDOW"
     assert (exact[0]["verdict"], exact[0]["provenance"]) == ("UNVERIFIED_SNAPSHOT", None)
     assert row["snapshot_offset"] == bounded[0]["next_base_offset"]
 
@@ -612,6 +612,7 @@ def test_window_refuses_a_segment_that_ends_inside_a_transaction_and_exact_tiers
     ran = run(runner, told=led(log))
     assert tiered(ran) == [0, 2]
     assert "it ends inside 1 transaction that its snapshot lacks, one of producer 7 since offset 4" in ran.errors[0]
+    assert [row["verdict"] for row in ran.readiness[1:4]] == ["UPLOADED", "UNKNOWN_TRANSACTIONS", "GAP_BEFORE"]
     assert tiered(run(runner, scan=Scan.EXACT, told=led(log))) == list(log.segments)[2:-1]
     assert transaction_indexes(runner) == {6: right}
 

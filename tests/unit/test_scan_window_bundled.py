@@ -53,12 +53,17 @@ class BundledLog:
         stable = min([*self.opened[self.end].values(), self.end])
         return ToldOfPartition(topic_id=TOPIC_ID, leader_stable=stable, leader_high_watermark=self.end)
 
-    def run(self, remote: Path, scan: Scan, edge: int, told: ToldOfPartition = NOTHING_TOLD) -> Ran:
+    def runner(self, remote: Path) -> Runner:
+        return Runner(remote, self.folder.parent, layout=LocalTieredStorageLayout())
+
+    def run(
+        self, remote: Path | Runner, scan: Scan, edge: int, told: ToldOfPartition = NOTHING_TOLD, **more: bool
+    ) -> Ran:
         """A run whose window begins with the segment at `edge`, if something proves the window."""
-        runner = Runner(remote, self.folder.parent, layout=LocalTieredStorageLayout())
+        runner = remote if isinstance(remote, Runner) else self.runner(remote)
         now = max(self.times.values()) + 1
         times = {"as_of": None, "now": now, "expiration": now - self.times[edge]}
-        return runner(scan=scan, topic_ids={self.topic: TOPIC_ID}, told=told, **times)  # type: ignore[arg-type]
+        return runner(scan=scan, topic_ids={self.topic: TOPIC_ID}, told=told, **times, **more)  # type: ignore[arg-type]
 
 
 def bundled(folder: Path, broker: str, name: str, *, snapshots: bool) -> BundledLog:
@@ -130,3 +135,36 @@ def test_window_uploads_nothing_from_a_segment_on_that_ends_inside_a_transaction
     assert uploaded(ran) == {0, 321}
     (error,) = ran.errors
     assert "it ends inside 1 transaction" in error
+
+
+@pytest.mark.parametrize("snapshots", [True, False], ids=["with-snapshots", "without"])
+def test_plan_and_run_give_a_segment_that_ends_inside_a_transaction_a_verdict(
+    tmp_path: Path, *, snapshots: bool
+) -> None:
+    log = bundled(tmp_path, "kafka-3.9.1", "tv2-0", snapshots=snapshots)
+    if snapshots:  # the broker's file at 961, but for the transaction
+        path = log.folder / snapshot_file.file_name(961)
+        entries = snapshot_file.decode(path.read_bytes())
+        path.write_bytes(snapshot_file.encode(entries[entries["current_txn_first_offset"] < 0]))
+    runner = log.runner(tmp_path / "window")
+
+    def verdicts(ran: Ran) -> dict[int, str]:
+        return {row["base_offset"]: row["verdict"] for row in ran.readiness if row["base_offset"] < 1271}
+
+    def run(*, apply: bool) -> Ran:
+        return log.run(runner, Scan.WINDOW, 1271, log.told(), apply=apply)
+
+    plan = run(apply=False)
+    waits = {0: "MISSING_SNAPSHOT", **dict.fromkeys((321, 634, 961), "GAP_BEFORE")}
+    assert verdicts(plan) == (dict.fromkeys((0, 321, 634, 961), "BEFORE_WINDOW") if snapshots else waits)
+
+    applied = run(apply=True)
+    refused = {0: "UPLOADED", 321: "UPLOADED", 634: "UNKNOWN_TRANSACTIONS", 961: "GAP_BEFORE"}
+    assert verdicts(applied) == refused
+    assert "it ends inside 1 transaction that its snapshot lacks" in applied.readiness[2]["reason"]
+
+    again = run(apply=True)
+    assert (again.errors, again.tiered, verdicts(again)) == ([], [], refused)
+    if not snapshots:  # else a broker may have written another file
+        assert verdicts(run(apply=False)) == refused
+    assert set(verdicts(log.run(runner, Scan.EXACT, 1271, log.told(), replace=True)).values()) == {"UPLOADED"}

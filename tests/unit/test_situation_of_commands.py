@@ -126,6 +126,14 @@ def test_location_that_contradicts_the_broker_is_refused(command, log_dir, prope
     assert not list(wrong.rglob("*"))
 
 
+@pytest.mark.parametrize("apply", [(), ("--apply",)], ids=["plan", "apply"])
+def test_run_refuses_a_location_that_the_running_broker_does_not_read(apply, log_dir, properties, wrong, tmp_path):
+    words = ("run", "--source", log_dir, "--remote", wrong, "--warehouse", tmp_path / "warehouse", *apply)
+    with started_broker(log_dir, properties):
+        refused(tiersnap(*words), f"{properties} of the running broker")
+    assert not list(wrong.rglob("*"))
+
+
 @pytest.mark.parametrize("command", ["scan", "verify"])
 def test_reading_command_refuses_a_location_that_contradicts_the_broker(command, log_dir, properties, wrong):
     with started_broker(log_dir, properties):

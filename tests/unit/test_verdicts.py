@@ -28,7 +28,7 @@ GROUPS = {
     "TIERED LEFT_TO_BROKER": Level.SETTLED,
     "UPLOADED IN_REMOTE": Level.IN_REMOTE,
     "ACTIVE_SEGMENT COMPACTED_TOPIC INTERNAL_TOPIC": Level.SETTLED,
-    "READY": Level.READY,
+    "READY BEFORE_WINDOW": Level.READY,
     "COPY_IN_FLIGHT ABOVE_LSO GAP_BEFORE": Level.PENDING,
 }
 """The others are BLOCKED."""
@@ -72,13 +72,13 @@ def test_worst_verdict_is_damage_before_what_is_missing_before_what_waits_before
 
 @pytest.mark.parametrize("verdict", Verdict)
 def test_plan_names_apply_if_that_uploads_a_segment_or_writes_a_snapshot(verdict: Verdict) -> None:
-    plainly = verdict in ("READY", "MISSING_SNAPSHOT")
+    plainly = verdict in ("READY", "BEFORE_WINDOW", "MISSING_SNAPSHOT")
     replaced = verdict in ("CORRUPT_SNAPSHOT", "SUSPECT_SNAPSHOT")
     assert may_be_tiered({Verdict.TIERED: 3, verdict: 1}, EXACT) is plainly
     assert may_be_tiered({Verdict.TIERED: 3, verdict: 1}, REPLACING) is (plainly or replaced)
     assert not may_be_tiered({verdict: 0}, REPLACING)
     assert may_be_tiered({verdict: 1}, ReplayOptions(every_boundary=True))
-    assert (verdict in cleared_by_apply(EXACT)) is (plainly and verdict != "READY")
+    assert (verdict in cleared_by_apply(EXACT)) is (plainly and LEVEL[verdict] is not Level.READY)
 
 
 def test_problems_are_the_verdicts_that_segments_have_and_that_are_not_cleared() -> None:
