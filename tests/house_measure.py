@@ -18,13 +18,13 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("snapshot", "remote_storage", "jobs")
 # The greatest values that `make lint` accepts; `python -m tests.house_measure` prints the figures of today.
 LIMITS: Mapping[str, float] = {
-    "tokens": 460_794,
-    "branches": 14_506,
+    "tokens": 464_261,
+    "branches": 14_603,
     "functions with more than 10 branches": 95,
     "dense functions (of 6 branches or more: three in four statements), %": 48,
     "comprehensions per 1,000 statements": 43.5,
     "conditional expressions per 1,000 statements": 29.9,
-    "classes": 923,
+    "classes": 925,
     "pairs of classes that share five field names": 37,
     "functions outside gate/ that choose an exit code": 6,
     "docstrings with 'what is', 'what it', 'nobody has' and the like": 255,
