@@ -399,7 +399,7 @@ def test_explain_names_the_next_command_for_a_line_of_a_broker_that_tiers(line, 
 
 
 def test_explain_denies_nothing_twice():
-    known = [row["name"] for row in tiersnap("explain").rows]
+    known = [row["name"] for row in tiersnap("explain").rows if not row["name"].startswith("KIP-")]
     texts = [text for name in known for row in explain(name).rows for text in astuple(row) if type(text) is str]
     clauses = {clause for text in texts for clause in re.split(r"[.;:,]", text)}
     assert len(clauses) > 100
