@@ -29,6 +29,7 @@ def with_extra(extra: str, copy: Distribution | None = None) -> str:
     The checkout or wheel that it was installed from, as long as it is there; else the packages that the extra names.
 
     Args:
+        extra: one extra, or several with commas between them.
         copy: metadata of an installed package; None for those of the running one.
     """
     if "PEX" in os.environ:
@@ -65,4 +66,4 @@ def _packages(extra: str, copy: Distribution | None) -> list[str]:
         is_editable = source.get("dir_info", {}).get("editable", False)
         return [*(["-e"] if is_editable else []), f"{path}[{extra}]"]
     named = (_OF_EXTRA.fullmatch(each) for each in copy.requires or ())
-    return [match["package"] for match in named if match is not None and match["extra"] == extra]
+    return [match["package"] for match in named if match is not None and match["extra"] in extra.split(",")]

@@ -15,7 +15,12 @@ from tiersnap.snapshot.regular_file import read_regular
 
 
 def read_snapshot(path: str | os.PathLike[str]) -> np.ndarray:
-    """Entries (formats.snapshot_file.ENTRY_DTYPE, ascending producer id) of a `.snapshot` file.
+    """Return the entries of a `.snapshot` file: an array of shape (producers,), ascending producer id.
+
+    Its dtype is ENTRY_DTYPE (formats.snapshot_file): times in ms since the epoch, -1 for none.
+
+    Args:
+        path: of one file on this host; a link is followed.
 
     Raises:
         SourceNotFoundError: there is no such file, or this user may not read it.
@@ -31,9 +36,11 @@ def read_snapshot(path: str | os.PathLike[str]) -> np.ndarray:
 
 
 def write_snapshot(path: str | os.PathLike[str], entries: np.ndarray, *, replace: bool = False) -> bool:
-    """Write entries (ENTRY_DTYPE, any order) as a `.snapshot` file that appears whole or not at all.
+    """Write entries as a `.snapshot` file that appears whole or not at all.
 
     Args:
+        path: of the file; its folder must exist, and be no broker's.
+        entries: shape (producers,), dtype ENTRY_DTYPE, any order; one for each producer.
         replace: put it in place of a file that is there; otherwise that file wins.
     Returns:
         Whether the file was written.

@@ -12,7 +12,7 @@ side. Only `name`, `sources` and `remote` are needed:
       "options": ["--region", "eu-central-1"],           other options of `tiersnap run`
       "maintain": ["--region", "eu-central-1"],          other options of `tiersnap maintain tables`
       "conf": {"spark.pyspark.python": "/opt/tiersnap/bin/python"},
-      "apply": true}]                                    false: plan and report only
+      "upload": true}]                                   false: tables and report only
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class BackfilledCluster:
     options: tuple[str, ...] = ()
     maintain: tuple[str, ...] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
-    apply: bool = True
+    upload: bool = True
 
     @classmethod
     def parse(cls, found: object) -> BackfilledCluster:
@@ -61,7 +61,7 @@ class BackfilledCluster:
             options=options,
             maintain=maintain,
             conf=_conf(found),
-            apply=_apply(found),
+            upload=_upload(found),
         )
 
     def arguments(self, until: datetime | None = None) -> list[str]:
@@ -75,14 +75,13 @@ class BackfilledCluster:
         words += self.options
         if until is not None:
             words += ["--until", until.isoformat()]
-        return words + self._apply_option()
+        if not self.upload:
+            words.append("--no-upload")
+        return [*words, "--apply"]
 
     def maintain_arguments(self) -> list[str]:
         """Return the words after `tiersnap maintain tables`."""
-        return ["--warehouse", self.warehouse, *self.maintain, *self._apply_option()]
-
-    def _apply_option(self) -> list[str]:
-        return ["--apply"] if self.apply else []
+        return ["--warehouse", self.warehouse, *self.maintain, "--apply"]
 
 
 def _check_keys(found: Mapping[object, object], known: Set[str]) -> None:
@@ -121,11 +120,11 @@ def _conf(found: Mapping[object, object]) -> dict[str, str]:
     return {str(key): value if isinstance(value, str) else json.dumps(value) for key, value in conf.items()}
 
 
-def _apply(found: Mapping[object, object]) -> bool:
-    apply = found.get("apply", True)
-    if not isinstance(apply, bool):
-        raise _refusal(found, f"'apply' is {apply!r}: true or false, without quotes")
-    return apply
+def _upload(found: Mapping[object, object]) -> bool:
+    upload = found.get("upload", True)
+    if not isinstance(upload, bool):
+        raise _refusal(found, f"'upload' is {upload!r}: true or false, without quotes")
+    return upload
 
 
 def _refusal(found: Mapping[object, object], reason: str, hint: str = _HINT) -> UsageError:

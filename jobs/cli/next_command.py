@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from tiersnap.jobs.cli.settings import NOT_SETTINGS, long_options
-from tiersnap.snapshot.masking import masked
+from tiersnap.snapshot.masking import masked, masked_uri
 
 if TYPE_CHECKING:
     from tiersnap.jobs.situation.situation import Situation
@@ -27,7 +27,7 @@ _CLUSTER = ("bootstrap-server", "command-config")
 # Filled in where a command is shown, said each time, or of this one run's own output.
 _NOT_KEPT = {
     *("source", "remote", "warehouse", "report", "to", "output", "spark-conf", "by", "remote-checks"),
-    *("metrics-file", "metrics-by-partition", "pushgateway", "openlineage"),
+    *("metrics-file", "metrics-by-partition", "pushgateway", "openlineage", "no-upload"),
 }
 _NOT_GIVEN = (None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
 
@@ -114,7 +114,7 @@ def _arguments(ctx: click.Context) -> Iterator[str]:
     for param in ctx.command.params:
         if isinstance(param, click.Argument):
             value = ctx.params[str(param.name)]
-            yield from map(str, value if isinstance(value, tuple) else (value,))
+            yield from (masked_uri(str(each)) for each in (value if isinstance(value, tuple) else (value,)))
 
 
 def host_place(log_dirs: Sequence[str], situation: Situation) -> Place:
@@ -159,9 +159,10 @@ def command_place(
     if location is None:
         location = [word for name in _LOCATION for word in given.get(name, ())][1:] if "remote" in given else []
     server = tuple(word for name in _CLUSTER for word in given.get(name, ())) or tuple(cluster)
+    shown = tuple(map(masked_uri, log_dirs))
     values = {
-        Hole.LOG_DIRS: tuple(log_dirs),
-        Hole.SOURCES: tuple(word for each in log_dirs for word in ("--source", each)),
+        Hole.LOG_DIRS: shown,
+        Hole.SOURCES: tuple(word for each in shown for word in ("--source", each)),
         Hole.REMOTE: tuple(map(masked, location)),
         Hole.CLUSTER: server,
         Hole.SERVER: server[1:2],

@@ -131,7 +131,7 @@ class Output:
         told = {} if made is None else _plain_members(made)
         if self.format is Format.JSON:
             found = list(findings)
-            self.document({"rows": [members(row) for row in rows], "findings": found, **told}, errors=errors)
+            self._document({"rows": [members(row) for row in rows], "findings": found, **told}, errors)
         elif self.format is Format.TABLE:
             everything = list(rows)
             first = _first_on_terminal(kind, everything)
@@ -170,8 +170,11 @@ class Output:
     def document(self, result: object, *, errors: Sequence[TiersnapError] = (), command: str | None = None) -> None:
         """Emit one JSON object with the contract's envelope, on one line where lines are asked for.
 
-        `command` is its words; None for those of the command that is running.
+        Its texts are masked. `command` is its words; None for those of the command that is running.
         """
+        self._document(masked_values(plain(result)), errors, command)
+
+    def _document(self, result: object, errors: Sequence[TiersnapError], command: str | None = None) -> None:
         words = click.get_current_context().command_path.partition(" ")[2] if command is None else command
         body = {
             "schema_version": SCHEMA_VERSION,
@@ -254,9 +257,10 @@ def plain(value: object) -> Any:  # noqa: ANN401 - what JSON takes
 
 
 def _plain_members(made: object) -> dict[str, Any]:
-    """Return the members of a summary as texts and numbers, without those that are UNSET."""
-    found: dict[str, Any] = plain({name: each for name, each in members(made).items() if each is not msgspec.UNSET})
-    return found
+    """Return the members of a summary as texts, which are masked, and numbers; without those that are UNSET."""
+    found = plain({name: each for name, each in members(made).items() if each is not msgspec.UNSET})
+    masked_members: Any = masked_values(found)
+    return dict(masked_members)
 
 
 def of_row(kind: type[T], row: Mapping[str, Any]) -> T:

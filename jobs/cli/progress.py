@@ -1,6 +1,7 @@
 """Show the progress of a command: a line that renews itself on a terminal, else a line every 30 seconds.
 
-Nothing is said of what takes less than two seconds, nor with --quiet.
+Nothing is said of what takes less than two seconds, nor with --quiet. The first replay on a host compiles its loops,
+and on a terminal a line says so.
 """
 
 from __future__ import annotations
@@ -25,6 +26,11 @@ D = TypeVar("D")
 FIRST_AFTER_SECONDS = 2.0
 _RENEWED_EVERY = 0.5
 LINE_EVERY_SECONDS = 30.0
+# What is done to partitions that are replayed.
+_REPLAYS = frozenset(
+    {"collecting", "planning", "repairing", "replaying", "scanning", "simulating", "tiering", "verifying"}
+)
+_COMPILES = "compiling the replay for this processor, once for this release: it takes some seconds"
 _CLEAR = "\r\x1b[K"
 
 
@@ -87,6 +93,8 @@ class Progress:
         size_of: Callable[[T], int] = lambda _: 0,
     ) -> Iterator[T]:
         """Hand each item on; it counts as done when the next one is asked for."""
+        if self._is_terminal and self._what in _REPLAYS:
+            self._tell_compilation()
         with nullcontext() if self._teller else self:
             for each in items:
                 name = name_of(each)
@@ -95,6 +103,12 @@ class Progress:
                 self._done += 1
                 self._bytes += size_of(each)
                 self._current = ""
+
+    def _tell_compilation(self) -> None:
+        from tiersnap.snapshot.kernels.cache import holds_replay
+
+        if not holds_replay():
+            self._output.talk(_COMPILES)
 
     def __str__(self) -> str:
         """The line."""

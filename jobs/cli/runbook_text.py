@@ -1,4 +1,4 @@
-"""An entry of the runbook as text for a terminal: no marks of Markdown, and each command on a line of its own."""
+"""Entries of the runbook and of KIPs as text for a terminal: no Markdown, and each command on a line of its own."""
 
 from __future__ import annotations
 
@@ -10,24 +10,34 @@ from tiersnap.jobs.cli.runbook import RunbookEntry, plain
 
 _COMMAND = re.compile(r"`((?:sudo (?:-u \S+ )?)?(?:tiersnap|kafka-\S+|tune2fs) [^`]+)`", re.DOTALL)
 _STEP = re.compile(r"(\d+\. |- )")
+_CELL_OF_ROW = re.compile(r"\w[\w ]*: ")
 _CELL = re.compile(r"(?<!\\) \| ")
 
 
 def lines_of(entry: RunbookEntry, width: int) -> Iterator[str]:
     """Yield the lines of an entry, at most `width` columns wide but for commands, which are not broken."""
-    yield plain(entry.entry).upper() if not entry.is_row else f"{plain(entry.entry)} ({plain(entry.section)})"
-    for block in _blocks(entry.text):
-        if not entry.is_row:
-            yield ""
+    if not entry.is_row:
+        yield from lines_of_markdown(plain(entry.entry).upper(), entry.text, width)
+        return
+    yield f"{plain(entry.entry)} ({plain(entry.section)})"
+    for block in _blocks(entry.text, _CELL_OF_ROW):
         yield from _lines_of_block(block, width)
 
 
-def _blocks(text: str) -> Iterator[list[str]]:
-    """Yield paragraphs, steps of lists, and tables, each as its lines."""
+def lines_of_markdown(heading: str, text: str, width: int) -> Iterator[str]:
+    """Yield the lines of a heading and a Markdown text, at most `width` columns wide but for commands and output."""
+    yield heading
+    for block in _blocks(text, _STEP):
+        yield ""
+        yield from _lines_of_block(block, width)
+
+
+def _blocks(text: str, opens: re.Pattern[str]) -> Iterator[list[str]]:
+    """Yield as its lines each paragraph, table, text in fences, and line that `opens` a step of a list or a cell."""
     for paragraph in re.split(r"\n\s*\n", text):
         block: list[str] = []
         for line in paragraph.splitlines():
-            if block and (_STEP.match(line) or re.match(r"\w[\w ]*: ", line)) and not block[0].startswith("|"):
+            if block and opens.match(line) and not block[0].startswith(("|", "```")):
                 yield block
                 block = []
             block.append(line)
@@ -39,7 +49,8 @@ def _lines_of_block(block: list[str], width: int) -> Iterator[str]:
     if block[0].startswith("|"):
         yield from _lines_of_table(block, width)
     elif block[0].startswith("```"):
-        yield from (f"    {line.removeprefix('$ ')}" for line in block[1:-1])
+        has_output = not all(line.startswith("$ ") for line in block[1:-1])
+        yield from (f"    {line if has_output else line.removeprefix('$ ')}" for line in block[1:-1])
     elif block[0].startswith("#"):
         yield plain(block[0].lstrip("# "))
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -12,12 +13,14 @@ from tiersnap.jobs.cli.command import command
 from tiersnap.jobs.cli.option_types import LocalPath
 from tiersnap.jobs.cli.output import Output
 from tiersnap.snapshot.atomic_file import cannot_write
-from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
+from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError, UsageError
+from tiersnap.snapshot.installed import with_extra
 from tiersnap.snapshot.log.refuse_log_dir import refuse_log_dir
 
 _log = logging.getLogger(__name__)
 
 BUCKET = "tiersnap-demo"
+_EXTRAS = {"demo": "moto", "spark": "pyspark", "s3": "boto3"}  # with a module that each brings
 # The ids that a broker >= 2.8 would give these topics of a 2.7.2 broker; any id will do here.
 TOPIC_IDS = "ledger a1b2c3d4e5f6g7h8i9j0kA\n"
 
@@ -45,6 +48,7 @@ def demo(output: Output, folder: Path) -> int:
     from tiersnap.jobs.main import run as tiersnap
     from tiersnap.snapshot.report.run_history import read_heads, run_file
 
+    require_extras()
     source = find_logs()
     make_room(folder)
     (folder / "topic-ids.txt").write_text(TOPIC_IDS, encoding="utf-8")
@@ -70,6 +74,13 @@ def demo(output: Output, folder: Path) -> int:
         output.talk(f"Before: {folder / 'report' / 'runs' / run_file(first.run_id)}.html")
         output.talk(f"After:  {folder / 'report' / 'index.html'}, with what changed")
     return code
+
+
+def require_extras() -> None:
+    """Raise MissingExtraError if a later step would lack an extra: the S3 server, Spark, or what talks to S3."""
+    lacking = {extra: module for extra, module in _EXTRAS.items() if find_spec(module) is None}
+    if lacking:
+        raise MissingExtraError(f"the demo needs {' and '.join(lacking.values())}", hint=with_extra(",".join(lacking)))
 
 
 MARKER = ".tiersnap-demo"

@@ -9,10 +9,13 @@ import click
 
 from tiersnap.jobs.cli.command import command
 from tiersnap.jobs.cli.escaped_text import shortened
+from tiersnap.jobs.cli.kips import ExplainedKip, explained_kips, find_kip
 from tiersnap.jobs.cli.option_types import RELEASE
-from tiersnap.jobs.cli.output import Output, Paragraph
+from tiersnap.jobs.cli.output import Format, Output, Paragraph, terminal_width
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.explain.situations import ExplainedRow
+
+_WIDTH = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +28,8 @@ class ExplainableName:
     when: str
 
 
-@command(ExplainedRow, ExplainableName)
-@click.argument("word", metavar="[ERROR|SITUATION]", required=False)
+@command(ExplainedRow, ExplainableName, ExplainedKip)
+@click.argument("word", metavar="[ERROR|SITUATION|KIP]", required=False)
 @click.option("--broker", type=RELEASE, help="Only brokers and coordinators of this release.  [default: all]")
 @click.option("--client", type=RELEASE, help="Only Java clients of this release.  [default: all]")
 def explain(output: Output, word: str | None, broker: str | None, client: str | None) -> None:
@@ -35,17 +38,23 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
     tiersnap explain UNKNOWN_PRODUCER_ID
     tiersnap explain producerStateSnapshotFile
     tiersnap explain retry --broker 3.9 --client 3.9
+    tiersnap explain KIP-952
 
     ERROR is a name such as UNKNOWN_PRODUCER_ID, an exception such as OutOfOrderSequenceException, or a code such as 45.
     SITUATION is a name such as retry or commit-after-timeout; without an argument the command lists all names. It says
-    what brokers answer, release by release, from tables, and asks no cluster.
+    what brokers answer, release by release, from tables, and asks no cluster. KIP is KIP-360, KIP-691 or KIP-952: their
+    problems, the command that shows each on data, and its output.
     """
     from tiersnap.snapshot.exactly_once.explain.explain import explain as explain_word
     from tiersnap.snapshot.exactly_once.explain.explain import names
     from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS, is_newer, newest_known
 
     if word is None:
-        output.rows(ExplainableName, (ExplainableName(*each) for each in names()))
+        kips = [(each.kip, "", each.title) for each in explained_kips()]
+        output.rows(ExplainableName, (ExplainableName(*each) for each in (*names(), *kips)))
+        return
+    if (kip := find_kip(word)) is not None:
+        _print_kip(output, kip)
         return
     explained = explain_word(word, broker=broker, client=client)
     if explained is None:
@@ -68,12 +77,27 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
         output.talk(f"next: {explained.word.command}")
 
 
+def _print_kip(output: Output, kip: ExplainedKip) -> None:
+    if output.format is not Format.TABLE:
+        output.rows(ExplainedKip, [kip])
+        return
+    from tiersnap.jobs.cli.runbook_text import lines_of_markdown
+
+    width = min(terminal_width() or _WIDTH, 100)
+    click.echo("\n".join(lines_of_markdown(f"{kip.kip}: {kip.title}", kip.text, width)))
+
+
 def _paragraph(row: ExplainedRow) -> Paragraph:
     """Return an answer in words: who, in which releases, about what; below, the condition and the answer."""
     version = "" if row.transaction_version is None else f"transaction.version {row.transaction_version}"
     about = ", ".join(filter(None, (row.request, row.situation, version, row.changed_by)))
-    when = "Otherwise" if row.when == "otherwise" else f"If {row.when}"
-    answer = "" if row.answer is None else f": {row.answer}"
+    answer = "" if row.answer is None else str(row.answer)
+    heading = f"{row.who} {row.releases}: {about}"
+    if row.who == "application":  # the row is about the error, whatever its cause
+        return Paragraph(heading, f"{answer} {row.does}.")
     severity = f" ({row.severity})" if row.severity else ""
+    condition = row.when.capitalize() if row.when in ("otherwise", "in any case") else f"If {row.when}"
+    if not answer:
+        return Paragraph(heading, f"{condition}, the {row.who} {row.does}.")
     does = f" The {row.who} {row.does}." if row.does else ""
-    return Paragraph(f"{row.who} {row.releases}: {about}", f"{when}{answer}{severity}.{does}")
+    return Paragraph(heading, f"{condition}: {answer}{severity}.{does}")

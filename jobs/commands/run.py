@@ -105,6 +105,7 @@ def _settings(
     until: int | None,
     allow_plaintext: bool,
     left_for: int | None,
+    no_upload: bool,
     apply: bool,
 ) -> RunSettings:
     from tiersnap.jobs.cli.text_files import read_topic_ids
@@ -128,6 +129,7 @@ def _settings(
         until=until,
         allow_plaintext=allow_plaintext,
         left_for=left_for,
+        no_upload=no_upload,
         apply=apply,
         options=kept_options(click.get_current_context()),
     )
@@ -183,7 +185,8 @@ run_options = opt.as_one(
     ),
     opt.allow_plaintext_option,
     opt.leave_to_broker_option,
-    opt.apply_option("Write to remote storage; without it the run says what it would do."),
+    once("--no-upload", is_flag=True, help="Write the tables alone: --apply then writes nothing to remote storage."),
+    opt.apply_option("Write the tables, and to remote storage; without it nothing is written, and the plan is shown."),
 )
 
 
@@ -230,6 +233,9 @@ def run(
 
     Leaves the missing producer snapshots and every segment that may be tiered in remote storage, and a report that
     says why the rest may not. Run again, it does nothing twice: only what is new or changed is read.
+
+    Without --apply it reads the tables, decodes what they lack, and writes nothing but the report. --apply --no-upload
+    writes the tables and leaves remote storage alone.
 
     With --bootstrap-server it ends as tiersnap publish does: the location is proven, copying of each topic with
     uploaded segments is paused for about three seconds while brokers are told of them, and resumed. Then brokers read
@@ -282,7 +288,7 @@ def _teller(
     given = Given(settings.sources, None, settings.remote, settings.layout, settings.stores, cluster)
     expiry = settings.replay.broker_expiry(settings.now)
     chosen = gather(given), store, Selection(settings.topics), expiry
-    return publishing.teller(*chosen, output.talk, apply=settings.apply)
+    return publishing.teller(*chosen, output.talk, apply=settings.uploads)
 
 
 def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Path, *, is_fine: bool) -> None:
@@ -309,7 +315,7 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
     output.rows(VerdictCount, rows, summary=summary, findings=outcome.findings, errors=outcome.errors)
     place = judged_place(settings.sources, settings.remote, settings.warehouse, settings.options)
     _tell_troubles(output, outcome, place)
-    tell_published(output, outcome.published, place, {} if settings.apply else to_publish(outcome.published, {}))
+    tell_published(output, outcome.published, place, {} if settings.uploads else to_publish(outcome.published, {}))
     tell_mended(output, done.snapshots_mended)
     tell_left_to_brokers(output, verdicts)
     if settings.replay.scan == "window":
@@ -320,10 +326,13 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
             f"READY and not tiered by this run: {count_of(count, 'segment')}; only decodes were collected. On the host "
             f"of {log_dir}: {place.text(TIER_HERE)}"
         )
-    if not settings.apply:
+    if not settings.uploads:
         tell_unknown_encryption(output, outcome.encryption_unknown if outcome.verdicts.get(Verdict.READY) else 0)
         may_write = may_be_tiered(verdicts, settings.replay) or outcome.has_leftovers or outcome.error_count
-        what = f"nothing was written to remote storage; next: {place.clears(Verdict.READY)}"
+        written = "nothing was written to remote storage"
+        if not settings.apply:
+            written = "nothing was written"
+        what = f"{written}; next: {place.clears(Verdict.READY)}"
         output.talk(what if may_write else NOTHING_TO_TIER)
     elif outcome.copies_finished:
         tell_finished_copies(output, outcome.copies_finished)

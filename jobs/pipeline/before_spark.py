@@ -89,9 +89,9 @@ def run_input(
     """
     found = discover(settings.sources, settings.topics, log_starts=settings.log_starts)
     refuse_two_clusters(found.owners)
-    store = store or open_store(settings.remote, settings.stores, writes=settings.apply)
+    store = store or open_store(settings.remote, settings.stores, writes=settings.uploads)
     beside_brokers(settings.sources, open_location(store, settings.layout)).refuse_contradiction()
-    (check_conditions if settings.apply else check_lists)(store)
+    (check_conditions if settings.uploads else check_lists)(store)
     told = {name: ToldOfPartition(offset) for name, offset in settings.log_starts.items()}
     replicas = wanted_of_replicas(found.metadata_replicas)
     records = None if replicas is None else RecordsInput(replicas, ReadRecords())
@@ -124,7 +124,6 @@ class Discovered:
     collected: dict[str, str]  # by source with decodes only, the log directory of its segments, for people
     collected_log_dirs: dict[str, str]  # the same as a path on that host
     owners: dict[str, MetaProperties]  # of each source whose disk it is, where it says so
-    unnamed: set[str] = field(default_factory=set)  # folders of partitions whose log start no checkpoint names
     # number and source of each replica of a partition of `__remote_log_metadata`
     metadata_replicas: list[tuple[int, str]] = field(default_factory=list)
 
@@ -165,11 +164,8 @@ def discover(
                 found.metadata_replicas.append((name[1], uri))
             if name is not None and matches_topic(name[0], topic):
                 found.folders.append((uri, folder))
-                known = source.log_starts.get(name)
                 if folder in log_starts:
-                    refuse_other(name, known, log_starts[folder])
-                if known is None:
-                    found.unnamed.add(folder)
+                    refuse_other(name, source.log_starts.get(name), log_starts[folder])
     for folder in log_starts.keys() - {folder for _, folder in found.folders}:
         raise unknown_partition(folder, log_starts[folder], names)
     if topic is not None and not found.folders and not may_be_none:
@@ -197,13 +193,13 @@ def told_of_cluster(
 ) -> dict[str, ToldOfPartition]:
     """Return what is told of partitions, by folder name, with what only the cluster may know of them.
 
-    Asked are those whose log start no checkpoint names; for a bounded scan all, also for their last stable offsets.
+    A bounded scan asks also for their last stable offsets.
 
     Raises:
         BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
     """
-    folders = {folder for _, folder in found.folders} if is_bounded else found.unnamed
-    wanted = {name for folder in folders if (name := split_folder_name(folder)) and not internal_reason(name[0])}
+    folders = {split_folder_name(folder) for _, folder in found.folders}
+    wanted = {name for name in folders if name and not internal_reason(name[0])}
     topics = cluster.topics({topic for topic, _ in wanted})
     led = [name for name in sorted(wanted) if name[0] in topics and topics[name[0]].leaders.get(name[1], -1) >= 0]
     # The high watermarks are asked for last: what is stable by then has its markers below them.

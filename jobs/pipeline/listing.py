@@ -20,7 +20,7 @@ from tiersnap.snapshot.exactly_once.simulate.forgotten import told_forgotten
 from tiersnap.snapshot.formats.indexes import decode_time_index
 from tiersnap.snapshot.log.file_system import FileSystem, read_bounded
 from tiersnap.snapshot.log.log_dir import Partition, Segment
-from tiersnap.snapshot.log.log_start import begins_below, with_log_start
+from tiersnap.snapshot.log.log_start import with_leaders, with_log_start
 from tiersnap.snapshot.replay.expiry import BrokerExpiry, fingerprint
 from tiersnap.snapshot.replay.partition_listing import PartitionListing, RemoteLister
 from tiersnap.snapshot.replay.partition_replay import snapshot_reader
@@ -95,10 +95,9 @@ class ToldOfPartition:
     leader_high_watermark: int | None = None
 
     def located(self, partition: Partition) -> Partition:
-        """Return the partition with its log start, if the files do not tell it."""
+        """Return the partition with its log start, if the files do not tell it, or tell an older one."""
         stated = with_log_start(partition, self.log_start)
-        is_asked = self.topic_id == stated.topic_id and begins_below(stated) is None
-        return with_log_start(stated, self.leader_log_start) if is_asked else stated
+        return with_leaders(stated, self.leader_log_start) if self.topic_id == stated.topic_id else stated
 
     def leader_of(self, partition: Partition) -> LeaderOffsets | None:
         """Return the offsets of the partition's leader; None if they were not asked for, or are of another topic."""

@@ -8,12 +8,12 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from tiersnap.remote_storage.errors import LeaseLostError
-from tiersnap.remote_storage.locks.lease import RENEWED_EACH_S, Lease, LeaseHolder, held_by_another
+from tiersnap.remote_storage.locks.lease import RENEWED_EACH_S, Lease, LeaseHolder, held_by_another, refuse_held
 from tiersnap.remote_storage.stores.open_store import SCHEMES, open_store
 from tiersnap.remote_storage.stores.store_settings import StoreSettings
 from tiersnap.snapshot.atomic_file import FULL, cannot_write
@@ -43,7 +43,7 @@ def only_run(
     scheduler must keep runs apart.
 
     Args:
-        writes: False for a plan, which creates no folder. No run can be at work in a folder that does not exist.
+        writes: False for a plan, which writes no lease and keeps no run off; it is refused while a run is at work.
 
     Raises:
         TransientError: another run is at work; the function raises it if another run has taken over.
@@ -55,12 +55,17 @@ def only_run(
         return
     if "://" in warehouse and not warehouse.startswith("file:"):
         _refuse_without_conditions(warehouse)
+        if not writes:
+            refuse_held(open_store(warehouse, stores), LEASE_KEY)
+            yield _nothing
+            return
         with _leased(warehouse, run_id, stores, renewed_each_s) as check:
             yield check
         return
     _, folder = resolve(warehouse)
     refuse_log_dir(folder, "the warehouse")
-    if not writes and not Path(folder).exists():
+    if not writes:
+        _refuse_locked(Path(folder))
         yield _nothing
         return
     with _locked(warehouse, Path(folder), run_id):
@@ -138,6 +143,18 @@ def _locked(warehouse: str, folder: Path, run_id: str) -> Iterator[None]:
             raise cannot_write(folder / LEASE_KEY, error) from error
         _log.debug("locked %s for run %s", folder / LEASE_KEY, run_id)
         yield
+
+
+def _refuse_locked(folder: Path) -> None:
+    """Raise TransientError if a run has locked the folder; it is not kept off."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder}: {os.strerror(errno.ENOTDIR)}", hint="--warehouse names a folder")
+    with suppress(FileNotFoundError), (folder / LEASE_KEY).open("rb", buffering=0) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno == errno.EAGAIN:
+                raise _held(file, folder / LEASE_KEY) from error
 
 
 def _held(file: BinaryIO, path: Path) -> TransientError:

@@ -50,10 +50,10 @@ class RunOutcome:
         return self.error_codes.total()
 
     def problems(self, settings: RunSettings) -> Iterator[Problem]:
-        """Yield what was met; of a plan only what the same with `--apply` does not clear."""
+        """Yield what was met; of a run without uploads only what one with them does not clear."""
         yield from self.kinds
         yield from +self.error_codes
-        cleared = () if settings.apply else cleared_by_apply(settings.replay)
+        cleared = () if settings.uploads else cleared_by_apply(settings.replay)
         yield from problems_of(self.verdicts, cleared=cleared)
         yield from self.published.problems()
         if self.forgetful_count:

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from tiersnap.jobs.pipeline import counts
 from tiersnap.jobs.pipeline.before_spark import Session, run_input, started
+from tiersnap.jobs.pipeline.cached import kept
 from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.run_context import RunContext, Talk
@@ -33,7 +34,9 @@ def run(
     publishes: Callable[[ObjectStore], TellBrokers | None] = lambda _: None,
     talk: Talk = lambda _: None,
 ) -> RunOutcome:
-    """List, decode, replay, judge, tier; without `settings.apply` nothing reaches remote storage.
+    """List, decode, replay, judge, tier, publish; without `settings.apply` nothing is written.
+
+    A plan reads the stored rows, and keeps in the session's cache what it would add to them.
 
     Args:
         spark: the session, or a function that starts it, which is called once all that needs no Spark was checked.
@@ -48,8 +51,9 @@ def run(
         SourceNotFoundError, NotALogDirError: a source is none; see `run_input` for what else is refused.
     """
     given = run_input(settings, store, cluster, publishes)
-    with spoken("the run failed"), only_run(settings.warehouse, settings.run_id, settings.stores) as check:
-        warehouse = Warehouse(started(spark), settings.warehouse, check)
+    of_one = only_run(settings.warehouse, settings.run_id, settings.stores, writes=settings.apply)
+    with spoken("the run failed"), of_one as check, kept() as keep:
+        warehouse = Warehouse(started(spark), settings.warehouse, check, settings.apply, keep)
         with sized_for(warehouse.spark, len(given.found.folders)) as tasks:
             return _stages(RunContext(warehouse, settings, given, tasks, talk))
 
@@ -76,8 +80,9 @@ def _stages(run: RunContext) -> RunOutcome:
         verdicts = judging.counts() if publish(judging, verdicts.groups) else verdicts
     with run.timed("report"):
         counts.count_doubt(run.outcome, totals.doubted, run.store.uri)
-        # The row of the run comes first: no later run has the number of a verdict.
-        record(run, totals, has_more=verdicts.changed.num_rows > 0)
-        remember_verdicts(judging, verdicts)
+        if run.settings.apply:
+            # The row of the run comes first: no later run has the number of a verdict.
+            record(run, totals, has_more=verdicts.changed.num_rows > 0)
+            remember_verdicts(judging, verdicts)
         report(judging, verdicts.groups)
     return run.outcome

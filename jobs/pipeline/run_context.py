@@ -64,7 +64,7 @@ class RunContext:
     @cached_property
     def options_digest(self) -> str:
         """Return the digest of the settings that a replay depends on."""
-        return self.settings.replay.digest(place=self.store.uri if self.settings.apply else None)
+        return self.settings.replay.digest(place=None if self.settings.no_upload else self.store.uri)
 
     @property
     def is_bounded(self) -> bool:

@@ -51,7 +51,7 @@ def replay_changed(run: RunContext, listed: DataFrame, totals: RunTotals, *, has
         run.talk("replayed nothing: no partition has changed")
         return
     options, settings = run.settings.replay, run.settings
-    sink = StoredSnapshots(run.store, settings.run_id, options.replace) if settings.apply else None
+    sink = StoredSnapshots(run.store, settings.run_id, options.replace) if settings.uploads else None
     task = ReplayPartition(options, sink, run.number, settings.now, run.look)
     tables = run.warehouse.read("segments"), run.warehouse.read("partitions")
     given = replaying.partition_input(listed, wanted, *tables, is_bounded=run.is_bounded)

@@ -50,7 +50,7 @@ def report(judging: Judging, groups: pa.Table) -> None:
         remote=located(settings.remote),
         warehouse=settings.warehouse,
         version=__version__,
-        applied=settings.apply,
+        applied=settings.uploads,
         ready_elsewhere=outcome.ready_elsewhere,
         sources=settings.sources,
         collected=run.given.found.collected_log_dirs,

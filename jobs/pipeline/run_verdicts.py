@@ -107,7 +107,7 @@ def remember_verdicts(judging: Judging, found: VerdictCounts) -> None:
 def tier(judging: Judging, groups: pa.Table) -> bool:
     """Upload the READY segments that lie in a source; return whether there was any."""
     run, settings, outcome = judging.run, judging.run.settings, judging.run.outcome
-    if not settings.apply or not outcome.ready_here:
+    if not settings.uploads or not outcome.ready_here:
         return False
     is_ready = pc.equal(groups["verdict"], str(Verdict.READY))
     names = publishing.without_refused(run, _partitions_of(groups.filter(is_ready)), judging.listed)
@@ -137,14 +137,14 @@ def publish(judging: Judging, groups: pa.Table) -> bool:
     if run.given.teller is None:
         return False
     done = publishing.publish(run, groups, judging.listed)
-    counts.count_published(run.outcome, done, apply=run.settings.apply)
+    counts.count_published(run.outcome, done, apply=run.settings.uploads)
     return done.records > 0
 
 
 def sweep(judging: Judging) -> None:
     """Remove what killed runs and ended attempts left in remote storage, also where nothing was tiered."""
     run = judging.run
-    if run.settings.apply:
+    if run.settings.uploads:
         sweep_whole_store(run.store, run.settings.topics, run.talk)
-    if run.settings.apply and run.outcome.has_leftovers:
+    if run.settings.uploads and run.outcome.has_leftovers:
         sweep_listed(judging.listed, run.location, run.talk)

@@ -44,6 +44,7 @@ class RunSettings(JobSettings, UploadOptions):
     leaders: tuple[str, ...] = ()  # of two replicas of a partition only those in these log directories are looked at
     # ms, exclusive: segments of a partition below the first whose largest timestamp is not older; None for all
     until: int | None = None
+    no_upload: bool = False  # with `apply`: write the tables, and nothing to remote storage
     left_for: int | None = LEFT_FOR_MS  # ms after a broker's upload in which segments are left to it; None leaves none
     now: int = field(default_factory=lambda: int(time.time() * 1000))  # ms; the one time that a run knows
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # see RunInfo
@@ -55,6 +56,11 @@ class RunSettings(JobSettings, UploadOptions):
         for leader in self.leaders:
             if leader not in self.sources:
                 raise UsageError(f"--leader {leader} is none of the sources", hint="give it with --source, too")
+
+    @property
+    def uploads(self) -> bool:
+        """Return whether the run writes to remote storage."""
+        return self.apply and not self.no_upload
 
     @property
     def topics(self) -> re.Pattern[str] | None:

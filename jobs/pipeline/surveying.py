@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -96,7 +97,7 @@ def started_on(warehouse: str, spark: SparkSession | Session) -> SparkSession:
 def _not_replayed(warehouse: str) -> SourceNotFoundError:
     return SourceNotFoundError(
         f"{warehouse}: no partition was replayed in this warehouse",
-        hint="tiersnap run --source LOGDIR --remote URI fills it",
+        hint=f"tiersnap run --source LOGDIR --remote URI --warehouse {shlex.quote(warehouse)} --apply fills it",
     )
 
 

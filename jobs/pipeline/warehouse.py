@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tiersnap.jobs.pipeline import counts, schemas
+from tiersnap.jobs.pipeline.cached import Keep
 from tiersnap.jobs.pipeline.one_writer import LEASE_KEY
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.session_settings import with_settings
@@ -50,6 +51,8 @@ class Warehouse:
     uri: str
     # asked before each commit; raises where another writer has taken over
     may_commit: Callable[[], None] = lambda: None
+    writes: bool = True  # False of a plan: `cache` keeps what it would append, and `read` adds that to the stored rows
+    cache: Keep = lambda rows: rows
     number: int = field(default=0, init=False)  # of the run, which the metadata of its commits names; 0 for none
     commits: int = field(default=0, init=False)  # versions committed through this object
     _read: dict[str, DataFrame | None] = field(default_factory=dict, init=False)
@@ -105,8 +108,10 @@ class Warehouse:
         """Return the rows, computed once: their tasks look at files and stores, which change.
 
         They lie below the warehouse, in the place of those of an earlier run. Spark's cache would do, but a serverless
-        session has none.
+        session has none; a plan, which writes nothing, computes its rows again there.
         """
+        if not self.writes:
+            return self.cache(rows)
         self.may_commit()
         path = self.path(f"scratch/{name}")
         rows.write.mode("overwrite").parquet(path)
@@ -128,6 +133,10 @@ class Warehouse:
 
     def append(self, table: str, rows: DataFrame, *, run_id: str) -> None:
         """Commit rows as one version; the only action on `rows`."""
+        if not self.writes:
+            mine = self.cache(rows.select(*schemas.TABLES[table].names))
+            self._read[table] = self.read(table).unionByName(mine)
+            return
         self.may_commit()
         found = {"tiersnap_run_id": run_id, **({"run": self.number} if self.number else {})}
         metadata = json.dumps(found, separators=(",", ":"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import TypeVar
 
 from tiersnap.remote_storage.cluster.client import Cluster, Topic
@@ -14,52 +13,46 @@ from tiersnap.remote_storage.remote_log.cluster_record import read_cluster_id
 from tiersnap.remote_storage.remote_log.remote_log import name_of
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.log import log_start
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.log.log_start import begins_below, with_log_start
+from tiersnap.snapshot.log.log_start import may_take_leaders, with_leaders
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
 def located(cluster: Cluster | None, partitions: Iterable[tuple[_T, Partition]]) -> Iterator[tuple[_T, Partition]]:
-    """Yield the partitions, with the log start of the leader where it counts, if there is a cluster.
+    """Yield the partitions, with the log start of the leader if that counts (snapshot.log.log_start.with_leaders).
 
-    It counts if the log start is unknown here, or if the log begins in remote storage: see `moved_up`. It costs two
-    requests for such a partition and one for its topic, and none for the others.
+    It costs two requests for a partition of which it may count and one for its topic, and none for the others.
 
     Raises:
         BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
     """
     topics: dict[str, Topic | None] = {}
     for place, partition in partitions:
-        is_asked = cluster is not None and begins_below(partition) is not False
-        yield place, partition if cluster is None or not is_asked else _located(cluster, partition, topics)
+        if cluster is None or not may_take_leaders(partition):
+            yield place, partition
+        else:
+            yield place, _located(cluster, partition, topics)
 
 
 def _located(cluster: Cluster, partition: Partition, topics: dict[str, Topic | None]) -> Partition:
     if partition.topic not in topics:
         topics[partition.topic] = cluster.topics([partition.topic]).get(partition.topic)
     start = None if partition.topic_id is None else _start_in(cluster, name_of(partition), topics[partition.topic])
-    return _moved_to(partition, start) or with_log_start(partition, start)
+    return with_leaders(partition, start)
 
 
 def moved_up(cluster: Cluster | None, partition: Partition) -> Partition | None:
     """Return a partition with its leader's log start if that is above the checkpoint's; else None.
-
-    Brokers checkpoint a new log start once a minute, and delete the remote segments below it before that.
 
     Raises:
         BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
     """
     if cluster is None or partition.log_start_checkpoint is None or partition.topic_id is None:
         return None
-    return _moved_to(partition, log_start_of(cluster, name_of(partition)))
-
-
-def _moved_to(partition: Partition, start: int | None) -> Partition | None:
-    told = partition.log_start_checkpoint
-    is_higher = start is not None and told is not None and start > told
-    return with_log_start(replace(partition, log_start_checkpoint=None), start) if is_higher else None
+    return log_start.moved_up(partition, log_start_of(cluster, name_of(partition)))
 
 
 def log_start_of(cluster: Cluster, partition: TopicIdPartition) -> int | None:

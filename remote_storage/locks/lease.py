@@ -19,7 +19,7 @@ from msgspec import structs
 from tiersnap.remote_storage.errors import LeaseLostError, ObjectChangedError
 from tiersnap.remote_storage.layouts.stored_json import Count, StoredObject
 from tiersnap.remote_storage.locks import lock_object
-from tiersnap.remote_storage.locks.lock_object import why_over
+from tiersnap.remote_storage.locks.lock_object import StoredContent, why_over
 from tiersnap.remote_storage.locks.process import Process, this_process
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import TiersnapError, TransientError
@@ -64,6 +64,20 @@ def held_by_another(name: str, held: LeaseHolder, heard_at: int, otherwise: str)
     )
 
 
+def refuse_held(store: ObjectStore, key: str, *, stale_after_ms: int = STALE_AFTER_MS) -> None:
+    """Raise TransientError if a run holds the lease now; nothing is written, so one may take it right after."""
+    found = lock_object.read(store, key, LeaseHolder)
+    if found is not None:
+        _refuse_working(store.uri + key, found, stale_after_ms)
+
+
+def _refuse_working(name: str, found: StoredContent[LeaseHolder], stale_after_ms: int) -> None:
+    held = found.content
+    if why_over(held.process, found.age, stale_after_ms, is_ended=held.ended) is None:
+        left = max(stale_after_ms - found.age, 0) // 1000
+        raise held_by_another(name, held, found.written_at, f"if it is dead, its lease is over in {left} s")
+
+
 class Lease:
     """A lease that this process holds; `key` is that of the object."""
 
@@ -86,17 +100,10 @@ class Lease:
             found = lock_object.read(self._store, self.key, LeaseHolder)
             if found is None:
                 continue
-            held = found.content
-            if why_over(held.process, found.age, stale_after_ms, is_ended=held.ended) is None:
-                raise held_by_another(
-                    self._store.uri + self.key,
-                    held,
-                    found.written_at,
-                    f"if it is dead, its lease is over in {max(stale_after_ms - found.age, 0) // 1000} s",
-                )
+            _refuse_working(self._store.uri + self.key, found, stale_after_ms)
             with suppress(ObjectChangedError):
                 etag = self._write(self._holder, found.etag)
-                _log.info("took the lease %s%s over from run %s", self._store.uri, self.key, held.run_id)
+                _log.info("took the lease %s%s over from run %s", self._store.uri, self.key, found.content.run_id)
                 return etag
         raise TransientError(
             f"{self._store.uri}{self.key}: other runs took this lease {_RACES} times while it was asked for",

@@ -12,6 +12,7 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.gate.exit_code import Problem
 from tiersnap.snapshot.gate.trusted import TRUSTED, SnapshotVerdict
 from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.listed_again import listed_again
 from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, Partition
 from tiersnap.snapshot.log.log_start import unloaded_below
 from tiersnap.snapshot.log.selection import NamedLogDir, findings_of
@@ -58,9 +59,9 @@ class Verification:
         Raises:
             SourceNotFoundError: at the end, if `against` has no file of any partition.
         """
-        for named, partition in partitions:
-            partition, begins = self._begun(partition)
-            for offset, comparison in self._compared(named, partition, begins).items():
+        for named, listed in partitions:
+            partition, compared = self._compared(named, listed)
+            for offset, comparison in compared.items():
                 if comparison.compared is not SnapshotVerdict.MISSING:
                     verdict, reason = comparison.verdict(self.expiry), comparison.reason(self.expiry)
                     found = JudgedFile(offset, verdict, reason, comparison)
@@ -102,19 +103,25 @@ class Verification:
         yield from +self.counts
         yield from self.beginnings.errors()
 
-    def _compared(self, named: NamedLogDir, partition: Partition, begins: Beginning) -> dict[int, Comparison]:
+    def _compared(
+        self, named: NamedLogDir, listed: Partition, *, may_look_again: bool = True
+    ) -> tuple[Partition, dict[int, Comparison]]:
+        """Return the partition as a broker opens it, and its files; once more if retention deletes a segment of it."""
+        partition, begins = self._begun(listed)
         filesystem, exactly = named.log_dir.filesystem, None
         if self.against is not None:
             exactly = ExactComparison(self.against / partition.name, is_unasked=begins.is_unasked(partition))
         examination = examine(
             filesystem, partition, check_crc=self.check_crc, on_boundary=exactly, begins=begins, fold=self.fold
         )
+        if may_look_again and (again := listed_again(named, listed, examination.findings)) is not None:
+            return self._compared(named, again, may_look_again=False)
         self.findings.extend(examination.findings)
         self.findings.extend(_wrong_indexes(examination))
         if exactly is None:
-            return dict(examination.snapshots)
+            return partition, dict(examination.snapshots)
         exactly.note_unreached()
-        return exactly.found
+        return partition, exactly.found
 
 
 def _wrong_indexes(examination: Examination) -> Iterator[Finding]:

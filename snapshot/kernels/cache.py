@@ -40,6 +40,11 @@ def folder() -> Path:
     return place / name
 
 
+def holds_replay() -> bool:
+    """Return whether the folder has compiled kernels of a replay, of any processor."""
+    return any(folder().glob("batch.walk-*.o"))
+
+
 def _digest() -> str:
     content = hashlib.sha256()
     for path in (*sorted(_PACKAGE.glob("*.py")), *(_PACKAGE.parent / "formats" / name for name in _FORMATS)):

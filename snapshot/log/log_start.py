@@ -115,6 +115,31 @@ def with_log_start(partition: Partition, offset: int | None) -> Partition:
     )
 
 
+def may_take_leaders(partition: Partition) -> bool:
+    """Return whether the leader's log start may count: it is unknown here, or the log begins in remote storage."""
+    return begins_below(partition) is not False
+
+
+def with_leaders(partition: Partition, offset: int | None) -> Partition:
+    """Return the partition with the log start of its leader, if that counts; None is an unknown one.
+
+    It counts if the log start is unknown here, or if the log begins in remote storage and the leader's log start is
+    above the checkpoint's or the stated one. Brokers checkpoint a new log start once a minute, and delete the remote
+    segments below it before that.
+    """
+    if offset is None or not may_take_leaders(partition):
+        return partition
+    return moved_up(partition, offset) or with_log_start(partition, offset)
+
+
+def moved_up(partition: Partition, offset: int | None) -> Partition | None:
+    """Return the partition with the log start of its leader if that is above the checkpoint's; else None."""
+    told = partition.log_start_checkpoint
+    if offset is None or told is None or offset <= told:
+        return None
+    return with_log_start(replace(partition, log_start_checkpoint=None), offset)
+
+
 def with_stated(log_dirs: Sequence[NamedLogDir], stated: Mapping[TopicPartition, int]) -> tuple[NamedLogDir, ...]:
     """Return the log directories as if their checkpoints named the log start offsets that --log-start states.
 

@@ -23,6 +23,7 @@ from tiersnap.snapshot.log.log_dir import (
     read_properties,
     split_folder_name,
 )
+from tiersnap.snapshot.masking import masked_uri
 
 MOST_NAMED = 10
 
@@ -49,7 +50,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class NamedLogDir:
-    """A log directory and what the user calls it."""
+    """A log directory and its URI as the user wrote it, without a password and a query."""
 
     uri: str
     log_dir: LogDir
@@ -62,7 +63,7 @@ def matches_topic(topic: str, pattern: re.Pattern[str] | None) -> bool:
 
 def open_log_dirs(uris: Sequence[str]) -> tuple[NamedLogDir, ...]:
     """Open each. Raises SourceNotFoundError, NotALogDirError: as `open_log_dir`."""
-    return tuple(NamedLogDir(uri, open_log_dir(uri)) for uri in uris)
+    return tuple(NamedLogDir(masked_uri(uri), open_log_dir(uri)) for uri in uris)
 
 
 def selected(log_dir: LogDir, uri: str, topic: re.Pattern[str] | None) -> Iterator[Partition]:

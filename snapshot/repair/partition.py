@@ -39,7 +39,7 @@ class Repaired:
     files: tuple[PlannedFile, ...] = ()  # other files that are missing or wrong; with `apply` they are in place, too
 
 
-def repair(
+def repair_partition(
     filesystem: FileSystem,
     partition: Partition,
     *,

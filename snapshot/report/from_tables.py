@@ -51,7 +51,7 @@ class LastSettings:
     sources: tuple[str, ...]
     collected: Mapping[str, str]
     remote: str
-    apply: bool
+    no_upload: bool
     options: Mapping[str, tuple[str, ...]]
     forgetful: tuple[ForgetfulReplica, ...]  # as the last runs found them
 
@@ -100,7 +100,7 @@ class LastRun(RunCounts):
             remote=remote or settings.remote,
             warehouse=warehouse,
             version=__version__,
-            applied=settings.apply,
+            applied=not settings.no_upload,
             sources=sources,
             collected=settings.collected,
             options=settings.options,

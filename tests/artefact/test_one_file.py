@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -51,6 +52,8 @@ def run(home: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
 def test_it_is_small_enough_to_be_copied_and_can_be_executed() -> None:
     assert FILE.stat().st_size <= MOST_BYTES
     assert os.access(FILE, os.X_OK)
+    (told,) = re.findall(r"\| (\d+) MB \+ \d+ MB \|", (FILE.parents[1] / "README.md").read_text(encoding="utf-8"))
+    assert abs(FILE.stat().st_size / 1_000_000 - int(told)) < 5, "the size in README.md"
     with FILE.open("rb") as file:
         assert file.readline() == b"#!/usr/bin/env python3.11\n"
 

@@ -353,14 +353,11 @@ def topic_with_segments(site: Site, topic: str, segments: int, workload: Workloa
 
 
 def checkpointed(site: Site, topic: str) -> Path:
-    """A copy of the log directory whose checkpoint has the high watermark."""
+    """A copy of the log directory whose checkpoint has the high watermark, which brokers write every five seconds."""
     end = f"{topic} 0 {log_end(site.broker, topic)}"
-
-    def copied() -> Path | None:
-        log_dir = backup_of(site.broker.disks.log_dir, site.root / f"backup-{topic}")
-        return log_dir if end in (log_dir / "replication-offset-checkpoint").read_text().splitlines() else None
-
-    return wait_until(copied, "the high watermark is checkpointed")
+    checkpoint = site.broker.disks.log_dir / "replication-offset-checkpoint"
+    wait_until(lambda: end in checkpoint.read_text().splitlines(), "the high watermark is checkpointed", seconds=60)
+    return backup_of(site.broker.disks.log_dir, site.root / f"backup-{topic}")
 
 
 def told_by(site: Site, log_dir: Path, topic: str) -> ToldOfPartition:

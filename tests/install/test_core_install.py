@@ -69,7 +69,8 @@ def test_the_sdist_gives_the_same_wheel(tmp_path: Path) -> None:
     of_tree, of_sdist = (wheel_contents(tmp_path / name) for name in ("of_tree", "of_sdist"))
     assert of_sdist == of_tree
     assert "tiersnap/jobs/main.py" in of_tree
-    assert of_tree["tiersnap/runbook.md"] == (ROOT / "docs/runbook.md").read_bytes()
+    for page in ("runbook.md", "kips.md"):
+        assert of_tree[f"tiersnap/{page}"] == (ROOT / "docs" / page).read_bytes()
     assert any(name.startswith("tiersnap/jobs/demo/demo_data/") for name in of_tree)
     assert not any(name.startswith(("tests/", "docs/")) for name in of_tree)
 

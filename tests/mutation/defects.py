@@ -238,6 +238,36 @@ AFTER_A_POWER_LOSS = (
         "exactly_once/transactions/test_hanging.py::test_overdue_hangs_if_its_coordinator_wrote_an_hour_later",
     ),
 )
+PLANS_AND_PEACE = (
+    _defect(
+        "snapshot/log/log_start.py",
+        "the log start of the leader does not count above an older checkpoint",
+        "if offset is None or told is None or offset <= told:",
+        "if True:",
+        "test_log_start.py::test_the_log_start_of_the_leader_counts_if_it_is_above_the_checkpoint",
+    ),
+    _defect(
+        "snapshot/log/listed_again.py",
+        "a segment that retention deletes while it is read is an alarm",
+        "    return found if found.segments else None",
+        "    return None",
+        "commands/test_deleted_meanwhile.py::test_segment_that_retention_deletes_is_left_out_by_a_second_look",
+    ),
+    _defect(
+        "jobs/pipeline/one_writer.py",
+        "a plan creates the folder of the warehouse and writes its lock",
+        "        _refuse_locked(Path(folder))\n        yield _nothing\n        return\n",
+        "        pass\n",
+        "test_lease.py::test_a_plan_waits_for_a_run_in_a_folder_and_changes_no_file",
+    ),
+    _defect(
+        "jobs/commands/mend.py",
+        "the last line of mend counts what it has just put back as missing",
+        "if not apply or not done:",
+        "if True:",
+        "test_replace_wrong.py::test_mend_with_a_cluster_refuses_a_topic_that_it_does_not_have",
+    ),
+)
 
 DEFECTS = (
     *NOTHING_GOOD_IS_DELETED,
@@ -245,4 +275,5 @@ DEFECTS = (
     *NOTHING_UNKNOWN_IS_COMPUTED,
     *THE_LOCATION,
     *AFTER_A_POWER_LOSS,
+    *PLANS_AND_PEACE,
 )

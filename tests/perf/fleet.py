@@ -48,13 +48,14 @@ class Ran:
     decoded: int
 
 
-def settings(source: str, work: Path, *, apply: bool) -> RunSettings:
+def settings(source: str, work: Path, *, upload: bool) -> RunSettings:
     return RunSettings(
         sources=(source,),
         remote=str(work / "remote"),
         warehouse=str(work / "warehouse"),
         layout="local-tiered-storage",
-        apply=apply,
+        no_upload=not upload,
+        apply=True,
     )
 
 
@@ -93,12 +94,12 @@ def segments(session: Callable[[], SparkSession], source: str, work: Path, shape
     # By another process: the memory of the writer is not the driver's.
     words = [sys.executable, "-m", "tests.perf.make_log", json.dumps(asdict(shape)), f"{source}/perf-0"]
     subprocess.run(words, check=True)
-    return [first, idle, measured(session(), settings(source, work, apply=False))]
+    return [first, idle, measured(session(), settings(source, work, upload=False))]
 
 
 def collected(session: Callable[[], SparkSession], source: str, work: Path) -> list[Ran]:
     """The first run and one with nothing new; nothing is written to remote storage."""
-    spark, chosen = session(), settings(source, work, apply=False)
+    spark, chosen = session(), settings(source, work, upload=False)
     return [measured(spark, chosen), measured(spark, chosen)]
 
 

@@ -91,13 +91,13 @@ def main(source: str, folder: str, *conf: str) -> None:
     chosen = dict(each.split("=", 1) for each in conf)
     work = Path(folder)
     if not (work / "warehouse").exists():
-        run(open_session("local[2]", chosen), settings(source, work, apply=True))
+        run(open_session("local[2]", chosen), settings(source, work, upload=True))
         return
     spark = open_session("local[2]", {"spark.ui.enabled": "true", "spark.ui.port": "0", **chosen})
     api, costs, stages = Api(spark), [], []
     for _ in range(3):
         with api.measured() as cost:
-            outcome = run(spark, settings(source, work, apply=True))
+            outcome = run(spark, settings(source, work, upload=True))
         if not costs:
             cost.cpu = cpu_of_tree()
         assert outcome.did_nothing

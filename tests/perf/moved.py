@@ -20,7 +20,7 @@ from tiersnap.jobs.pipeline.session import open_session
 
 def main(source: str, folder: str, shape: str, partitions: str) -> None:
     spark = open_session("local[2]", {"spark.ui.enabled": "true", "spark.ui.port": "0"})
-    chosen, api = settings(source, Path(folder), apply=False), Api(spark)
+    chosen, api = settings(source, Path(folder), upload=False), Api(spark)
     run(spark, chosen)
     with api.measured() as idle:
         assert not run(spark, chosen).counts.segments_decoded

@@ -27,7 +27,7 @@ REASONS = {
     "n": "reads each replica for itself",
     "o": "asks what its own segments need; `scan` and `run` ask which producers a replica lost",
     "p": "writes, so it asks first: no broker may run, and the disk must have room",
-    "q": "asks no cluster, or nothing that only the cluster knows",
+    "q": "asks no cluster, which alone shows it",
     "r": "asks remote storage only if a partition is stuck",
     "s": "lists objects and does not read their bytes",
     "t": "first needs a location, a segment or a snapshot that it can take, and finds none",
@@ -36,6 +36,7 @@ REASONS = {
     "w": "looks at no local log directory that is to be written",
     "x": "does not ask whether a copy ends: `doctor` and `unblock` do",
     "y": "uploads also for a cluster that has no tiered storage yet, and says so",
+    "z": "asks about the topics and records that the cluster has, and finds all well there",
 }
 _READERS = "dump, producers, transactions list, find-hanging, simulate, simulate --risk"
 _DECODES = "decode, decode -a, audit"
@@ -122,7 +123,8 @@ _TARGET = {"w": f"doctor, doctor -b, verify --depth full, {_TIER}, {_PUBLISH}, {
 _OTHER_OBJECTS = {"r": _UNBLOCK, "v": f"{_ORPHANS}, {_INSTALL}", "s": "doctor"}
 WHY_REMOTE: Mapping[str, Mapping[str, str]] = {
     "not published": {
-        "q": f"doctor, doctor -b, verify --depth full, {_INSTALL}",
+        "q": f"doctor, verify --depth full, {_INSTALL}",
+        "z": "doctor -b",
         "c": f"{_TIER}, {_PUBLISH}",
         "r": _UNBLOCK,
         "v": f"{_MEND}, {_ORPHANS}",
@@ -152,12 +154,13 @@ WHY_REMOTE: Mapping[str, Mapping[str, str]] = {
         "v": f"doctor, doctor -b, verify --depth full, {_TIER}, {_PUBLISH}, {_UNBLOCK}, {_MEND}, {_ORPHANS}, {_RESTORE}"
     },
     "topic deleted": {
-        "q": f"doctor, doctor -b, {_MEND}, {_ORPHANS}, {_INSTALL}",
+        "q": f"doctor, {_INSTALL}",
+        "z": f"doctor -b, {_MEND}, {_ORPHANS}",
         "r": _UNBLOCK,
         "t": f"verify --depth full, {_PUBLISH}, {_RESTORE}",
     },
-    "topic made anew": {"q": f"doctor, doctor -b, verify --depth full, {_MEND}, {_ORPHANS}, {_INSTALL}", "r": _UNBLOCK},
-    "unmanaged": {"q": f"doctor, doctor -b, verify --depth full, {_MEND}, {_INSTALL}", "r": _UNBLOCK},
+    "topic made anew": {**_OF_CLUSTER, "z": f"doctor -b, {_MEND}, {_ORPHANS}", "r": _UNBLOCK},
+    "unmanaged": {**_OF_CLUSTER, "z": f"doctor -b, {_MEND}", "r": _UNBLOCK},
     "no metadata topic": {**_OF_CLUSTER, "y": _TIER},
     "cluster away": _OF_CLUSTER,
     "cluster refuses": _OF_CLUSTER,

@@ -30,7 +30,7 @@ def logs(tmp_path: Path) -> Path:
 
 def run(spark: SparkSession, logs: Path, **more: object) -> RunOutcome:
     places = (str(logs),), str(logs.parent / "remote"), str(logs.parent / "warehouse")
-    return run_job(spark, RunSettings(*places, **more))  # type: ignore[arg-type]
+    return run_job(spark, RunSettings(*places, apply=True, no_upload=True, **more))  # type: ignore[arg-type]
 
 
 def reported(logs: Path) -> set[str]:

@@ -216,7 +216,7 @@ def killed_after(writes: int) -> object:
             raise LeaseLostError("another run has taken over this warehouse")
 
     @contextmanager
-    def lost(*_: object) -> Iterator[object]:
+    def lost(*_: object, **__: object) -> Iterator[object]:
         yield check
 
     return lost
@@ -231,9 +231,12 @@ def test_each_run_counts_its_own_work_and_a_table_that_cannot_be_read_is_named(
     write(logs, "orders", "lZ6vvmajTWKDBUTV6SQAtQ", 0, 5, 10)
     write(logs, "payments", OTHER_ID, 0, 5)
 
+    said: list[str] = []
+
     def run_topic(topic: str) -> RunOutcome:
         places = (str(logs),), str(tmp_path / "remote"), str(warehouse)
-        return run_job(session, RunSettings(*places, topic=topic, apply=True, run_id=f"of-{topic}"))
+        settings = RunSettings(*places, topic=topic, apply=True, run_id=f"of-{topic}")
+        return run_job(session, settings, talk=said.append)
 
     with monkeypatch.context() as patched:
         patched.setattr("tiersnap.jobs.pipeline.run.only_run", killed_after(6))
@@ -243,6 +246,7 @@ def test_each_run_counts_its_own_work_and_a_table_that_cannot_be_read_is_named(
         *("segments", "partitions", "remote_log_segments", "scratch")
     }
     counts = run_topic("payments").counts
+    assert "run of-orders failed or was killed before it was recorded: the table runs has it now" in said
     assert (counts.snapshots_written, counts.segments_uploaded) == (1, 1)
     first, second = sorted(DeltaTable(str(warehouse / "runs")).to_pyarrow_table().to_pylist(), key=itemgetter("run"))
     names = ("run_id", "segments_decoded", "partitions_replayed", "snapshots_written", "segments_uploaded", "errors")

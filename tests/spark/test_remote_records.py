@@ -111,8 +111,8 @@ def test_the_age_of_copies_is_that_at_the_listing(
     """A replay may take hours: by the time after it a copy that a broker wrote just before the listing looks old."""
     logs, remote = write_fleet(tmp_path / "logs", 1), tmp_path / "remote"
     first, second = (
-        RunSettings((str(logs),), str(remote), str(tmp_path / name), left_for=3_600_000, apply=name == "first")
-        for name in ("first", "second")
+        RunSettings((str(logs),), str(remote), str(tmp_path / name), left_for=3_600_000, no_upload=only, apply=True)
+        for name, only in (("first", False), ("second", True))
     )
     assert run(spark, first).counts.segments_uploaded == 3
     asked = []

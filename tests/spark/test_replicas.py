@@ -118,7 +118,12 @@ def test_run_names_replicas_that_forgot_producers_and_the_one_that_should_lead(
         (Path(log_dir) / "meta.properties").write_text(f"#\nversion=1\ncluster.id={CLUSTER_ID}\nnode.id=1\n")
     now = parse_time(NOW[1])
     settings = RunSettings(
-        sources, str(right.remote), str(tmp_path / "warehouse"), leaders=sources[:1], now=now, left_for=None
+        *(sources, str(right.remote), str(tmp_path / "warehouse")),
+        leaders=sources[:1],
+        now=now,
+        left_for=None,
+        no_upload=True,
+        apply=True,
     )
     ran = run_job(spark, settings)
     assert ran.report is not None

@@ -91,7 +91,7 @@ def test_a_run_that_lost_its_lease_commits_nothing(
         raise LeaseLostError("another run has taken over this warehouse")
 
     @contextmanager
-    def lost(*_: object) -> Iterator[Callable[[], None]]:
+    def lost(*_: object, **__: object) -> Iterator[Callable[[], None]]:
         yield check
 
     monkeypatch.setattr("tiersnap.jobs.pipeline.run.only_run", lost)

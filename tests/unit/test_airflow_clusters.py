@@ -60,12 +60,12 @@ def test_a_report_that_is_none_tells_of_no_run(tmp_path: Path, content: str) -> 
     assert run_id(tmp_path) is None
 
 
-def test_a_cluster_has_places_of_its_own_and_is_applied_unless_it_says_otherwise() -> None:
-    one, two = parse_clusters([LEAST, LEAST | {"name": "eu-2", "apply": False}])
+def test_a_cluster_has_places_of_its_own_and_uploads_unless_it_says_otherwise() -> None:
+    one, two = parse_clusters([LEAST, LEAST | {"name": "eu-2", "upload": False}])
     assert (one.warehouse, one.report) == ("tiersnap-warehouse/eu-1", "tiersnap-report/eu-1")
     assert (two.warehouse, two.report) == ("tiersnap-warehouse/eu-2", "tiersnap-report/eu-2")
-    assert "--apply" in one.arguments()
-    assert "--apply" not in two.arguments()
+    assert one.arguments()[-1] == "--apply" and "--no-upload" not in one.arguments()
+    assert two.arguments()[-2:] == ["--no-upload", "--apply"] and two.maintain_arguments()[-1] == "--apply"
     assert "--until" not in one.arguments()
     assert "--bootstrap-server" not in one.arguments()
 
@@ -84,8 +84,8 @@ def test_a_cluster_has_places_of_its_own_and_is_applied_unless_it_says_otherwise
         ([LEAST | {"bootstrap_server": 3}], "'bootstrap_server' is 3, which is no text"),
         ([LEAST | {"remote": 3}], "'remote' is 3, which is no text"),
         ([LEAST | {"warehouse": ["/w"]}], r"'warehouse' is \['/w'\], which is no text"),
-        ([LEAST | {"apply": "false"}], "'apply' is 'false': true or false, without quotes"),
-        ([LEAST | {"apply": None}], "'apply' is None"),
+        ([LEAST | {"upload": "false"}], "'upload' is 'false': true or false, without quotes"),
+        ([LEAST | {"upload": None}], "'upload' is None"),
         ([LEAST | {"conf": "x"}], "'conf' is no object"),
         ([LEAST | {"conf": ["a"]}], "'conf' is no object"),
         ([LEAST | {"conf": None}], "'conf' is no object"),

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
 
 import tiersnap
 from tests.reference.broker_lock import broker
+from tests.reference.broker_process import started_broker
 from tests.reference.command import tiersnap as command
 from tests.reference.small_log import write_small_log
+from tiersnap.remote_storage.errors import WrongPlaceError
 from tiersnap.snapshot.errors import CorruptSnapshotError, LogDirInUseError, SourceNotFoundError, UsageError
 
 pytestmark = pytest.mark.unit
@@ -21,15 +25,15 @@ pytestmark = pytest.mark.unit
 DATA = Path(__file__).parents[1] / "data"
 SNAPSHOT = DATA / "ledger-2.7.2" / "expected" / "ledger-0" / "00000000000000000183.snapshot"
 
+LOCAL_STORAGE = "remote.log.storage.manager.class.name=org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
+
 # Names of parameters in their order; `*` is where those that need a name begin, `=` marks a default.
 SIGNATURES = {
-    "examine": "filesystem partition * check_crc= cleanup_policy= on_boundary= begins= fold=",
-    "open_log_dir": "uri",
-    "open_store": "uri settings= * writes=",
     "read_snapshot": "path",
-    "repair": "filesystem partition * options= apply= check_crc= begins= topic_ids=",
+    "repair": "log_dir * topic= topic_ids= options= now= apply= check_crc=",
     "run": "spark settings * store= cluster= publishes= talk=",
-    "tier_partition": "location partition segments tierer * cluster_id= known= replaced= of_brokers=",
+    "scan": "log_dir * topic= options= now= check_crc=",
+    "tier": "log_dir remote * topic= topic_ids= options= now= layout= stores= check_crc= apply=",
     "write_snapshot": "path entries * replace=",
 }
 _IMPORTED = """
@@ -56,11 +60,40 @@ def test_a_function_of_the_front_takes_what_it_says(name: str) -> None:
     assert shown(getattr(tiersnap, name)) == SIGNATURES[name]
 
 
-def test_the_front_has_these_names_and_no_others() -> None:
-    assert set(tiersnap.__all__) == {*SIGNATURES, "KafkaSegmentDataSource", "RunSettings", "Verdict", "__version__"}
-    for name in tiersnap.__all__:
-        assert getattr(tiersnap, name).__doc__
+def classes_of(hint: object) -> set[type]:
+    """The classes of an annotation, those inside it too."""
+    inside = {found for part in get_args(hint) for each in _parts(part) for found in classes_of(each)}
+    return inside | ({hint} if isinstance(hint, type) else set())
+
+
+def _parts(part: object) -> list[object]:
+    return part if isinstance(part, list) else [part]
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_each_type_that_a_function_takes_or_returns_is_exported(name: str) -> None:
+    hints = get_type_hints(getattr(tiersnap, name))
+    ours = {found for hint in hints.values() for found in classes_of(hint) if found.__module__.startswith("tiersnap")}
+    assert {each.__name__ for each in ours} <= {*tiersnap.__all__}
+
+
+def test_each_exported_name_is_documented_and_is_the_one_of_the_type_checker() -> None:
+    assert set(SIGNATURES) == {name for name in tiersnap.__all__ if inspect.isfunction(getattr(tiersnap, name))}
+    assert {*tiersnap.__all__} - {"__version__"} == set(tiersnap._MODULE_OF)
     assert set(tiersnap.__all__) <= set(dir(tiersnap))
+    for name in tiersnap.__all__:
+        assert getattr(tiersnap, name).__doc__, name
+    imported = re.findall(r"^    from (\S+) import (.+)$", Path(tiersnap.__file__).read_text(), re.MULTILINE)
+    assert {name: module for module, names in imported for name in names.split(", ")} == tiersnap._MODULE_OF
+
+
+@pytest.mark.parametrize("name", [name for name in SIGNATURES if name != "run"])
+def test_the_docstring_of_a_function_names_each_argument_and_its_errors(name: str) -> None:
+    function = getattr(tiersnap, name)
+    text = function.__doc__
+    assert "Raises:" in text
+    for parameter in inspect.signature(function).parameters:
+        assert re.search(rf"\b{parameter}\b", text), parameter
 
 
 def test_a_run_needs_three_settings_and_applies_nothing_by_itself() -> None:
@@ -116,18 +149,63 @@ def test_a_leader_that_is_no_source_is_refused() -> None:
 
 def test_repair_plans_and_writes_what_the_command_does(tmp_path: Path) -> None:
     write_small_log(tmp_path, with_snapshots=False)
-    log_dir = tiersnap.open_log_dir(str(tmp_path))
-    (partition,) = log_dir.partitions()
-    planned = tiersnap.repair(log_dir.filesystem, partition).planned
+    (plan,) = tiersnap.repair(str(tmp_path))
     rows = command("repair", tmp_path).rows
-    assert [(each.offset, each.action, each.size_bytes) for each in planned] == [
+    assert [(each.offset, each.action, each.size_bytes) for each in plan.planned] == [
         (row["offset"], row["action"], row["size_bytes"]) for row in rows
     ]
     (tmp_path / ".lock").touch()
     with broker(tmp_path), pytest.raises(LogDirInUseError):
-        tiersnap.repair(log_dir.filesystem, partition, apply=True)
+        list(tiersnap.repair(str(tmp_path), apply=True))
     assert command("repair", tmp_path).rows == rows
-    done = tiersnap.repair(log_dir.filesystem, partition, apply=True)
-    assert (done.planned, done.undone) == (planned, ())
+    (done,) = tiersnap.repair(str(tmp_path), apply=True)
+    assert (done.planned, done.undone) == (plan.planned, ())
     assert command("verify", tmp_path).exit_code == 0
     assert command("repair", tmp_path).rows == []
+
+
+def test_scan_judges_as_the_command_does() -> None:
+    logs, now = DATA / "kafka-4.1.1/logs", "2026-11-21T12:45:00Z"
+    scanned = list(tiersnap.scan(str(logs), now=1_795_265_100_000))
+    rows = command("scan", logs, "--now", now, "--segments").rows
+    ours = [
+        (each.examination.partition.name, one.base_offset, str(one.verdict), one.reason)
+        for each in scanned
+        for one in each.readiness
+    ]
+    assert ours == [(row["partition"], row["base_offset"], row["verdict"], row["reason"]) for row in rows]
+    assert len(ours) > 20
+
+
+def test_tier_uploads_what_the_command_would_and_nothing_without_apply(tmp_path: Path) -> None:
+    logs, remote = tmp_path / "logs", tmp_path / "tiers"
+    write_small_log(logs, with_snapshots=False, topic_id="5GXaOJXiRzOuReKRIUWzvw")
+    (planned,) = tiersnap.tier(str(logs), str(remote))
+    assert not remote.exists()
+    (row,) = command("tier", logs, "--remote", remote).rows
+    assert (row["planned"], row["verdicts"]) == (
+        planned.plan.segments,
+        {str(name): count for name, count in planned.verdicts.items()},
+    )
+    (done,) = tiersnap.tier(str(logs), str(remote), apply=True)
+    assert done.errors == []
+    assert done.verdicts[tiersnap.Verdict.UPLOADED] == planned.plan.segments > 0
+    assert command("verify", logs, "--remote", remote).exit_code == 0
+    (again,) = tiersnap.tier(str(logs), str(remote), apply=True)
+    assert [event for event in again.events if event.object_bytes] == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says who holds a lock")
+def test_nothing_is_tiered_to_a_location_that_the_running_broker_does_not_read(tmp_path: Path) -> None:
+    logs, properties, elsewhere = tmp_path / "logs", tmp_path / "server.properties", tmp_path / "elsewhere"
+    write_small_log(logs, topic_id="5GXaOJXiRzOuReKRIUWzvw")
+    (tmp_path / "tier").mkdir()
+    properties.write_text(f"log.dirs={logs}\n{LOCAL_STORAGE}\nrsm.config.dir={tmp_path / 'tier'}\n")
+    with started_broker(logs, properties), pytest.raises(WrongPlaceError):
+        tiersnap.tier(str(logs), str(elsewhere), layout="local-tiered-storage", apply=True)
+    assert not elsewhere.exists()
+
+
+def test_a_topic_that_does_not_exist_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="no topic matches"):
+        list(tiersnap.scan(str(DATA / "kafka-4.1.1/logs"), topic="nothing"))

@@ -54,6 +54,7 @@ def test_a_wheel_is_named_as_long_as_it_is_there(tmp_path: Path) -> None:
     wheel = tmp_path / "the wheel" / "tiersnap-0.1.0-py3-none-any.whl"
     copy = installed(tmp_path, {"url": wheel.as_uri(), "archive_info": {}})
     assert packages(with_extra("spark", copy)) == ["delta-spark==4.4.0", "pyspark==4.2.*"]
+    assert packages(with_extra("spark,s3", copy)) == ["boto3<2,>=1.37", "delta-spark==4.4.0", "pyspark==4.2.*"]
     wheel.parent.mkdir()
     wheel.touch()
     assert packages(with_extra("spark", copy)) == [f"{wheel}[spark]"]

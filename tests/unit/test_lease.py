@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tiersnap.jobs.pipeline.one_writer import _leased
+from tests.reference.untouched import as_written
+from tiersnap.jobs.pipeline.one_writer import _leased, only_run
 from tiersnap.remote_storage.errors import LeaseLostError
-from tiersnap.remote_storage.locks.lease import Lease, LeaseHolder
+from tiersnap.remote_storage.locks.lease import Lease, LeaseHolder, refuse_held
 from tiersnap.remote_storage.locks.process import Process, this_process
 from tiersnap.remote_storage.stores.directory_files import UnfinishedFolder
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -46,6 +47,35 @@ def test_who_has_to_wait_is_told_for_whom_and_since_when(store: DirectoryStore) 
         Lease(store, KEY, "ours")
     assert raised.value.exit_code is ExitCode.TRANSIENT
     assert re.search(r"over in 5[34]\d s", raised.value.hint or "")
+
+
+def test_a_plan_waits_for_a_run_and_writes_no_lease(store: DirectoryStore) -> None:
+    refuse_held(store, KEY)
+    assert store.head(KEY) is None
+    held_elsewhere(store, seconds_ago=60)
+    with pytest.raises(TransientError, match="run theirs on broker-9"):
+        refuse_held(store, KEY)
+    held_elsewhere(store, seconds_ago=601)
+    before = store.get(KEY)
+    refuse_held(store, KEY)
+    assert store.get(KEY) == before
+
+
+def test_a_plan_waits_for_a_run_in_a_folder_and_changes_no_file(tmp_path: Path) -> None:
+    folder = tmp_path / "tables"
+    with only_run(str(folder), "plan", writes=False):
+        assert not folder.exists()
+    with (
+        only_run(str(folder), "first"),
+        pytest.raises(TransientError, match=r"run first on .* is at work on this warehouse"),
+        only_run(str(folder), "plan", writes=False),
+    ):
+        pass
+    before = as_written(folder.iterdir())
+    with only_run(str(folder), "plan", writes=False), only_run(str(folder), "other plan", writes=False):
+        assert as_written(folder.iterdir()) == before
+        with only_run(str(folder), "second"):  # a plan keeps no run off
+            assert as_written(folder.iterdir()) != before
 
 
 def test_a_lease_that_nobody_renews_is_taken_over_and_its_holder_stops(store: DirectoryStore) -> None:

@@ -270,6 +270,8 @@ def test_the_log_start_of_the_leader_counts_if_it_is_above_the_checkpoint(disk: 
     cluster.create(TopicIdPartition("led", found.topic_id, 0), start=600, end=760)
     ((_, told),) = located(cluster, [("", found)])
     assert (log_start_of(told), told.log_start_checkpoint) == (start, start)
+    (of_run,) = told_of_cluster(cluster, discover([str(disk)], None), {}, is_bounded=False).values()
+    assert of_run.located(found) == told, "a run takes the same"
 
 
 @pytest.mark.parametrize(("start", "unverified"), [(None, 3), (0, 3), (565, 0), (580, 0)])
@@ -358,7 +360,7 @@ def test_a_run_takes_no_log_start_of_another_topic(bare: Path, tmp_path: Path) -
     assert "UNKNOWN_LOG_START" in fleet(tmp_path, bare, knows=False)(told=told).verdicts
 
 
-def test_a_run_asks_the_cluster_for_what_no_checkpoint_names(disk: Path) -> None:
+def test_a_run_asks_the_cluster_for_the_log_starts_of_all_partitions(disk: Path) -> None:
     cluster = ModelCluster()
     cluster.create(TopicIdPartition("led", "9o0dXofVQY6xcSvovNL5rg", 0), start=600, end=760)
     found = discover([str(disk)], None)
@@ -369,7 +371,7 @@ def test_a_run_asks_the_cluster_for_what_no_checkpoint_names(disk: Path) -> None
     assert bounded == {"led-0": ToldOfPartition(None, "9o0dXofVQY6xcSvovNL5rg", 600, 760, 760)}
     (disk / "log-start-offset-checkpoint").write_text("0\n1\nled 0 0\n")
     named = discover([str(disk)], None)
-    assert told_of_cluster(cluster, named, {}, is_bounded=False) == {}
+    assert told_of_cluster(cluster, named, stated, is_bounded=False) == asked
 
 
 @pytest.mark.parametrize(("stated", "says"), [({"led-0": 560}, "says 0"), ({"led-1": 0}, "no such partition")])

@@ -16,8 +16,9 @@ import pytest
 from tests.reference.command import tiersnap
 from tests.reference.readiness_tables import RUN, row, table
 from tests.reference.small_log import write_small_log
+from tiersnap.jobs.cli.streams import LogFormat, configure
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.jobs.telemetry.lineage import LineageRun, dataset_of
+from tiersnap.jobs.telemetry.lineage import LineageRun, dataset_of, lineage
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.remote_storage.stores.store_settings import StoreSettings
 from tiersnap.snapshot.errors import RecordedError, TransientError
@@ -122,6 +123,56 @@ def test_report_pages_and_their_data_hold_no_query(tmp_path: Path) -> None:
     assert not any(SECRET.encode() in each for each in texts)
     assert without_user(f"{place}&a=b") == "s3://bucket/x?sig=***&a=***"
     assert without_user("/var/lib/kafka?data") == "/var/lib/kafka?data"
+
+
+@pytest.mark.parametrize("output", ["table", "json", "jsonl"])
+@pytest.mark.parametrize(
+    "words", [("scan",), ("scan", "--segments"), ("repair",), ("doctor",), ("tier", "--remote", "tiers")]
+)
+def test_rows_and_next_commands_name_a_log_directory_without_its_query(
+    output: str, words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_small_log(tmp_path / "logs", with_snapshots=False)
+    (tmp_path / "tiers").mkdir()
+    monkeypatch.chdir(tmp_path)
+    name, *more = (word.replace("tiers", str(tmp_path / "tiers")) for word in words)
+    ran = tiersnap(name, f"file://{tmp_path}/logs?sig={SECRET}", *more, output=output)
+    assert ran.exit_code in (0, 4), ran.err
+    assert SECRET not in ran.out + ran.err
+    assert "logs" in ran.out + ran.err
+
+
+@pytest.mark.parametrize("log_format", list(LogFormat))
+def test_a_telemetry_server_that_refuses_is_named_without_its_query(
+    log_format: LogFormat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"http://127.0.0.1:{closed_port()}/x?token={SECRET}"
+    configure("warning", log_format)
+    with lineage(url, LineageRun("run", "run", (), ())):
+        pass
+    err = capsys.readouterr().err
+    assert "--openlineage http://127.0.0.1" in err
+    assert SECRET not in err
+
+
+@pytest.mark.parametrize("option", ["--openlineage", "--endpoint-url", "--remote", "--warehouse", "--source"])
+def test_a_password_in_a_url_is_refused_and_not_repeated(option: str, tmp_path: Path) -> None:
+    given = {"--source": str(tmp_path), "--remote": "s3://b/t", "--warehouse": "s3://b/w"}
+    scheme = "http" if option in ("--openlineage", "--endpoint-url") else "s3"
+    given[option] = f"{scheme}://user:{SECRET}@host/x"
+    ran = tiersnap("run", *(word for pair in given.items() for word in pair), "--print-submit")
+    assert ran.exit_code == 2
+    assert "password" in ran.err
+    assert SECRET not in ran.out + ran.err
+
+
+def test_a_submit_line_shows_no_query(tmp_path: Path) -> None:
+    url = f"http://127.0.0.1/x?token={SECRET}"
+    words = ("--source", tmp_path, "--remote", "s3://b/t", "--warehouse", "s3://b/w", "--openlineage", url)
+    ran = tiersnap("run", *words, "--print-submit", output="table")
+    assert ran.exit_code == 0
+    assert "127.0.0.1/x?token=***" in ran.out
+    assert SECRET not in ran.out + ran.err
 
 
 def test_error_that_a_table_keeps_holds_no_query() -> None:

@@ -85,5 +85,14 @@ def test_each_decision_has_a_number_of_its_own() -> None:
     assert numbers == list(range(1, len(pages) + 1))
 
 
+def test_host_section_begins_with_the_one_file_and_names_sizes_and_times() -> None:
+    (section,) = re.findall(r"^## On a broker host.*\n((?:(?!## ).*\n)*)", TEXT, re.MULTILINE)
+    assert section.lstrip().startswith("Copy one file to the host.")
+    assert section.index("dist/tiersnap.pex") < section.index("pip install")
+    for row in re.findall(r"^\| (?:the|instead|with) .*", section, re.MULTILINE):
+        assert re.search(r"\b\d+ s\b", row), row
+    assert re.findall(r"\| 163 MB \+ 490 MB \|", section), "tests/artefact compares the first with the file"
+
+
 def test_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150

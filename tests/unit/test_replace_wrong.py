@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -571,3 +572,8 @@ def test_mend_with_a_cluster_refuses_a_topic_that_it_does_not_have(poisoned, mon
     assert_said(tiersnap(*mend, "untiered"), 0, "brokers have tiered nothing yet")
     planned = tiersnap(*mend, "chur.*", poisoned.whole)
     assert_said(planned, 0, f"all {len(poisoned.records)} segments", "nothing was put back; next: tiersnap mend ")
+    min(poisoned.at.remote.rglob("*.log")).unlink()
+    assert_said(tiersnap(*mend, "chur.*", poisoned.whole), 0, "1 of 7 segments that brokers know is not at")
+    mended = tiersnap(*mend, "chur.*", poisoned.whole, "--apply")
+    assert re.search(r"(\d) of \1 segments were mended at", mended.err.splitlines()[-1]), mended.err
+    assert "that brokers know" not in mended.err

@@ -14,6 +14,7 @@ from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.retention_meanwhile import delete_when_read
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.file_system import Entry, LocalFileSystem
+from tiersnap.snapshot.replay import folds_ahead
 
 pytestmark = pytest.mark.unit
 
@@ -72,7 +73,42 @@ def test_folder_that_is_deleted_after_the_listing_is_told_as_such(
     assert "run the same command again" in ran.err
 
 
-@pytest.mark.parametrize("command", sorted({*COMMANDS} - {"doctor"}))  # doctor reads no segment
+@pytest.mark.parametrize("command", ["scan", "verify"])
+def test_segment_that_retention_deletes_is_left_out_by_a_second_look(
+    command: str, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tiersnap("repair", logs, *NOW, "--apply").exit_code == 0
+    delete_when_read(monkeypatch, 0)
+    ran = run(command, logs)
+    assert ran.exit_code == ExitCode.OK, ran.err
+    assert "DELETED_FILE" not in ran.err + ran.out and json.loads(ran.out)["result"]["findings"] == []
+    right = tiersnap(command, logs, *NOW)
+    assert ran.rows == right.rows and f"orders-0/{0:020d}" not in ran.out
+
+
+@pytest.mark.parametrize("command", ["scan", "verify"])
+def test_second_look_at_a_segment_that_goes_as_well_is_transient(
+    command: str, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete_when_read(monkeypatch, 0)
+    monkeypatch.setattr(folds_ahead, "usable_cores", lambda: 1)  # no thread has read the next segment already
+    list_folder, first = LocalFileSystem.list_folder, logs / "orders-0" / f"{0:020d}.log"
+
+    def delete_later(self: LocalFileSystem, path: str) -> list[Entry]:
+        entries = list_folder(self, path)
+        if path.endswith("orders-0") and not first.exists():
+            delete_when_read(monkeypatch, 10)
+        return entries
+
+    monkeypatch.setattr(LocalFileSystem, "list_folder", delete_later)
+    ran = run(command, logs)
+    assert ran.exit_code == ExitCode.TRANSIENT, ran.err
+    assert f"DELETED_FILE: {logs}/orders-0/{10:020d}.log: {DELETED}" in ran.err
+    assert f"orders-0/{0:020d}.log" not in ran.err
+
+
+# `doctor` reads no segment; `scan` and `verify` look a second time.
+@pytest.mark.parametrize("command", sorted({*COMMANDS} - {"doctor", "scan", "verify"}))
 def test_segment_that_is_deleted_after_the_listing_is_told_as_such(
     command: str, logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

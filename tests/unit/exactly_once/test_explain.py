@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -394,6 +396,15 @@ def test_explain_names_the_next_command_for_a_line_of_a_broker_that_tiers(line, 
     word = explain(line).word
     assert word.command.startswith(command)
     parse(words_of(word.command))
+
+
+def test_explain_denies_nothing_twice():
+    known = [row["name"] for row in tiersnap("explain").rows]
+    texts = [text for name in known for row in explain(name).rows for text in astuple(row) if type(text) is str]
+    clauses = {clause for text in texts for clause in re.split(r"[.;:,]", text)}
+    assert len(clauses) > 100
+    negations = re.compile(r"\b(not|no|none|never|nothing|nobody|neither|without)\b")
+    assert [each for each in clauses if len(negations.findall(each)) > 1] == []
 
 
 def test_explain_shows_no_application_of_another_release():

@@ -1,0 +1,86 @@
+"""Judge and tier a log directory by one call, for scripts and notebooks: `tiersnap.tier`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from tiersnap.remote_storage.layouts.remote_location import open_location
+from tiersnap.remote_storage.metadata.recorded import read_replicas
+from tiersnap.remote_storage.publish.broker_evidence import beside_brokers
+from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.store_settings import DEFAULT_LAYOUT, StoreSettings
+from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
+from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.snapshot.gate.copy_task import LEFT_FOR_MS, ClusterAnswer
+from tiersnap.snapshot.host.whole_log_dir import DEFAULTS, clock, compiled
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.selection import NamedLogDir, Selection, open_log_dirs, selected_of
+from tiersnap.snapshot.replay.expiry import ReplayOptions, Scan
+from tiersnap.snapshot.report.run_info import new_run_id
+
+
+def tier(
+    log_dir: str,
+    remote: str,
+    *,
+    topic: str | None = None,
+    topic_ids: Mapping[str, str] = MappingProxyType({}),
+    options: ReplayOptions = DEFAULTS,
+    now: int | None = None,
+    layout: str = DEFAULT_LAYOUT,
+    stores: StoreSettings | None = None,
+    check_crc: bool = True,
+    apply: bool = False,
+) -> Iterator[HostPartition]:
+    """Judge the partitions of a log directory one by one, and upload the READY segments, as `tiersnap tier` does.
+
+    No cluster is asked and no broker is told: an uploaded segment is UPLOADED, and `tiersnap publish` makes it TIERED.
+    A failure that concerns one partition is in its `errors`, and the next partition follows.
+
+    Args:
+        log_dir: an entry of `log.dirs`: a path, or a file:, s3: or hdfs: URI.
+        remote: `s3://bucket/prefix`, or a directory.
+        topic: a regular expression for whole topic names; None for all topics.
+        topic_ids: id (22 characters) by topic, for topics that have none on disk.
+        options: `scan` does not count here.
+        now: ms since the epoch, the time to judge at; None for the clock.
+        layout: `aiven` or `local-tiered-storage`.
+        stores: endpoint and region of S3; None for those of the environment.
+        check_crc: verify the CRC-32C of each batch.
+        apply: write snapshots and segments to remote storage; without it the verdicts are those of a plan.
+
+    Raises:
+        SourceNotFoundError, NotALogDirError: see `tiersnap.scan`.
+        UsageError: no topic matches, no such layout, no such store, or files that would lack living producers.
+        MissingExtraError: S3 without the extra `s3`.
+        WrongPlaceError: the running broker of the log directory reads another location.
+        ConditionsIgnoredError: the store keeps no conditional writes.
+        RemoteStorageError, TransientError: remote storage refuses, or does not answer.
+        UnknownStateError: at the end of the iteration, remote storage lacks the beginning of a log.
+    """
+    now, pattern = clock(now), compiled(topic)
+    options.expiry(now).checked(options.producer_expiration)
+    location = open_location(open_store(remote, stores, writes=apply), layout)
+    beside_brokers([log_dir], location).refuse_contradiction()
+    next(iter(location.store.list()), None)  # a location that does not answer is told before the work
+    opened = open_log_dirs([log_dir])
+    host = HostTier(
+        location,
+        replace(options, scan=Scan.EXACT),
+        Tierer(new_run_id(), now),
+        topic_ids=topic_ids,
+        check_crc=check_crc,
+        apply=apply,
+    )
+    host.prepare_store(pattern)
+    host = host.told(ClusterAnswer(records=read_replicas(each.log_dir for each in opened)), LEFT_FOR_MS)
+    return _tiered(host, selected_of(opened, Selection(pattern)))
+
+
+def _tiered(host: HostTier, found: Iterator[tuple[NamedLogDir, Partition]]) -> Iterator[HostPartition]:
+    """Yield the partitions, and raise the doubt about the location that they leave."""
+    yield from host.partitions(found)
+    for doubt in host.place_errors():
+        raise doubt

@@ -1,0 +1,29 @@
+"""A second look at a partition whose segment was deleted while a command read it, as retention does at any time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.log_dir import Partition, open_log_dir, read_partition
+from tiersnap.snapshot.log.selection import NamedLogDir
+
+
+def listed_again(named: NamedLogDir, partition: Partition, findings: Iterable[Finding]) -> Partition | None:
+    """Return the partition as it is now if a segment was deleted since it was listed; None if none was.
+
+    None also if all its segments are gone: its topic was deleted, or it moved to another disk.
+
+    Args:
+        findings: of the replay of the listed partition.
+
+    Raises:
+        TiersnapError: the log directory is gone.
+    """
+    if not any(each.is_gone for each in findings):
+        return None
+    listed, now = named.log_dir.checkpoints, open_log_dir(named.uri).checkpoints
+    starts = {**listed.log_start_offsets, **now.log_start_offsets}  # also those that --log-start states
+    found = read_partition(named.log_dir.filesystem, partition.path, replace(now, log_start_offsets=starts))
+    return found if found.segments else None
