@@ -154,7 +154,7 @@ bench-check: install ## Hot loops against a peer in the same run; fails when one
 	$(BIN)/python -m tests.perf.check
 
 ##@ Code
-.PHONY: lint format schemas compatibility docs docs-pictures clean
+.PHONY: lint format schemas compatibility docs docs-pictures pasted-cures clean
 docs-pictures: install ## The README's pictures of the report, into docs/img, by a real Chromium
 	$(BIN)/python -m tests.browser.pictures
 
@@ -180,6 +180,10 @@ docs: install ## The documentation as a site of files, dist/site; a link or head
 
 compatibility: install ## docs/compatibility.md, of the tests that there are and their markers
 	$(BIN)/python -m tests.compatibility
+
+pasted-cures: install ## The record of brokers that doctor cured (real brokers, 20 minutes), and its table in docs/guarantees.md
+	RENEW_CURES=1 $(PYTEST) tests/broker/test_pasted_cures.py -m ""
+	$(BIN)/python -m tests.pasted_cures
 
 clean: ## Remove what the targets made
 	rm -rf .venv .venv-tools .venv-docs .cache .pytest_cache .mypy_cache .ruff_cache dist demo-output

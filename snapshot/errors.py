@@ -159,7 +159,7 @@ class RecordedError:
 
     @classmethod
     def of(cls, error: TiersnapError, message: str) -> RecordedError:
-        """Return what is kept of an error, with a message that says where it came up."""
+        """Return the recorded form of an error, with a message that names the place."""
         return cls(masked(message), isinstance(error, TransientError), type(error).__name__, error.hint)
 
     @property

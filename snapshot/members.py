@@ -31,6 +31,11 @@ def plain_members(value: Any) -> dict[str, Any]:  # noqa: ANN401
     return found
 
 
+def fields_of(base: type, value: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Return the fields by name that a dataclass has of `base`, to build another dataclass of the same base."""
+    return {each.name: getattr(value, each.name) for each in fields(base)}
+
+
 def _members(kind: type, value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
     contained = _contained_in(kind)
     for each in fields(kind):

@@ -185,16 +185,3 @@ def live_entries(entries: np.ndarray, *, as_of: int, expiration: int | None) -> 
     """The entries that `is_expired` spares; `entries` itself where that is all."""
     expired = is_expired(entries, as_of=as_of, expiration=expiration)
     return entries.compress(~expired) if expired.any() else entries
-
-
-def relevant_producers(deltas: np.ndarray, *, as_of: int, expiration: int | None) -> np.ndarray:
-    """Ids (ascending) of producers that can still matter to any snapshot made of these deltas at `as_of`.
-
-    A producer is out only if none of its deltas ends inside the expiration and none leaves a transaction open: then
-    it is expired at every boundary. All deltas of a relevant producer are needed, also the old ones, because its
-    last marker or the first offset of its transaction may lie in them.
-    """
-    if expiration is None:
-        return np.unique(deltas["producer_id"])
-    recent = as_of - deltas["timestamp"] < expiration
-    return np.unique(deltas["producer_id"][recent | (deltas["txn_first_offset"] >= 0)])

@@ -47,7 +47,7 @@ class FileTooLargeError(OSError):
 
 
 def kind_of(mode: int) -> str | None:
-    """Return what a file of this `st_mode` is, None for a regular one."""
+    """Return the kind of a file with this `st_mode`, None for a regular one."""
     return next((name for is_kind, name in _KINDS if is_kind(mode)), None)
 
 

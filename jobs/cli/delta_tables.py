@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import accumulate, starmap
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +31,7 @@ from tiersnap.snapshot.report.from_tables import (
     failover_of,
 )
 from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked, remote_checked
+from tiersnap.snapshot.report.run_info import WaitingAt
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.all_tables import TABLES
 from tiersnap.snapshot.tables.facts import DELTAS, PARTITIONS, FactKind, StoredResults, newest_results
@@ -86,7 +89,19 @@ def _open(warehouse: str, name: str) -> DeltaTable | None:
 
 
 def _rows(uri: str, found: DeltaTable, columns: list[str], kinds: list[str] | None) -> pa.Table:
-    """Return columns of a table, read by delta-rs alone.
+    """Return columns of a table."""
+    arrow: Any = found.schema().to_arrow()  # it has __arrow_c_schema__, of which the stubs know nothing
+    schema = pa.schema(arrow)
+    refuse_other(uri, columns, schema.names)
+    wanted = ", ".join(f'"{column}"' for column in columns)
+    where = "" if kinds is None else " WHERE kind IN ({})".format(", ".join(f"'{kind}'" for kind in kinds))
+    rows = _query(uri, found, f"SELECT {wanted} FROM found{where}")
+    # DataFusion gives views of strings, for which Arrow lacks functions.
+    return rows.cast(pa.schema([schema.field(column) for column in columns]))
+
+
+def _query(uri: str, found: DeltaTable, sql: str) -> pa.Table:
+    """Return the result of a query over the table `found`, read by delta-rs alone.
 
     A dataset of Arrow's reads through Python; a thread of it that is still at a file when Python ends aborts the
     process (apache/arrow#34314).
@@ -94,18 +109,31 @@ def _rows(uri: str, found: DeltaTable, columns: list[str], kinds: list[str] | No
     from deltalake import QueryBuilder
     from deltalake.exceptions import DeltaError
 
-    arrow: Any = found.schema().to_arrow()  # it has __arrow_c_schema__, of which the stubs know nothing
-    schema = pa.schema(arrow)
-    refuse_other(uri, columns, schema.names)
-    wanted = ", ".join(f'"{column}"' for column in columns)
-    where = "" if kinds is None else " WHERE kind IN ({})".format(", ".join(f"'{kind}'" for kind in kinds))
     try:
-        query = QueryBuilder(_QUERY).register("found", found)
-        rows = pa.table(query.execute(f"SELECT {wanted} FROM found{where}"))
+        return pa.table(QueryBuilder(_QUERY).register("found", found).execute(sql))
     except (DeltaError, OSError, pa.ArrowException) as error:
         raise of_table(uri, str(error)) from error
-    # DataFusion gives views of strings, for which Arrow lacks functions.
-    return rows.cast(pa.schema([schema.field(column) for column in columns]))
+
+
+# By run, the change of the bytes that wait: a row holds from its run until the next row of its segment.
+_WAITING = """
+select run, max(judged_at) as at, sum(waiting - before) as change
+from (
+    select run, judged_at, waiting,
+           lag(waiting, 1, 0) over (partition by log_dir, topic, partition, base_offset order by run) as before
+    from (select *, case when level in ('BLOCKED', 'PENDING') then size_bytes else 0 end as waiting from found)
+)
+group by run
+order by run
+"""
+
+
+def waiting_trend(warehouse: str) -> tuple[WaitingAt, ...]:
+    """Return the waiting bytes since each run that changed a verdict, by the table `readiness`."""
+    found = _open(warehouse, "readiness")
+    rows = [] if found is None else _query(f"{warehouse}/readiness", found, _WAITING).to_pylist()
+    sizes = accumulate(row["change"] for row in rows)
+    return tuple(sorted(starmap(WaitingAt, zip((row["at"] for row in rows), sizes, strict=True)), key=attrgetter("at")))
 
 
 def no_rows(warehouse: str, lacks: str) -> SourceNotFoundError:

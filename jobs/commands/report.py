@@ -176,7 +176,16 @@ def report(
     """
     import pyarrow as pa
 
-    from tiersnap.jobs.cli.delta_tables import audit, copies, failover, findings, last_run, readiness, remote_checks
+    from tiersnap.jobs.cli.delta_tables import (
+        audit,
+        copies,
+        failover,
+        findings,
+        last_run,
+        readiness,
+        remote_checks,
+        waiting_trend,
+    )
     from tiersnap.jobs.telemetry.host_report import disks_below
     from tiersnap.snapshot.gate.exit_code import OtherProblem, exit_code_of
     from tiersnap.snapshot.gate.verdict import problems_of
@@ -207,7 +216,8 @@ def report(
             f"that no cluster references: {place.text(REMOVE_ORPHANS)}"
         )
     if folder is not None:
-        summary = dataclasses.replace(with_remote_checks(summary, remote_checks(warehouse)), forgetful=forgetful)
+        summary = with_remote_checks(summary, remote_checks(warehouse))
+        summary = dataclasses.replace(summary, forgetful=forgetful, trend=waiting_trend(warehouse))
         write_report(summary, folder, ExactlyOnce(audit(warehouse), failover(warehouse)))
         output.talk(f"wrote {folder}/index.html, readiness.json, readiness.csv and what they point to")
     verdicts = {verdict: count.segments for verdict, count in summary.cluster.verdicts.items()}

@@ -14,7 +14,6 @@ from tiersnap.jobs.pipeline import counts, publishing, summary, tiering, verdict
 from tiersnap.jobs.pipeline.known import newest_facts
 from tiersnap.jobs.pipeline.remote_states import tiered_rows
 from tiersnap.jobs.pipeline.run_context import RunContext
-from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.sweeping import sweep_listed, sweep_whole_store
 from tiersnap.jobs.pipeline.totals import RunTotals
 from tiersnap.jobs.pipeline.verdicts import JudgePartition
@@ -119,13 +118,20 @@ def tier(judging: Judging, groups: pa.Table) -> bool:
     ready = tiering.ready_segments(judging.judged(run.spark.createDataFrame(names)), here, READY)
     if settings.until is not None:
         ready = tiering.ending_before(ready, settings.until)
-    ready = run.warehouse.keep("ready", ready, of_arrow(READY))
-    if ready.isEmpty():  # they end too late, or nobody knows what remote storage holds of their partitions
-        return False
     tasks, store = in_shares(run.store, settings.rate, min(names.num_rows, run.most_tasks))
+    kept = tiering.in_steps(ready, tasks)
+    ready = run.warehouse.keep("ready", kept, kept.schema)
+    steps = sorted(row.step for row in ready.select("step").distinct().collect())
+    if not steps:  # they end too late, or nobody knows what remote storage holds of their partitions
+        return False
     tierer = Tierer(settings.run_id, settings.now, warehouse=settings.warehouse)
-    done = tiering.tier(ready, TierTask(replace(run.location, store=store), tierer), TIERED, tasks=tasks)
-    run.append("remote_log_segments", tiered_rows(done, run=run.number))
+    task = TierTask(replace(run.location, store=store), tierer)
+    for step in steps:
+        wanted = ready.where(F.col("step") == step)
+        if step:
+            wanted = tiering.without_failed(wanted, run.warehouse.read("remote_log_segments"), run=run.number)
+        done = tiering.tier(wanted.select(*READY.names), task, TIERED, tasks=tasks)
+        run.append("remote_log_segments", tiered_rows(done, run=run.number))
     counts.count_tiered(outcome, run.warehouse.read("remote_log_segments"), run.number)
     run.talk(f"uploaded {count_of(outcome.counts.segments_uploaded, 'segment')}")
     return True

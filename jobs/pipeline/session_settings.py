@@ -20,6 +20,8 @@ _START_SOON = {
     # with adaptive execution 38, 10.6 and 41 jobs. More folders keep it: their joins are worth choosing anew.
     "spark.sql.adaptive.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
+    # Each broadcast is a job of its own: with them a run with nothing to do has 22, without them 15.
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
 
 

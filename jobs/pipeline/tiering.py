@@ -13,8 +13,13 @@ from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.grouping import by_key
 from tiersnap.jobs.pipeline.listing import listed_segments
 from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.tables.remote_log_segments import TOPIC_PARTITION
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 
+STEP_BYTES = 16 << 30
+"""Bytes that a task uploads before they are committed: some minutes."""
+SEGMENT_BYTES = 8 << 20
+"""Bytes that could be sent during the requests of a segment: a step counts so many more of each."""
 _INDEXES = ("offset_index_bytes", "time_index_bytes", "transaction_index_bytes")
 
 
@@ -37,12 +42,29 @@ def ending_before(ready: DataFrame, until: int) -> DataFrame:
     return held.where("first_later is null or base_offset < first_later").drop("first_later")
 
 
+def in_steps(ready: DataFrame, tasks: int) -> DataFrame:
+    """READY rows with the `step` in which each is uploaded, which `tasks` tasks share.
+
+    A task uploads its partitions one after the other, so the steps of a partition's segments ascend.
+    """
+    cost, task = F.col("size_bytes") + SEGMENT_BYTES, F.pmod(F.hash(*PARTITION_KEY), F.lit(tasks))
+    before = Window.partitionBy(task).orderBy(*PARTITION_KEY, "base_offset").rowsBetween(Window.unboundedPreceding, -1)
+    done = F.coalesce(F.sum(cost).over(before), F.lit(0))
+    return ready.withColumn("step", F.floor(done / STEP_BYTES))
+
+
+def without_failed(ready: DataFrame, remote_log_segments: DataFrame, *, run: int) -> DataFrame:
+    """Return the rows of partitions in which no segment failed in this run: behind a failed one would be a hole."""
+    failed = remote_log_segments.where((F.col("run") == run) & F.isnotnull("error")).select(*TOPIC_PARTITION)
+    return ready.join(failed, on=list(TOPIC_PARTITION), how="left_anti")
+
+
 def tier(
     ready: DataFrame,
     task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     schema: pa.Schema,
     *,
-    tasks: int | None = None,
+    tasks: int,
 ) -> DataFrame:
     """READY -> TIERED (`schema`), by upload.tier_task.TierTask: a partition's segments one after the other.
 

@@ -62,9 +62,26 @@ class ClusterRecords:
         """The same, told which of those with records that are not deleted are certainly of a topic that is gone."""
         doubtful = [at for at, known in found.items() if not known.is_live and known.has_undeleted]
         absent = self._cluster.absent({each.topic for each in doubtful} - topics.keys())
-        made_anew = {at for at in doubtful if at.topic in topics and topics[at.topic].topic_id != at.topic_id}
-        gone = made_anew.union(at for at in doubtful if at.topic in absent)
+
+        def is_gone(at: TopicIdPartition) -> bool:
+            return not _is_there(topics, at) and (at.topic in topics or at.topic in absent)
+
+        gone = frozenset(filter(is_gone, doubtful))
         return {at: replace(known, is_absent=at in gone) for at, known in found.items()}
+
+
+def _is_there(topics: Mapping[str, Topic], partition: TopicIdPartition) -> bool:
+    known = topics.get(partition.topic)
+    return known is not None and known.topic_id == partition.topic_id
+
+
+def _unknown(cluster: Cluster, partition: TopicIdPartition, known: Topic | None) -> UnknownToClusterError:
+    """Return the error of a partition without a topic in the cluster; `known` is another topic of its name."""
+    there = "no such topic" if known is None else f"a topic of that name with the id {known.topic_id}"
+    return UnknownToClusterError(
+        f"{partition} with the topic id {partition.topic_id}: {cluster.bootstrap_server} has {there}",
+        hint="it was deleted there, or comes from another cluster; --unpublished restores it all the same",
+    )
 
 
 def read_published(
@@ -81,20 +98,11 @@ def read_published(
     """
     wanted = list(partitions)
     topics = cluster.topics({each.topic for each in wanted})
-    absent = set()
-    for each in wanted:
-        known = topics.get(each.topic)
-        if known is not None and known.topic_id == each.topic_id:
-            continue
-        if not unpublished:
-            there = "no such topic" if known is None else f"a topic of that name with the id {known.topic_id}"
-            raise UnknownToClusterError(
-                f"{each} with the topic id {each.topic_id}: {cluster.bootstrap_server} has {there}",
-                hint="it was deleted there, or comes from another cluster; --unpublished restores it all the same",
-            )
-        absent.add(each)
+    absent = [each for each in wanted if not _is_there(topics, each)]
+    if absent and not unpublished:
+        raise _unknown(cluster, absent[0], topics.get(absent[0].topic))
     found: dict[TopicIdPartition, Published] = {each: {} for each in absent}
-    left = [each for each in wanted if each not in absent]
+    left = [each for each in wanted if _is_there(topics, each)]
     if left:
         with MetadataTopic.of(cluster).read(left) as reader:
             cache = reader.read_to_end()

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.cluster.client import Cluster, TopicConfig
+from tiersnap.remote_storage.cluster.stuck import led_partitions
 from tiersnap.remote_storage.cluster.topic_checks import is_copied, is_marked
 from tiersnap.remote_storage.errors import ClusterRefusedError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
@@ -44,17 +45,18 @@ def ask_topics(cluster: Cluster, log_dirs: Sequence[NamedLogDir], records: Metad
     Raises:
         BrokerUnavailableError: the cluster does not answer.
     """
-    here = {name for each in log_dirs for name in map(split_folder_name, each.log_dir.folders) if name is not None}
-    names = {topic for topic, _ in here} if log_dirs else set(cluster.partition_counts())
+    names = _topics_in(log_dirs) if log_dirs else set(cluster.partition_counts())
     topics = cluster.topics(names | {each.topic for each in records.partitions()})
     configs = configs_of(cluster, topics)
-    leaders = {
-        TopicIdPartition(name, topics[name].topic_id, number): leader
-        for name in _copied(configs)
-        for number, leader in topics[name].leaders.items()
-        if leader >= 0
-    }
-    return CopiedTopics(leaders, {name: topics[name].topic_id for name in configs if is_marked(configs[name])})
+    copied = [(name, number) for name in _copied(configs) for number in topics[name].leaders]
+    return CopiedTopics(
+        led_partitions(topics, copied), {name: topics[name].topic_id for name in configs if is_marked(configs[name])}
+    )
+
+
+def _topics_in(log_dirs: Iterable[NamedLogDir]) -> set[str]:
+    folders = (folder for each in log_dirs for folder in each.log_dir.folders)
+    return {name[0] for name in map(split_folder_name, folders) if name is not None}
 
 
 def _copied(configs: Mapping[str, Mapping[str, TopicConfig]]) -> Iterator[str]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from tiersnap.remote_storage.cluster.client import Cluster, TopicConfig
+from tiersnap.remote_storage.cluster.client import Cluster, Topic, TopicConfig
 from tiersnap.remote_storage.cluster.leader_epochs import can_speak, open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.read_records import partitions_of, records_read
-from tiersnap.remote_storage.cluster.stuck import find_stuck
+from tiersnap.remote_storage.cluster.stuck import find_stuck, led_partitions
 from tiersnap.remote_storage.cluster.topic_checks import is_copied, value_of
 from tiersnap.remote_storage.errors import MetadataTopicAbsentError, WrongClusterError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -48,29 +48,32 @@ def ask_copy_tasks(
         BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
     """
     topics = cluster.topics({topic for topic, _ in partitions})
-    lags: dict[str, CopyLag | None] = {}
-    for name, topic in topics.items():
-        settings = cluster.settings(name)
-        lags[topic.topic_id] = copy_lag(settings) if is_copied(settings) else None
-    candidates = {
-        TopicIdPartition(topic, topics[topic].topic_id, number): topics[topic].leaders[number]
-        for topic, number in partitions
-        if topic in topics and lags[topics[topic].topic_id] is not None and topics[topic].leaders.get(number, -1) >= 0
-    }
+    lags = {topic.topic_id: _lag_if_copied(cluster.settings(name)) for name, topic in topics.items()}
+    copied = {name: topic for name, topic in topics.items() if lags[topic.topic_id] is not None}
+    candidates = led_partitions(copied, partitions)
     try:
         metadata_topic = MetadataTopic.of(cluster)
     except MetadataTopicAbsentError:
         return ClusterAnswer(CopyTasks(lags))
-    known = [TopicIdPartition(topic, topics[topic].topic_id, number) for topic, number in partitions if topic in topics]
+    known = list(_named(topics, partitions))
     places = () if can_speak(cluster.properties) else tuple(log_dirs)
-    read = known if wants_records else list(candidates)
-    with metadata_topic.read(read) as reader, open_lineage(cluster, places) as lineage:
+    with (
+        metadata_topic.read(known if wants_records else list(candidates)) as reader,
+        open_lineage(cluster, places) as lineage,
+    ):
         stuck = find_stuck(cluster, reader, lineage, candidates, (), talk)
         records = records_read(metadata_topic, reader, known) if wants_records else None
     tasks = CopyTasks(lags, frozenset((str(each.partition.topic_id), each.partition.partition) for each in stuck))
-    copied = sum(lag is not None for lag in lags.values())
-    _log.info("brokers copy %d topics of %d, and %d copy tasks are stuck", copied, len(lags), len(stuck))
+    _log.info("brokers copy %d topics of %d, and %d copy tasks are stuck", len(copied), len(lags), len(stuck))
     return ClusterAnswer(tasks, records)
+
+
+def _named(topics: Mapping[str, Topic], partitions: Iterable[TopicPartition]) -> Iterator[TopicIdPartition]:
+    return (TopicIdPartition(topic, topics[topic].topic_id, number) for topic, number in partitions if topic in topics)
+
+
+def _lag_if_copied(settings: Mapping[str, TopicConfig]) -> CopyLag | None:
+    return copy_lag(settings) if is_copied(settings) else None
 
 
 def ask_about_log_dirs(

@@ -12,7 +12,7 @@ look as much older than they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
@@ -89,23 +89,33 @@ def hung_copy(
         next_offset: the first that remote storage lacks of the log, by its leader epochs; None if nobody asked yet:
             then the copy is taken to hold it.
     """
-    known = [each for each in cache.segments(partition).values() if each.id.segment_id not in cache.ours]
+    known = _of_brokers(cache, partition)
     begun = [each for each in known if each.state is _STARTED and each.broker_id == leader]
     if not begun:
         return None
     newest = max(begun, key=lambda each: cache.order(each)[0])
-    first, _ = cache.order(newest)
-    has_others = any(
-        cache.order(each)[0] > first or (each.state is _FINISHED and cache.order(each)[1] > first)
-        for each in cache.segments(partition).values()
-    )
     is_next = next_offset is None or newest.start_offset <= next_offset <= newest.end_offset
-    if has_others or not is_next:
+    if not is_next or _has_later(cache, partition, cache.order(newest)[0]):
         return None
-    took = [each.event_timestamp - cache.begun[each.id.segment_id] for each in known if each.state is _FINISHED]
-    usual = int(median(took)) if took else None
+    usual = _usual_duration(cache, known)
     age = limit.now - newest.event_timestamp
     return HungCopy(newest, age, usual) if limit.is_passed(age, usual) else None
+
+
+def _of_brokers(cache: MetadataCache, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
+    return [each for each in cache.segments(partition).values() if each.id.segment_id not in cache.ours]
+
+
+def _usual_duration(cache: MetadataCache, known: Iterable[RemoteLogSegmentMetadata]) -> int | None:
+    """Return how many ms the finished copies took, the median; None if none is finished."""
+    took = [each.event_timestamp - cache.begun[each.id.segment_id] for each in known if each.state is _FINISHED]
+    return int(median(took)) if took else None
+
+
+def _has_later(cache: MetadataCache, partition: TopicIdPartition, place: int) -> bool:
+    """Return whether a copy of a partition began or finished after a `place` in the order of its records."""
+    orders = ((each.state, *cache.order(each)) for each in cache.segments(partition).values())
+    return any(began > place or (state is _FINISHED and latest > place) for state, began, latest in orders)
 
 
 def copied_twice(cache: MetadataCache, partition: TopicIdPartition) -> Iterator[tuple[str, str]]:
@@ -153,12 +163,17 @@ def look_at_copies(
     doubtful = [each for each in cache.partitions() if any(cache.in_state(each, _STARTED))]
     if not doubtful:
         return CopiesOfCluster((), twice)
-    leaders = leaders_of(cluster.topics({each.topic for each in doubtful}), doubtful)
-    copied = {name: is_copied(cluster.settings(name)) for name in {each.topic for each in leaders}}
-    leaders = {each: leader for each, leader in leaders.items() if copied[each.topic]}
+    leaders = _leaders_if_copied(cluster, doubtful)
     with open_lineage(cluster, () if can_speak(cluster.properties) else log_dirs) as lineage:
         found = tuple(find_hung(cluster, cache, lineage, leaders, limit))
     return CopiesOfCluster(found, twice)
+
+
+def _leaders_if_copied(cluster: Cluster, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, int]:
+    """Return the leaders of the partitions that brokers copy; a request per topic."""
+    leaders = leaders_of(cluster.topics({each.topic for each in partitions}), partitions)
+    copied = {name: is_copied(cluster.settings(name)) for name in {each.topic for each in leaders}}
+    return {each: leader for each, leader in leaders.items() if copied[each.topic]}
 
 
 def read_all_records(cluster: Cluster) -> MetadataCache:

@@ -84,10 +84,8 @@ class ReadRecords:
     def _read(self, rows: Sequence[WantedRecords]) -> dict[TopicIdPartition, PartitionRecords]:
         number = rows[0].number
         if self.bootstrap_server is None:
-            log_dirs = _opened(each.log_dir for each in rows if each.log_dir is not None)
-            caches = [each.read() for each in replicas(log_dirs, lambda found: found == number).values()]
-            return {at: recorded(cache, at, is_complete=False) for cache in caches for at in cache.partitions()}
-        named = [TopicIdPartition(each.topic or "", each.topic_id, each.partition or 0) for each in rows]
+            return _of_replicas([each.log_dir for each in rows if each.log_dir is not None], number)
+        named = list(map(_name_of, rows))
         try:
             with MetadataReader(Cluster(self.bootstrap_server, self.properties), {number}) as reader:
                 cache = reader.read_to_end()
@@ -95,6 +93,16 @@ class ReadRecords:
         except TiersnapError as error:
             return {each: PartitionRecords(each.topic_id or "", error=error.message) for each in named}
         return {each: recorded(cache, each, is_complete=is_complete) for each in named}
+
+
+def _name_of(row: WantedRecords) -> TopicIdPartition:
+    return TopicIdPartition(row.topic or "", row.topic_id, row.partition or 0)
+
+
+def _of_replicas(log_dirs: Iterable[str], number: int) -> dict[TopicIdPartition, PartitionRecords]:
+    """Return the records in the replicas of one partition of `__remote_log_metadata`."""
+    caches = [each.read() for each in replicas(_opened(log_dirs), lambda found: found == number).values()]
+    return {at: recorded(cache, at, is_complete=False) for cache in caches for at in cache.partitions()}
 
 
 def _opened(log_dirs: Iterable[str]) -> Iterator[LogDir]:

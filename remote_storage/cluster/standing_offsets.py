@@ -50,18 +50,23 @@ def find_standing(
         now: ms.
     """
     names = {(each.topic, each.partition): each for each in partitions if partitions[each][1].segments[1:]}
-    found = []
-    for name, offset in cluster.stable_offsets(names).items():
-        filesystem, partition = partitions[names[name]]
-        waiting = [each for each in partition.segments if (each.next_base_offset or 0) > offset]
-        since = _time_at(filesystem, partition, offset, now) if waiting else now
-        if since <= now - STANDS_AFTER_MS:
-            size = sum(each.log.size for each in waiting)
-            found.append(StandingOffset(partition.name, offset, since, now - since, len(waiting), size))
+    offsets = cluster.stable_offsets(names).items()
+    standing = (_standing(*partitions[names[name]], offset, now) for name, offset in offsets)
+    found = [each for each in standing if each is not None]
     # A transaction whose records have old timestamps may be open for a moment only.
     again = cluster.stable_offsets([(each.topic, each.partition) for each in _named(found, partitions)])
     still = {f"{topic}-{number}": offset for (topic, number), offset in again.items()}
     return [each for each in found if still[each.partition] == each.last_stable_offset]
+
+
+def _standing(filesystem: FileSystem, partition: Partition, offset: int, now: int) -> StandingOffset | None:
+    """Return a last stable offset that has stood long enough; None if it moves, or no closed segment waits for it."""
+    waiting = [each for each in partition.segments if (each.next_base_offset or 0) > offset]
+    since = _time_at(filesystem, partition, offset, now) if waiting else now
+    if since > now - STANDS_AFTER_MS:
+        return None
+    size = sum(each.log.size for each in waiting)
+    return StandingOffset(partition.name, offset, since, now - since, len(waiting), size)
 
 
 def _named(

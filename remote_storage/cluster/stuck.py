@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.cluster.client import Cluster, Topic
@@ -24,6 +24,7 @@ from tiersnap.remote_storage.errors import CopyingOffError, TieringOffError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, MARK, RETENTION_MS
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,16 @@ def tiered_topics(cluster: Cluster, names: Iterable[str], talk: Callable[[str], 
     return topics
 
 
+def led_partitions(topics: Mapping[str, Topic], partitions: Iterable[TopicPartition]) -> dict[TopicIdPartition, int]:
+    """Return the id of the leader of each partition of `topics` that has one."""
+    found = {}
+    for name, number in partitions:
+        topic = topics.get(name)
+        if topic is not None and (leader := topic.leaders.get(number, -1)) >= 0:
+            found[TopicIdPartition(name, topic.topic_id, number)] = leader
+    return found
+
+
 def find_stuck(
     cluster: Cluster,
     reader: MetadataReader,
@@ -98,32 +109,43 @@ def find_stuck(
     def end_of(partition: TopicIdPartition) -> int:
         return remote_end(cache, lineage, partition, candidates[partition], starts[partition])
 
-    # Where remote storage ends is asked only of partitions with attempts that ended nowhere.
-    doubtful = [each for each in candidates if has_unended(cache, each)]
-    suspects = [suspect for each in doubtful if (suspect := suspected(cache, each, end_of(each))) is not None]
+    suspects = list(_suspects(cache, candidates, end_of))
     failing = _failing(cluster, reader, candidates, suspects, talk)
     not_looked = {each for each, progress in failing.items() if progress is CopyProgress.FAILING}.union(resumed)
-    found = []
-    for each, leader in candidates.items():
-        if each in failing or each in not_looked:
-            end = end_of(each)
-            begun = cache.attempts(each) if each in failing else ()
-            found.append(
-                StuckPartition(
-                    each,
-                    leader,
-                    end,
-                    len(attempts(cache, each, end)) + len(blind_attempts(cache, each)),
-                    each in not_looked,
-                    frozenset(segment.start_offset for segment in begun),
-                    frozenset(cache.segments(each)),
-                )
-            )
-    others = {each: leader for each, leader in candidates.items() if each not in {one.partition for one in found}}
-    for copy in () if hung is None else find_hung(cluster, cache, lineage, others, hung):
+    wanted = failing.keys() | not_looked
+
+    def stuck(partition: TopicIdPartition) -> StuckPartition:
+        end = end_of(partition)
+        begun = cache.attempts(partition) if partition in failing else ()
+        return StuckPartition(
+            partition,
+            candidates[partition],
+            end,
+            len(attempts(cache, partition, end)) + len(blind_attempts(cache, partition)),
+            partition in not_looked,
+            frozenset(segment.start_offset for segment in begun),
+            frozenset(cache.segments(partition)),
+        )
+
+    found = [stuck(each) for each in candidates if each in wanted]
+    if hung is None:
+        return found
+    told = {each.partition for each in found}
+    others = {each: leader for each, leader in candidates.items() if each not in told}
+    for copy in find_hung(cluster, cache, lineage, others, hung):
         each, seen = copy.partition, frozenset(cache.segments(copy.partition))
         found.append(StuckPartition(each, others[each], end_of(each), 1, has_not_looked=True, seen=seen, hung=copy))
     return found
+
+
+def _suspects(
+    cache: MetadataCache, candidates: Iterable[TopicIdPartition], end_of: Callable[[TopicIdPartition], int]
+) -> Iterator[Watched]:
+    """Yield the partitions with attempts that ended nowhere; only of these `end_of` asks where remote storage ends."""
+    for each in candidates:
+        suspect = suspected(cache, each, end_of(each)) if has_unended(cache, each) else None
+        if suspect is not None:
+            yield suspect
 
 
 def _failing(

@@ -329,8 +329,16 @@ class RightSegments:
         if offset in self._states:
             return self._states[offset]
         of = self.partition
-        log = Partition("", of.topic, of.partition, (), {}, of.topic_id, self.lineage)
-        log = replace(log, log_start_checkpoint=self.log_start)
+        log = Partition(
+            "",
+            (),
+            {},
+            topic=of.topic,
+            topic_id=of.topic_id,
+            partition=of.partition,
+            leader_epochs=self.lineage,
+            log_start_checkpoint=self.log_start,
+        )
         return state_at(self.location, log, offset, self.rules.broker_expiry, unbelieved=self.wrong)
 
     @cached_property

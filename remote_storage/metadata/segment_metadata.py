@@ -196,16 +196,27 @@ def outside_lineage(segment: RemoteLogSegmentMetadata, end_offset_for: EndOffset
         return f"it ends before the log start {log_start_offset}"
     ends = [start for _, start in epochs[1:]] + [end]
     for number, ((epoch, start), epoch_end) in enumerate(zip(epochs, ends, strict=True)):
-        answered, lineage_end = end_offset_for(epoch)
-        before = end_offset_for(epoch - 1)[1] if epoch > 0 else -1
-        if answered != epoch or lineage_end == before:
-            return f"leader epoch {epoch} is not in the lineage of the partition"
-        if before > start:
-            return f"leader epoch {epoch} begins at offset {before}, in the segment it has offset {start}"
-        if number < len(epochs) - 1 and lineage_end != epoch_end:
-            return f"leader epoch {epoch} ends at offset {lineage_end}, in the segment at {epoch_end}"
-        if lineage_end < epoch_end:
-            return f"leader epoch {epoch} ends at offset {lineage_end}, the segment at {epoch_end}"
+        if why := _epoch_outside(epoch, start, epoch_end, end_offset_for, is_last=number == len(epochs) - 1):
+            return why
+    return ""
+
+
+def _epoch_outside(epoch: int, start: int, end: int, end_offset_for: EndOffsetFor, *, is_last: bool) -> str:
+    """Return why a leader epoch with these offsets in a segment is not in the lineage; "" if it is.
+
+    Args:
+        end: exclusive; the end of the segment if `is_last`.
+    """
+    answered, lineage_end = end_offset_for(epoch)
+    before = end_offset_for(epoch - 1)[1] if epoch > 0 else -1
+    if answered != epoch or lineage_end == before:
+        return f"leader epoch {epoch} is not in the lineage of the partition"
+    if before > start:
+        return f"leader epoch {epoch} begins at offset {before}, in the segment it has offset {start}"
+    if not is_last and lineage_end != end:
+        return f"leader epoch {epoch} ends at offset {lineage_end}, in the segment at {end}"
+    if lineage_end < end:
+        return f"leader epoch {epoch} ends at offset {lineage_end}, the segment at {end}"
     return ""
 
 

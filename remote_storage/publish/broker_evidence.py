@@ -58,12 +58,15 @@ def settings_evidence(
         return Evidence(_KIND, EvidenceOutcome.SILENT, "no broker of the cluster runs on this host")
     each = [broker if isinstance(broker, str) else _one(broker, location, answers) for broker in found]
     compared = [evidence for evidence in each if isinstance(evidence, Evidence)]
-    for outcome in (EvidenceOutcome.CONTRADICTS, EvidenceOutcome.PROVES):
-        for evidence in compared:
-            if evidence.outcome is outcome:
-                return evidence
+    decisive = [*_with(EvidenceOutcome.CONTRADICTS, compared), *_with(EvidenceOutcome.PROVES, compared)]
+    if decisive:
+        return decisive[0]
     said = [evidence.sentence if isinstance(evidence, Evidence) else evidence for evidence in each]
     return Evidence(_KIND, EvidenceOutcome.SILENT, "; ".join(dict.fromkeys(said)))
+
+
+def _with(outcome: EvidenceOutcome, evidence: Sequence[Evidence]) -> list[Evidence]:
+    return [each for each in evidence if each.outcome is outcome]
 
 
 def _one(broker: BrokerSettings, location: RemoteLocation, answers: Sequence[BrokerAnswer]) -> Evidence | str:

@@ -34,7 +34,7 @@ class PausedTopic:
 
     @property
     def is_left(self) -> bool:
-        """Return whether nobody is known to resume it."""
+        """Return whether no run is known to resume it."""
         return self.state is not PauseState.AT_WORK
 
     def says(self) -> str:

@@ -161,7 +161,7 @@ class ProvePlace:
             return None
 
     def _delete_left_over(self, location: RemoteLocation) -> None:
-        """Delete what a killed read-back left."""
+        """Delete the leftovers of a killed read-back."""
         record, records = self._found_record(), self._records
         if record is None or records is None or record.topic is None or records.is_held:
             return

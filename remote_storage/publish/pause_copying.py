@@ -204,7 +204,7 @@ def aside_without_mark(settings: Mapping[str, TopicConfig], before: Values) -> d
 
 
 def changed_by_nobody(settings: Mapping[str, TopicConfig], before: Values) -> dict[str, str | None]:
-    """Return the configs of `before` that nobody has changed since they were overridden."""
+    """Return the configs of `before` that still have the overriding value."""
     now = own_values(settings, before)
     return {name: value for name, value in before.items() if now[name] in {OVERRIDES[name], value}}
 

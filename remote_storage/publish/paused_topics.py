@@ -101,7 +101,7 @@ class PausedTopics:
         self.records.drop(self._pauses[topic].saved)
 
     def forget_left(self, saved: SavedConfigs) -> None:
-        """Delete what a killed run had saved of a topic, unless this run has paused it since."""
+        """Delete the configs that a killed run had saved of a topic, unless this run has paused it since."""
         if saved.topic not in self._pauses:
             self.records.drop(saved)
 
@@ -110,7 +110,7 @@ class PausedTopics:
         self.records.release()
 
     def _save(self, partitions: Collection[TopicIdPartition]) -> Pause:
-        """Save what the topic has set, before it is changed; nobody else changes it from then on."""
+        """Save a topic's configs before they are changed; no other writer changes them from then on."""
         noted = self._pause_of(partitions)
         self.records.put(noted.saved)
         # Another run may have put its settings back between the two.
@@ -163,7 +163,7 @@ def restore_left(
 
     Raises:
         BrokerUnavailableError: no broker took the configs within a minute.
-        CorruptDataError: what is saved in remote storage is damaged, or of another cluster.
+        CorruptDataError: the saved configs are damaged, or of another cluster.
     """
     saved, refusals = _find_left(cluster, records, topics, talk)
     restored: list[SavedConfigs] = []

@@ -1,10 +1,10 @@
-"""The plan of a publication, made of what the cluster says now."""
+"""The plan of a publication, by the records and configs that the cluster has now."""
 
 from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -40,7 +40,7 @@ def plan_publication(
     doubts: Doubts | None = None,
     remote: Sequence[str] = ("URI",),
 ) -> list[PublishPlan]:
-    """Plan every partition that is wanted, of its finished segments; what may not be published is refused, not raised.
+    """Plan every partition that is wanted, of its finished segments; a refusal is part of its plan, not raised.
 
     A refused partition publishes nothing. A topic's settings count only if it has something to publish.
     Copying must be off, but for the partitions that are `stuck`: their copiers finish nothing, and whoever names them
@@ -57,13 +57,17 @@ def plan_publication(
     hidden = cluster.hidden(names - topics.keys())
     settings: dict[str, Mapping[str, TopicConfig]] = {}
     starts = cluster.log_starts(leaders_of(topics, wanted))
+
+    def check_topic(topic: str, *, copier_may_work: bool) -> None:
+        if topic not in settings:
+            settings[topic] = cluster.settings(topic)
+        check_settings(topic, settings[topic])
+        if not copier_may_work:
+            check_copier_rests(topic, settings[topic])
+
     plans = []
     for partition, listed in wanted.items():
-        unread = cache.begun_by_brokers(partition).difference(compared)
-        found = [each for each in listed if each.id.segment_id not in unread]
-        for each in listed:
-            if each.id.segment_id in unread:
-                _log.warning("left out: %s: a broker began it and did not finish it", each.id)
+        found = list(_without_unread(listed, cache.begun_by_brokers(partition).difference(compared)))
         topic = topics.get(partition.topic)
         plan = PublishPlan(partition, (), -1 if topic is None else topic.leaders.get(partition.partition, -1))
         try:
@@ -84,17 +88,24 @@ def plan_publication(
             )
             plan = replace(plan, segments=planned)
             if not plan.is_done:
-                if partition.topic not in settings:
-                    settings[partition.topic] = cluster.settings(partition.topic)
-                check_settings(partition.topic, settings[partition.topic])
-                if partition not in stuck:
-                    check_copier_rests(partition.topic, settings[partition.topic])
+                check_topic(partition.topic, copier_may_work=partition in stuck)
                 if doubts is not None:
                     _refuse_doubted(plan, doubts, remote)
         except _OF_ONE_PARTITION as refusal:
             plan = replace(plan, refusal=refusal)
         plans.append(plan)
     return plans
+
+
+def _without_unread(
+    listed: Iterable[RemoteLogSegmentMetadata], unread: Collection[str]
+) -> Iterator[RemoteLogSegmentMetadata]:
+    """Yield the segments whose ids are not among `unread`, and log the others."""
+    for each in listed:
+        if each.id.segment_id in unread:
+            _log.warning("left out: %s: a broker began it and did not finish it", each.id)
+        else:
+            yield each
 
 
 def _refuse_doubted(plan: PublishPlan, doubts: Doubts, remote: Sequence[str]) -> None:

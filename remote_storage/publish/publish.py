@@ -75,13 +75,13 @@ class Published:
         return [*(error for plan in self.plans for error in plan.errors), *self.doubts]
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what was met."""
+        """Yield the problems of the plans and of stuck copy tasks."""
         yield from self.errors
         yield from (OtherProblem.STUCK_COPY_AHEAD for _ in self.stuck_ahead)
 
     @property
     def plan(self) -> PublishCounts:
-        """Return the counts of what is published, or would be."""
+        """Return the counts of segments that are published, or would be."""
         return PublishCounts.of(self.plans)
 
     @property
@@ -196,7 +196,7 @@ class Publish:
     def _publish_topics(self, reader: MetadataReader, opened: Segments, done: _Done) -> None:
         """Publish topic by topic, and watch their copy tasks.
 
-        An error after the first record is a doubt: what was written before counts. The topics behind it are refused.
+        An error after the first record is a doubt: earlier records count. The topics behind it are refused.
         """
         try:
             for _, partitions in groupby(opened, key=lambda each: each.topic):

@@ -142,7 +142,7 @@ def plan_segments(
     complete_segments: WholeOf | None = None,
     wrong: Collection[str] = (),
 ) -> tuple[SegmentToPublish, ...]:
-    """Plan the finished segments of one partition, ascending, and behind them name what is lost.
+    """Plan the finished segments of one partition, ascending, and behind them name the lost ones.
 
     No record that is planned makes less readable (ReadableOffsets); a segment whose records would is held back alone,
     with what lies behind it at the end of the log. `why_outside` says why a segment is not in the partition's lineage,
@@ -251,7 +251,7 @@ def _gone(
     log_start_offset: int,
     complete_segments: WholeOf | None,
 ) -> set[str]:
-    """Segment ids of what is not whole: neither listed, nor has it become complete since."""
+    """Return the ids of the segments that are neither listed nor have become complete since."""
     there = {each.id.segment_id for each in finished if each.end_offset >= log_start_offset}
     unseen = there - {each.id.segment_id for each in listed}
     return unseen - set(complete_segments(unseen)) if unseen and complete_segments is not None else set()

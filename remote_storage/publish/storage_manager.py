@@ -166,14 +166,18 @@ def client_words(settings: Mapping[str, str]) -> list[str]:
     found = []
     for each in listeners if settings else ():
         name, _, address = each.partition("://")
-        host, _, port = address.rpartition(":")
         if name not in controllers:
-            server = f"{'localhost' if host in ('', '0.0.0.0') else host}:{port}"
-            found.append((protocols.get(name, name) != "PLAINTEXT", ["--bootstrap-server", server]))
+            found.append((protocols.get(name, name) != "PLAINTEXT", ["--bootstrap-server", _reachable(address)]))
     if not found:
         return []
     is_secured, words = min(found)
     return [*words, "--command-config", "client.properties"] if is_secured else words
+
+
+def _reachable(address: str) -> str:
+    """Return an address of a listener on this host, with a name for one that listens on all interfaces."""
+    host, _, port = address.rpartition(":")
+    return f"{'localhost' if host in ('', '0.0.0.0') else host}:{port}"
 
 
 def _names(settings: Mapping[str, str], name: str) -> list[str]:

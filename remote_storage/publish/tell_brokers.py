@@ -1,4 +1,4 @@
-"""Tell brokers of what a run has uploaded, at its end: `tier` and `run` publish by this module."""
+"""Publish the segments that a run has uploaded, at its end: `tier` and `run` publish by this module."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class TellBrokers:
         *,
         uploads: Collection[TopicIdPartition] = (),
     ) -> Published:
-        """Publish what is finished of some partitions; without `apply` of `place` plan it.
+        """Publish the finished segments of some partitions; without `apply` of `place` plan it.
 
         What fails as a whole is among the doubts: the segments stay uploaded, and the next run publishes them.
 

@@ -1,7 +1,8 @@
 """Watch the copy tasks of topics that were paused and resumed, and pause those topics again whose tasks did not look.
 
 `publish`, `tier`, `run` and `unblock` do this by this module alone. A copy task keeps in memory how far remote storage
-reaches. If it was inside an attempt while its topic was paused, it continues at what was published meanwhile.
+reaches. If it was inside an attempt while its topic was paused, it continues behind the segments that were
+published meanwhile.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def watch_resumed(
 
 
 def still_stuck(topics: Iterable[str]) -> StillStuckError:
-    """Return the error of copy tasks that did not read what was published after any pause."""
+    """Return the error of copy tasks that did not read the published records after any pause."""
     return StillStuckError(
         f"{', '.join(topics)}: the copier goes on failing at what is published",
         hint="restart the leader: its copier then goes on behind what was published",

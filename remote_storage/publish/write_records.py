@@ -22,7 +22,7 @@ _POLL_SECONDS = 0.5
 def publish_plans(
     metadata_topic: MetadataTopic, reader: MetadataReader, plans: Iterable[PublishPlan], broker_id: int | None
 ) -> int:
-    """Publish what is planned and not refused, and read it back; returns the number of records.
+    """Publish the plans that are not refused, and read the records back; returns their number.
 
     Args:
         reader: has read the partitions to their ends when the plans were made.

@@ -46,11 +46,11 @@ class EncryptionLook:
     _known: dict[str, Shown] = field(default_factory=dict)
 
     def of_found(self, found: RemoteInventory) -> Shown:
-        """Return what is shown of a partition with this inventory."""
+        """Return the encryption of a partition with this inventory."""
         return self._of(found.partition.topic, shown_by_partition(found))
 
     def of_partition(self, partition: TopicIdPartition) -> Shown:
-        """Return what is shown of a partition; one listing, and a few of its newest manifests."""
+        """Return the encryption of a partition; one listing, and a few of its newest manifests."""
         listed = self.store.list(keys.partition_segments(partition, local=False))
         return self._of(partition.topic, _shown_by(self.store, listed))
 
@@ -64,7 +64,7 @@ class EncryptionLook:
 
 
 def shown_by_partition(found: RemoteInventory) -> Shown:
-    """Return what the manifests of an inventory show; no request."""
+    """Return the encryption by the manifests of an inventory; no request."""
     encrypted = next((copy for copy in reversed(found.segments) if copy.is_encrypted), None)
     if encrypted is not None:
         return Shown(Encryption.ENCRYPTED, encrypted.keys[0])
@@ -72,13 +72,13 @@ def shown_by_partition(found: RemoteInventory) -> Shown:
 
 
 def shown_by_topic(store: ObjectStore, topic: str) -> Shown:
-    """Return what a few manifests of a topic show; a page of a listing, and at most four requests."""
+    """Return the encryption by a few manifests of a topic; a page of a listing, and at most four requests."""
     parsed = ((info, keys.recognise(info.key)) for info in islice(store.list(keys.topic(topic)), _LISTED))
     return _shown_by(store, (info for info, key in parsed if key is not None and key.partition.topic == topic))
 
 
 def shown_by_store(store: ObjectStore) -> Shown:
-    """Return what a few of the first manifests in a store show; a few pages of listings, and at most four requests."""
+    """Return the encryption by the first manifests in a store; some pages of listings, and at most four requests."""
     return _shown_by(store, islice(_beside_ours(store), _LISTED))
 
 

@@ -74,7 +74,7 @@ class HostInventory:
         return self._asked(partition, lambda: find_forgotten(self.look, filesystem, partition, self.expiry), None)
 
     def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:
-        """Return what is tiered of the partition; nothing where that cannot be known, which `errors` says then.
+        """Return the coverage of the partition; nothing if it is unknown, which `errors` tells then.
 
         Args:
             log_end_offset: exclusive; ENDLESS where nobody has read the log.

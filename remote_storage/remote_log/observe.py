@@ -202,7 +202,8 @@ def find_lost(
         if base in whole_from:
             continue
         ids = _claimed_ids(location, found, epochs_in_range(lineage, base, end), base)
-        if not ids or ids & whole or any(each in (known_to_brokers or ()) for each in ids):
+        is_known = known_to_brokers is not None and any(each in known_to_brokers for each in ids)
+        if not ids or ids & whole or is_known:
             continue
         if not complete_in_other_layout(location, found.partition, ids):
             yield ListedCopy(min(ids), base, end, is_ours=True)

@@ -9,7 +9,7 @@ not last written directly after its segment.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -104,28 +104,35 @@ def list_remote_partition(
     known = known or KnownManifests(store, partition)
     known.listed = frozenset(each.segment_id for each in listed)
     found, incomplete = _read(known, [each for each in listed if not each.missing], local_start, since)
-    # A segment that lacks an object needs no request.
-    lacking = (read_segment(store, each) for each in listed if each.missing)
-    incomplete += [each for each in lacking if isinstance(each, IncompleteSegment)]
+    incomplete += _lacking(store, listed)
     claims = _Claims(store, frozenset(changed))
     claims.read_for(found, incomplete, changed)
     segments = [claims.told(each) for each in found]
     alone = _alone(location, partition, segments)
+    counted = [each for each in segments if each.segment_id not in alone]
+    uncounted = [each for each in segments if each.segment_id in alone]
     incomplete += [
         IncompleteSegment(each.segment_id, each.start_offset, alone[each.segment_id], each.objects)
-        for each in segments
-        if each.segment_id in alone
+        for each in uncounted
     ]
     leftovers = [claims.with_claim(each) for each in incomplete]
     return RemoteInventory(
         partition,
-        tuple(sorted((each for each in segments if each.segment_id not in alone), key=_offset)),
+        tuple(sorted(counted, key=_offset)),
         tuple(sorted(leftovers, key=_offset)),
         tuple(claims.problems.values()),
         claims.claimed,
         store.now() if any(each.is_somebodys for each in leftovers) else 0,
-        tuple(each for each in segments if each.segment_id in alone),
+        tuple(uncounted),
     )
+
+
+def _lacking(store: ObjectStore, listed: Iterable[SegmentObjects]) -> Iterator[IncompleteSegment]:
+    """Yield the segments that lack an object; that needs no request."""
+    for each in listed:
+        found = read_segment(store, each) if each.missing else None
+        if isinstance(found, IncompleteSegment):
+            yield found
 
 
 def _offset(segment: RemoteSegment | IncompleteSegment) -> tuple[int, str]:

@@ -251,20 +251,22 @@ def read_indexes(
         return {index: copy.layout.fetch_index(store, copy.metadata, index) for index in wanted}
     key = keys.segment(KeyKind.INDEXES, copy.metadata)
     places = {index: copy.places[index] for index in wanted}
-    first = min((place[0] for place in places.values() if place), default=0)
-    size = max((place[0] + place[1] for place in places.values() if place), default=0)
+    there = list(filter(None, places.values()))
+    first = min((start for start, _ in there), default=0)
+    size = max((start + length for start, length in there), default=0)
     if len(places) == len(IndexType):
         first, data = 0, get_small(store, ObjectInfo(key, size, None, 0), limit=INDEXES_BYTES)
     else:
         data = store.get_range(key, first, min(size - first, INDEXES_BYTES))
-    indexes: dict[IndexType, bytes | None] = {}
-    for index, place in places.items():
-        indexes[index] = None if place is None else data[place[0] - first : place[0] - first + place[1]]
-        if place is not None and len(indexes[index] or b"") != place[1]:
-            raise CorruptDataError(
-                f"{store.uri}{key}: {index} ends after {count_of(first + len(data), 'byte')}", key=key
-            )
-    return indexes
+
+    def cut(index: IndexType, start: int, length: int) -> bytes:
+        found = data[start - first : start - first + length]
+        if len(found) != length:
+            end = count_of(first + len(data), "byte")
+            raise CorruptDataError(f"{store.uri}{key}: {index} ends after {end}", key=key)
+        return found
+
+    return {index: None if place is None else cut(index, *place) for index, place in places.items()}
 
 
 def read_lineage(store: ObjectStore, copy: RemoteSegment) -> LeaderEpochs:

@@ -80,7 +80,9 @@ class FolderPlan:
             Segment(start, end, FileRef(str(folder / f"{start:020d}.log"), 0, 0))
             for start, end in [*pieces, (self.chain.end_offset, None)]
         ]
-        return Partition(str(folder), self.topic, self.partition, tuple(segments), {}, topic_id=self.topic_id)
+        return Partition(
+            str(folder), tuple(segments), {}, topic=self.topic, topic_id=self.topic_id, partition=self.partition
+        )
 
 
 class _Files(Protocol):

@@ -263,7 +263,7 @@ class DirectoryStore:
                 continue
             if status is not None and key > after:
                 yield ObjectInfo(key, status.st_size, None, _ms(status))
-            elif status is None and (key.startswith(prefix) or prefix.startswith(key)) and key >= after[: len(key)]:
+            elif status is None and _may_hold(key, prefix, after):
                 yield from self._walk(key, prefix, after)
 
     def _same(self, found: ObjectInfo, key: str, put: PutResult) -> PutResult:
@@ -354,3 +354,8 @@ def _translated(path: Path, error: OSError) -> TiersnapError:
     elif error.errno in {errno.EPERM, errno.ENOTSUP, errno.EMLINK} and path.parent.is_dir():
         hint = "the file system may lack hard links, which are how nothing is overwritten; use another"
     return RemoteStorageError(f"{path}: {error.strerror}", hint=hint, path=str(path))
+
+
+def _may_hold(folder: str, prefix: str, after: str) -> bool:
+    """Return whether keys with `prefix`, above `after`, may be in a folder, which ends with a slash."""
+    return (folder.startswith(prefix) or prefix.startswith(folder)) and folder >= after[: len(folder)]

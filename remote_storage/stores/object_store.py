@@ -103,7 +103,7 @@ class UnfinishedUpload:
 
 
 def other_content(name: str, key: str, place: str, more: str = "") -> ObjectExistsError:
-    """Return the error that an object exists with other content; `place` is what the hint suggests to change."""
+    """Return the error that an object exists with other content; the hint suggests to change `place`."""
     return ObjectExistsError(
         f"{name} exists with other content{more}",
         hint=f"tiersnap overwrites nothing unasked: look at both, then name --replace or another {place}",

@@ -99,13 +99,13 @@ def paced(store: ObjectStore, rate: int | None) -> ObjectStore:
     return store if rate is None else PacedStore(store, rate)
 
 
-def in_shares(store: ObjectStore, rate: int | None, tasks: int) -> tuple[int | None, ObjectStore]:
-    """Return the largest number of tasks of a job, and the store limited to a task's share of the rate.
+def in_shares(store: ObjectStore, rate: int | None, tasks: int) -> tuple[int, ObjectStore]:
+    """Return the number of tasks of a job, at most `tasks`, and the store limited to a task's share of the rate.
 
-    Without a rate return None and the unlimited store.
+    Without a rate the store is unlimited.
     """
     if rate is None:
-        return None, store
+        return tasks, store
     count, share = shares(rate, tasks)
     return count, PacedStore(store, share)
 

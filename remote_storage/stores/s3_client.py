@@ -124,7 +124,7 @@ def _of_answer(error: boto.ClientError, action: str, bucket: str, key: str) -> T
             hint="create it, or correct the bucket in the s3:// URI, the endpoint or the account",
             **attrs,
         )
-    if code in _TRANSIENT_CODES or (status >= 500 and status != 501) or status == 429:
+    if _is_transient(code, status):
         return TransientError(
             f"{where}: {action} answered {status} {code}",
             hint="the server is busy: run the same command again",
@@ -132,6 +132,17 @@ def _of_answer(error: boto.ClientError, action: str, bucket: str, key: str) -> T
         )
     if is_missing_object(error):
         return ObjectNotFoundError(f"{where}: there is no such object", hint="", **attrs)
+    return _of_refusal(where, said, attrs, action=action, bucket=bucket, code=code, status=status)
+
+
+def _is_transient(code: str, status: int) -> bool:
+    return code in _TRANSIENT_CODES or (status >= 500 and status != 501) or status == 429
+
+
+def _of_refusal(
+    where: str, said: str, attrs: Mapping[str, object], *, action: str, bucket: str, code: str, status: int
+) -> TiersnapError:
+    """Return the error of a request that the server will refuse again; `said` is its message."""
     if code in _CREDENTIAL_CODES:
         return RemoteStorageError(f"{where}: credentials refused: {code}", hint=_CREDENTIALS_HINT, **attrs)
     if code == "RequestTimeTooSkewed":
@@ -145,12 +156,16 @@ def _of_answer(error: boto.ClientError, action: str, bucket: str, key: str) -> T
     if code in _CHECKSUM_CODES:
         return RemoteStorageError(f"{where}: bytes did not arrive as sent: {code}", hint=_COMPAT_HINT, **attrs)
     if status == 403:
-        grant = f"grant {action} on arn:aws:s3:::{bucket}{'' if action.startswith('s3:List') else '/*'}"
-        if action == "s3:GetObject":  # S3 answers 404 for absent keys only to users who may list
-            grant += f", and s3:ListBucket on arn:aws:s3:::{bucket}"
-        return RemoteStorageError(f"{where}: access denied for {action}", hint=grant, **attrs)
+        return RemoteStorageError(f"{where}: access denied for {action}", hint=_grant(action, bucket), **attrs)
     hint = _COMPAT_HINT if code in _UNSUPPORTED_CODES or status == 501 else ""
     return RemoteStorageError(f"{where}: {action} answered {status} {code}: {said}", hint=hint, **attrs)
+
+
+def _grant(action: str, bucket: str) -> str:
+    grant = f"grant {action} on arn:aws:s3:::{bucket}{'' if action.startswith('s3:List') else '/*'}"
+    if action == "s3:GetObject":  # S3 answers 404 for absent keys only to users who may list
+        grant += f", and s3:ListBucket on arn:aws:s3:::{bucket}"
+    return grant
 
 
 def _of_client(error: Exception, action: str, bucket: str, key: str) -> TiersnapError:

@@ -51,7 +51,7 @@ class Freeing:
     def plan(
         self, readiness: Iterable[Readiness], plan: PublishPlan | None, planned: Collection[int] | None = None
     ) -> None:
-        """Take in what was tiered and what may be published.
+        """Take in the tiered segments and the plan of their publication.
 
         Args:
             readiness: of the partition's segments.
@@ -59,20 +59,28 @@ class Freeing:
         """
         if self.stuck.hung is not None and not self.reason:
             self.reason = self.stuck.hung.says()
-        segments = sorted(readiness, key=lambda each: each.base_offset)
-        uploads, done = frozenset(planned or ()), [each for each in segments if each.verdict in IN_REMOTE_STORAGE]
-        left = [each for each in segments if each.verdict not in IN_REMOTE_STORAGE and each.base_offset not in uploads]
-        waiting = [each for each in left if not self._is_passed_by(each)]
+        segments, uploads = sorted(readiness, key=lambda each: each.base_offset), frozenset(planned or ())
+        waiting = self._first_waiting(segments, uploads)
         ahead = {base for base in uploads if base >= self.stuck.next_offset}
-        self.tier = len(ahead) + sum(each.base_offset >= self.stuck.next_offset for each in done)
+        self.tier = len(ahead) + self._count_done(segments)
         if plan is not None:
             self.take(plan)
         if plan is not None and plan.blocked_by is not None:
             self.refuse(plan.blocked_by)
         elif not self.publish and not self._must_look(plan) and not ahead:
-            self._block(waiting[0] if waiting else None)
+            self._block(waiting)
         else:
             self.publish += len(ahead)
+
+    def _first_waiting(self, segments: Iterable[Readiness], uploads: Collection[int]) -> Readiness | None:
+        """Return the first segment that is neither in remote storage nor passed by nor among the planned `uploads`."""
+        left = (each for each in segments if each.verdict not in IN_REMOTE_STORAGE and each.base_offset not in uploads)
+        return next((each for each in left if not self._is_passed_by(each)), None)
+
+    def _count_done(self, segments: Iterable[Readiness]) -> int:
+        """Return the number of segments in remote storage from the next offset on."""
+        done = (each.base_offset for each in segments if each.verdict in IN_REMOTE_STORAGE)
+        return sum(base >= self.stuck.next_offset for base in done)
 
     def _block(self, first: Readiness | None) -> None:
         """Note that nothing can be published: `first` is not tiered, or for now could not be."""
@@ -102,7 +110,7 @@ class Freeing:
         return self.refusal if self.end is End.REFUSED else _PROBLEMS.get(self.end)
 
     def take(self, plan: PublishPlan) -> None:
-        """Note what is published, or would be, and where remote storage ends then."""
+        """Note the published segments, or those of the plan, and the end of remote storage then."""
         self.publish = len(plan.to_tell)
         self.next_offset = self._end_of(plan, TO_BE_TOLD | KNOWN_TO_BROKERS)
 
@@ -134,11 +142,11 @@ class Freeing:
         return segment.verdict == Verdict.GAP_IN_REMOTE and segment.base_offset < self.stuck.next_offset
 
     def watched(self, cache: MetadataCache) -> Watched:
-        """Return what to watch, by what is known now."""
+        """Return the copy task to watch, by the records of now."""
         return Watched(self.stuck.partition, self.next_offset, frozenset(cache.segments(self.stuck.partition)))
 
     def conclude(self, progress: CopyProgress) -> None:
-        """Take in what the copier did; FAILING leaves it as it is."""
+        """Take in the progress of the copy task; FAILING changes nothing."""
         if progress is CopyProgress.STUCK_AHEAD:
             self.end, self.reason = End.STUCK_AHEAD, f"the copier has gone on and fails at offset {self.next_offset}"
             self.hint = "run the same command again once that segment is READY; tiersnap scan says what it lacks"

@@ -67,7 +67,7 @@ class ReleaseTopics:
                     each.needs_restart(refused.message)
 
     def plan(self, freeings: Iterable[Freeing]) -> dict[TopicPartition, PublishPlan]:
-        """Plan what is published of the partitions, by the records of now."""
+        """Plan the publication of the partitions, by the records of now."""
         stuck = {each.stuck.partition for each in freeings}
         wanted = by_partition(each for each in self.segments if each.id.topic_id_partition in stuck)
         cache, attempts = self.reader.read_to_end(), self.attempts
@@ -93,7 +93,7 @@ class ReleaseTopics:
         """Publish, with copying off where it can be, until the copiers have looked.
 
         Raises:
-            StillStuckError: copiers go on failing at what is published; the records of their topics stay.
+            StillStuckError: copy tasks still fail at published segments; the records of their topics stay.
             UnblockHeldError: another run was at a topic for longer than it should take.
             SettingsAsideError: a broker refuses what a topic had set; the record of that topic stays.
         """
@@ -145,7 +145,7 @@ class ReleaseTopics:
             freeing.is_published |= freeing.name in written
 
     def _watch(self, topics: Iterable[str], *, quiet: float) -> list[str]:
-        """Watch the copy tasks of topics; return the topics that have one which fails at what was published."""
+        """Watch the copy tasks of topics; return the topics that have one which fails at published segments."""
         freeings = [each for topic in topics for each in self._planned(topic)]
         if freeings:
             self.talk(f"waiting up to {quiet:.0f} s for the copiers to go on")

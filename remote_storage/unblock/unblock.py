@@ -15,7 +15,7 @@ from tiersnap.remote_storage.cluster.leader_epochs import Lineage, can_speak, op
 from tiersnap.remote_storage.cluster.log_starts import located
 from tiersnap.remote_storage.cluster.lost_epochs import LostEpochs, find_lost_epochs
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
-from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
+from tiersnap.remote_storage.cluster.stuck import find_stuck, led_partitions, tiered_topics
 from tiersnap.remote_storage.locks.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -58,7 +58,7 @@ class Unblocked:
     lost_epochs: tuple[LostEpochs, ...] = ()  # of partitions that only `repair` frees
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what was met."""
+        """Yield the problems of the run."""
         yield from self.tiered.findings if self.freeings else ()
         yield from self.tiered.errors
         yield from self.refusals
@@ -102,16 +102,11 @@ class Unblock:
             UnblockHeldError: another run was at a topic for longer than it should take.
         """
         check_cluster_of(self.cluster, self.log_dirs)
-        folders = [split_folder_name(name) for log_dir in self.log_dirs.values() for name in log_dir.folders]
-        names = sorted({name for name in folders if name and matches_topic(name[0], self.topic)})
+        names = self._partition_names()
         left = restore_left(self.cluster, self._records, {name for name, _ in names}, self.talk, apply=self.host.apply)
         self._refusals |= left.refusals
         topics = tiered_topics(self.cluster, {topic for topic, _ in names} - self._refusals.keys(), self.talk)
-        candidates = {
-            TopicIdPartition(topic, topics[topic].topic_id, number): topics[topic].leaders[number]
-            for topic, number in names
-            if topic in topics and topics[topic].leaders.get(number, -1) >= 0
-        }
+        candidates = led_partitions(topics, names)
         log_dirs = () if can_speak(self.cluster.properties) else tuple(self.log_dirs)
         with self.metadata_topic.read(candidates) as reader, open_lineage(self.cluster, log_dirs) as lineage:
             stuck = find_stuck(self.cluster, reader, lineage, candidates, left.partitions, self.talk, self.hung)
@@ -127,6 +122,11 @@ class Unblock:
             tiered = self._free(reader, lineage)
         freed, refusals = tuple(self._freeings.values()), tuple(self._refusals.values())
         return Unblocked(len(candidates), freed, tiered, refusals, tuple(self._doubts), proof, lost)
+
+    def _partition_names(self) -> list[TopicPartition]:
+        """Return the partitions in the log directories whose topics match, in ascending order."""
+        folders = [split_folder_name(name) for log_dir in self.log_dirs.values() for name in log_dir.folders]
+        return sorted({name for name in folders if name and matches_topic(name[0], self.topic)})
 
     def _prove(self) -> PlaceProof | None:
         if not self._lacking():
@@ -242,11 +242,7 @@ class Unblock:
             attempts,
         )
         release.ask_settings()
-        unknown = {name_of(each.partition): each.remote_error for each in tiered.partitions if each.remote_error}
-        plans = release.plan(lacking) | {
-            (partition.topic, partition.partition): PublishPlan(partition, refusal=error)
-            for partition, error in unknown.items()
-        }
+        plans = release.plan(lacking) | _refused_unknown(tiered)
         readiness = {each.name: each.readiness for each in tiered.partitions}
         planned = {} if host.apply else {each.name: each.planned_offsets for each in tiered.partitions}
         failed = {name_of(each.partition): _first_transient(each.errors) for each in tiered.partitions}
@@ -255,6 +251,12 @@ class Unblock:
             freeing.plan(readiness.get(name, ()), plans.get(name), planned.get(name))
         if host.apply:
             release.run(plans)
+
+
+def _refused_unknown(tiered: HostOutcome) -> dict[TopicPartition, PublishPlan]:
+    """Return refusing plans of the partitions whose remote segments could not be listed."""
+    unknown = {name_of(each.partition): each.remote_error for each in tiered.partitions if each.remote_error}
+    return {(at.topic, at.partition): PublishPlan(at, refusal=error) for at, error in unknown.items()}
 
 
 def _first_transient(errors: Iterable[TiersnapError]) -> TransientError | None:

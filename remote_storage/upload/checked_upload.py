@@ -178,7 +178,7 @@ class CheckedLog:
 
 
 def check_stored(store: ObjectStore, key: str, put: PutResult) -> None:
-    """Compare an object with what was sent; one HEAD, none where the answer to the put proved it.
+    """Compare an object with the bytes that were sent; one HEAD, none where the answer to the put proved it.
 
     Raises:
         TransientError: it is not there.
@@ -192,7 +192,7 @@ def check_listed(store: ObjectStore, stem: str, sent: Iterable[tuple[str, PutRes
     """See that all objects of a copy are there, with their sizes and ETags; one listing.
 
     Args:
-        stem: what the keys of the copy's objects begin with.
+        stem: common prefix of the keys of the segment's objects.
         sent: keys with what the puts gave.
 
     Raises:

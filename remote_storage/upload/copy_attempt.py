@@ -112,14 +112,14 @@ class CopyAttempt:
         return Ended((started, *self._undone(error, left=left)))
 
     def give_up(self) -> None:
-        """Undo a copy that nobody has seen; what cannot be deleted stays named by the claim."""
+        """Undo an invisible copy; the claim still names the objects that cannot be deleted."""
         store = self.job.store
         with suppress(TiersnapError):
             if self.copy.undo() or not claim_protocol.release(store, self.claimed):
                 claim_protocol.put_again(store, self.claimed)
 
     def release(self) -> None:
-        """Give up the claim, so that nobody has to wait."""
+        """Give up the claim, so that no other attempt has to wait."""
         with suppress(TiersnapError):
             claim_protocol.release(self.job.store, self.claimed)
 

@@ -34,7 +34,7 @@ class HostOutcome:
 
     @property
     def findings(self) -> list[Finding]:
-        """Return what is damaged or may not be read."""
+        """Return the findings about damaged and unreadable files."""
         return [*self.of_log_dirs, *(finding for each in self.partitions for finding in each.findings)]
 
     @property
@@ -133,7 +133,7 @@ class HostOutcome:
         return bool(self.plan or any(each.leftover_count for each in taken) or has_failed)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what was met; of a plan only what the same with `apply` does not clear."""
+        """Yield the problems of the run; of a plan, those that `apply` does not clear."""
         yield from self.findings
         yield from self.errors
         yield from problems_of(self.planned_verdicts)

@@ -44,7 +44,7 @@ class Ahead:
         self._pool = ContextPool(SEGMENTS_AT_ONCE, thread_name_prefix="tiersnap-segment")
 
     def attempt(self, segment: PlannedSegment) -> Ended:
-        """Copy a segment, or complete what was begun of it; all segments before it are there."""
+        """Copy a segment, or complete its begun copy; all segments before it are there."""
         begun = self._take(segment)
         looked = self._looked.pop(segment.base_offset, None)
         if isinstance(begun, CopyAttempt):
@@ -55,7 +55,7 @@ class Ahead:
         return begun
 
     def close(self) -> None:
-        """Undo what was begun, without waiting for a server that does not answer."""
+        """Undo the begun copies, without waiting for a server that does not answer."""
         with ExitStack() as each:
             each.callback(self._pool.shutdown)
             for begun in self._begun.values():

@@ -96,7 +96,7 @@ class StoredSnapshots:
 
         Raises:
             ObjectExistsError: another content is there, and nobody knows it to be ours.
-            CorruptDataError: what is there was made of offsets that are in no segment any more.
+            CorruptDataError: the stored snapshot was made of offsets that no segment holds any more.
         """
         partition = TopicIdPartition(snapshot.topic, snapshot.topic_id, snapshot.partition)
         key = keys.snapshot(partition, snapshot.end_offset)
@@ -249,7 +249,7 @@ def snapshot_metadata(snapshot: TrustedSnapshot, *, run_id: str, fold_start_offs
 def put_manifest(
     store: ObjectStore, partition: TopicIdPartition, run_id: str, records: Iterable[SnapshotRecord]
 ) -> SnapshotManifest:
-    """Say what this run wrote; a run that is resumed adds to what it said before.
+    """Write the manifest of this run; a resumed run adds to its earlier one.
 
     Raises:
         ObjectExistsError: the run's manifest says otherwise of the same offset.

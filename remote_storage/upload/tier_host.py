@@ -33,7 +33,7 @@ from tiersnap.snapshot.gate.judge import Readiness
 from tiersnap.snapshot.gate.judge_partition import Policy, SegmentReadiness, open_at
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.findings import Finding
-from tiersnap.snapshot.log.log_dir import Partition, read_properties
+from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_properties
 from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic
 from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions
 from tiersnap.snapshot.replay.facts import PartitionFacts
@@ -54,7 +54,7 @@ def _refuse_none(_: TopicIdPartition) -> None:
 
 @dataclass
 class HostPartition:
-    """The findings about a partition, and what was done."""
+    """The findings about a partition, and the work that was done."""
 
     log_dir: str  # as the user named it
     partition: Partition
@@ -78,6 +78,12 @@ class HostPartition:
     def name(self) -> TopicPartition:
         """Return topic and partition number."""
         return self.partition.topic, self.partition.partition
+
+    def refuse(self, refusal: TiersnapError) -> None:
+        """Plan nothing because of a refusal, an error if there was something to tier; the leftovers stay, too."""
+        self.refusal, self.planned = refusal, []
+        if self.is_to_tier:
+            self.errors.append(refusal)
 
     @property
     def planned_offsets(self) -> frozenset[int]:
@@ -188,15 +194,12 @@ class HostTier:
             of_brokers=self.of_brokers,
         )
         lister = RemoteLister(observe, wants_start=True)
-        run_id, kept = self.tierer.run_id, self._kept if self.apply else None
-        sink = StoredSnapshots(self.location.store, run_id, self.options.replace, self.apply, kept)
-        task = ListingReplay(self.options, sink, run=1, now=self.tierer.now, look=observe)
+        task = ListingReplay(self.options, self._sink(), run=1, now=self.tierer.now, look=observe)
         cluster_ids: dict[str, str | None] = {}
         for named, each in found:
             log_dir = named.log_dir
             if named.uri not in cluster_ids:
-                properties = read_properties(log_dir.filesystem, log_dir.path)
-                cluster_ids[named.uri] = None if properties is None else properties.cluster_id
+                cluster_ids[named.uri] = _cluster_id(log_dir)
             partition = replace(each, topic_id=each.topic_id or self.topic_ids.get(each.topic))
             listing = lister.with_remote(PartitionListing(log_dir.filesystem, partition, cluster_ids[named.uri]))
             if listing.is_remote_known:
@@ -205,11 +208,14 @@ class HostTier:
             mine = task if listing.remote_error is None and refusal is None else replace(task, sink=None)
             done = self._tier(named.uri, listing, mine, observe.known(name_of(partition)))
             if refusal is not None:
-                done.refusal, done.planned = refusal, []  # its leftovers stay, too
-                done.errors += [refusal] if done.is_to_tier else []
+                done.refuse(refusal)
             if self.asks_forgotten and listing.is_remote_known:
                 done.forgotten = told_forgotten(observe, log_dir.filesystem, partition, self._expiry)
             yield done
+
+    def _sink(self) -> StoredSnapshots:
+        kept = self._kept if self.apply else None
+        return StoredSnapshots(self.location.store, self.tierer.run_id, self.options.replace, self.apply, kept)
 
     @property
     def _expiry(self) -> BrokerExpiry:
@@ -243,9 +249,9 @@ class HostTier:
         stored = [each.stored for each in found.reached.values() if each.stored is not None]
         errors = [RecordedError.of(each, told_at(partition, each)).raised for each in replayed.errors]
         remote_error = None if listing.remote_error is None else listing.remote_error.raised
-        errors += [] if remote_error is None else [remote_error]
+        errors.extend(filter(None, [remote_error]))
         written = sum(each.written_by is not None for each in stored)
-        return HostPartition(
+        done = HostPartition(
             uri,
             partition,
             found.facts,
@@ -253,13 +259,14 @@ class HostTier:
             findings=found.findings,
             errors=errors,
             remote_error=remote_error,
-            snapshots_written=written if self.apply else 0,
-            snapshots_mended=sum(each.is_mended for each in stored) if self.apply else 0,
             leftover_count=remote.leftover_count or 0,
             encryption=remote.encryption,
-            planned=[] if self.apply else judged,
-            snapshots_planned=0 if self.apply else written,
         )
+        if self.apply:
+            done.snapshots_written, done.snapshots_mended = written, sum(each.is_mended for each in stored)
+        else:
+            done.planned, done.snapshots_planned = judged, written
+        return done
 
     def _beside_now(self, remote: RemoteListing) -> BesideBrokers:
         """By the store's clock as it is now; that is asked only where a broker's copy may have been made just now."""
@@ -311,3 +318,8 @@ class HostTier:
                 number = by_base[event.base_offset]
                 judged = done.segments[number]
                 done.segments[number] = judged.as_uploaded() if event.is_finished else judged.as_found()
+
+
+def _cluster_id(log_dir: LogDir) -> str | None:
+    properties = read_properties(log_dir.filesystem, log_dir.path)
+    return None if properties is None else properties.cluster_id

@@ -88,7 +88,7 @@ class SegmentCopy:
         _check_described(self.segment, self.metadata)
 
     def send(self, deadline: Deadline) -> None:
-        """Send the log and the indexes, and compare each with what the store has, before the deadline."""
+        """Send the log and the indexes, and compare each with the stored object, before the deadline."""
         segment = self.segment
         segment.log.check_unchanged()
         with self.undone_on_error(), deadline:
@@ -123,7 +123,7 @@ class SegmentCopy:
 
     @contextmanager
     def undone_on_error(self) -> Iterator[None]:
-        """Delete what was sent if the block raises."""
+        """Delete the sent objects if the block raises."""
         try:
             yield
         except BaseException as error:
@@ -135,7 +135,7 @@ class SegmentCopy:
             raise
 
     def undo(self) -> tuple[DeleteFailure, ...]:
-        """Delete what was sent, the last first; returns what is still there."""
+        """Delete the sent objects, the last first; returns those that remain."""
         # An object that somebody else made is not ours to delete; one of which no word came is.
         return delete_in_reverse(self.location.store, self._made() + self._in_doubt)
 
@@ -165,7 +165,7 @@ def object_metadata(segment: SegmentBundle) -> dict[str, str]:
 
 
 def delete_copy(location: RemoteLocation, metadata: RemoteLogSegmentMetadata) -> tuple[DeleteFailure, ...]:
-    """Delete whatever of a copy there is, what makes it visible first; returns what is still there.
+    """Delete the objects of a copy, first the one that makes it visible; returns those that remain.
 
     DELETE_SEGMENT_FINISHED may be recorded when nothing is returned. Doing it again is fine.
     """
@@ -185,7 +185,7 @@ def _check_described(segment: SegmentBundle, metadata: RemoteLogSegmentMetadata)
 
 
 def delete_in_reverse(store: ObjectStore, keys: Sequence[str]) -> tuple[DeleteFailure, ...]:
-    """Delete what was written, the last first; returns, and logs, what could not be deleted."""
+    """Delete written objects, the last first; returns, and logs, those that remain."""
     failures: list[DeleteFailure] = []
     for key in reversed(keys):
         try:

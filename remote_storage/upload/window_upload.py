@@ -46,7 +46,15 @@ def known_starts(
 
 def _open_in_remote(job: TierJob, segment: PlannedSegment) -> tuple[tuple[int, int], ...]:
     of, expiry = job.partition, BrokerExpiry(job.tierer.now, DEFAULT_PRODUCER_EXPIRATION_MS)
-    log = Partition("", of.topic, of.partition, (), {}, of.topic_id, segment.leader_epochs)
+    log = Partition(
+        "",
+        (),
+        {},
+        topic=of.topic,
+        topic_id=of.topic_id,
+        partition=of.partition,
+        leader_epochs=segment.leader_epochs,
+    )
     try:
         entries = state_at(job.location, log, segment.base_offset, expiry).entries
     except UnknownStateError as error:

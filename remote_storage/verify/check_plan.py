@@ -55,7 +55,7 @@ class CheckPlan:
 
     @property
     def request(self) -> CheckRequest:
-        """Return what was asked for, with the sample that was chosen."""
+        """Return the request, with the sample that was chosen."""
         return replace(self.asked, sampled=self.sampled)
 
     @property

@@ -65,7 +65,7 @@ class LocalLog:
 
     Attributes:
         beginnings: what came before its files.
-        findings: what is damaged or may not be read of all logs; they grow as logs are read.
+        findings: damaged and unreadable files of all logs; they grow as logs are read.
     """
 
     filesystem: FileSystem
@@ -104,7 +104,7 @@ class LocalLog:
         def of_log(copy: RemoteSegment) -> bool:
             return copy.end_offset > first and copy.facts.is_of(epochs)
 
-        ending = {copy.end_offset: copy for copy in copies if of_log(copy)}
+        ending = {copy.end_offset: copy for copy in filter(of_log, copies)}
         if not (ending and self.partition.segments):
             return ToldLocally()
 
@@ -176,7 +176,7 @@ def local_logs(
     Args:
         located: hands partitions on with the log start that a cluster tells, see cluster.log_starts.located.
         leading: URI of the log directory whose replica is read, by partition; None if each partition has one replica.
-        findings: takes what is damaged or may not be read, now and when a log is read.
+        findings: takes damaged and unreadable files, now and when a log is read.
         log_starts: as --log-start states them.
 
     Raises:

@@ -46,7 +46,7 @@ def nobody_tells(_: TopicIdPartition, __: Sequence[Interval]) -> ToldStart | Non
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Offsets from `start` to the exclusive `end` that no remote segment holds; `end` is None if nobody can tell."""
+    """Offsets from `start` to the exclusive `end` that no remote segment holds; `end` is None if it is unknown."""
 
     start: int
     end: int | None

@@ -16,7 +16,7 @@ The rules for snapshots are those of remote_log.remote_state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -61,7 +61,7 @@ class PartitionCheck:
     """The check of one partition.
 
     Attributes:
-        known: what was found out before of the partition, by segment id; checks of another place say nothing.
+        known: earlier checks of the partition, by segment id; checks of another place say nothing.
         compare_locally: None without a local log.
         compared: CRC-32C of snapshots that a run compared with the log, or computed, by offset.
         skipped: segments of which an earlier check holds, or that are not in the sample.
@@ -91,7 +91,7 @@ class PartitionCheck:
         self.known = {key: each for key, each in self.known.items() if each.remote == self.location.store.uri}
 
     def checks(self) -> Iterator[RemoteCheck]:
-        """Give what was found out, a row a segment, in ascending base offset; then offsets that no segment holds.
+        """Yield the checks, a row a segment, in ascending base offset; then offsets that no segment holds.
 
         Raises:
             TransientError, RemoteStorageError: remote storage does not answer, or refuses.
@@ -117,18 +117,22 @@ class PartitionCheck:
         read = {each.segment_id: each for wave in waves for each in wave}
         complete = [each for each in read.values() if isinstance(each, RemoteSegment)]
         problems = self._find_lineage(complete)
-        following = dict(pairwise(sorted({each.start_offset for each in self._listed})))
-        covered = joined(
-            interval
-            for each in self._listed
-            for interval in self._held(each, read.get(each.segment_id), following.get(each.start_offset))
-        )
+        covered = self._covered(read)
         incomplete = [each for each in read.values() if isinstance(each, IncompleteSegment)]
         yield from self._incomplete(incomplete, covered)
         yield from self._complete([each.segment_id for each in due], complete, problems)
         yield from self._holes(covered, incomplete)
         yield from self._head(covered, incomplete)
         yield from self._gone()
+
+    def _covered(self, read: Mapping[str, RemoteSegment | IncompleteSegment]) -> list[Interval]:
+        """Return the offsets of the log that the listed segments hold; `read` are those that were read, by id."""
+        following = dict(pairwise(sorted({each.start_offset for each in self._listed})))
+        return joined(
+            interval
+            for each in self._listed
+            for interval in self._held(each, read.get(each.segment_id), following.get(each.start_offset))
+        )
 
     @property
     def _listed_from(self) -> int:
@@ -153,7 +157,7 @@ class PartitionCheck:
         return sampled is None or sample_order(attempt.segment_id, self.asked.now) <= sampled
 
     def _to_read(self, due: list[SegmentObjects]) -> list[SegmentObjects]:
-        """Those and, for the lineage, what may be the newest segment."""
+        """Return these segments and, for the lineage, those that may be the newest."""
         whole = [each for each in self._listed if not each.missing]
         may_be_newest = {each.segment_id for each in whole[-1:]}
         if known := [self.known[each.segment_id] for each in whole if each.segment_id in self.known]:
@@ -162,7 +166,7 @@ class PartitionCheck:
         return [each for each in self._listed if each.segment_id in wanted]
 
     def _find_lineage(self, complete: Sequence[RemoteSegment]) -> dict[str, str]:
-        """Take the leader epochs of the newest segment that tells them; return what is wrong with newer ones."""
+        """Take the leader epochs of the newest segment that tells them; return the faults of newer ones."""
         problems: dict[str, str] = {}
         while left := [each for each in complete if each.segment_id not in problems]:
             copy = newest(left)
@@ -197,14 +201,16 @@ class PartitionCheck:
             is_last = each.start_offset >= end
             is_covered = any(start <= each.start_offset < stop for start, stop in covered)
             is_young = is_last and now - each.written_at <= COPY_GRACE_MS
-            if each.objects is None or (not each.is_visible and (is_covered or is_young)):
-                continue  # of an attempt that ended, or that somebody is at
-            if is_covered and not self.names_replaced and self._is_replaced(each):
+            if each.objects is None or self._is_left_out(each, is_covered=is_covered, is_young=is_young):
                 continue
-            verdict = RemoteVerdict.MISSING if each.objects.missing else RemoteVerdict.CORRUPT
-            if not each.is_visible and (is_last or each.start_offset < begin):
-                verdict = RemoteVerdict.SUSPECT
-            yield self._row(each.objects, Told(verdict, each.problem))
+            is_outside = is_last or each.start_offset < begin
+            yield self._row(each.objects, Told(_of_incomplete(each, is_outside=is_outside), each.problem))
+
+    def _is_left_out(self, left: IncompleteSegment, *, is_covered: bool, is_young: bool) -> bool:
+        """Return whether it is of an attempt that ended or is under way, or a complete segment has replaced it."""
+        if not left.is_visible and (is_covered or is_young):
+            return True
+        return is_covered and not self.names_replaced and self._is_replaced(left)
 
     def _is_replaced(self, left: IncompleteSegment) -> bool:
         """Return whether the claim of a segment that lost objects is finished with a complete one in its place."""
@@ -224,10 +230,7 @@ class PartitionCheck:
         """Yield the offsets before the first segment that are lost, or that retention may have deleted."""
         if self.log_start_of is None:
             return
-        first = covered[0][0] if covered else None
-        damaged = min((each.start_offset for each in incomplete if each.is_visible), default=None)
-        if damaged is not None and (first is None or damaged < first) and not self._begins_behind(damaged):
-            first = damaged
+        first = self._first_offset(covered, incomplete)
         if first == 0:
             return
         start = self.log_start_of(self.partition, covered)
@@ -235,6 +238,13 @@ class PartitionCheck:
         if head is not None:
             told = Told(head.verdict, head.reason)
             yield self._made("", head.start, head.end, 0, 0, told, -1, is_of_log=True)
+
+    def _first_offset(self, covered: Sequence[Interval], incomplete: Sequence[IncompleteSegment]) -> int | None:
+        """Return the first offset of a complete or visible segment; None without any."""
+        first = covered[0][0] if covered else None
+        damaged = min((each.start_offset for each in incomplete if each.is_visible), default=None)
+        is_first = damaged is not None and (first is None or damaged < first)
+        return damaged if is_first and damaged is not None and not self._begins_behind(damaged) else first
 
     def _hole(self, start: int, end: int) -> RemoteCheck:
         why = f"offsets {start} to {end - 1} are in no complete remote segment of this log"
@@ -251,10 +261,7 @@ class PartitionCheck:
     ) -> Iterator[RemoteCheck]:
         """Verify the complete segments that are due, with the others on the way as what came before."""
         wanted, copies = set(due), {each.segment_id: each for each in complete}
-        own = [each for each in complete if each.segment_id in wanted and self._is_of_log(each)]
-        readable = [each for each in own if not each.is_encrypted]
-        compare = self.compare_locally if self.asked.depth is not CheckDepth.METADATA else None
-        told = ToldLocally() if compare is None else compare(self.location.store, readable)
+        told = self._told_locally(complete, wanted)
         check = WholeSegmentCheck(
             self.location.store, self.asked, self._claimed, self.compared, told, self._is_of_log, self.digests
         )
@@ -263,11 +270,19 @@ class PartitionCheck:
             for attempt, copy, data in wave:
                 if attempt.segment_id not in wanted:
                     check.skip(attempt)
-                elif copy is not None and (problem := problems.get(copy.segment_id)):
+                elif copy is not None and copy.segment_id in problems:
                     check.forget()
-                    yield self._of_copy(copy, Told(RemoteVerdict.CORRUPT, problem))
+                    yield self._of_copy(copy, Told(RemoteVerdict.CORRUPT, problems[copy.segment_id]))
                 elif copy is not None:
                     yield self._of_copy(copy, check.told(copy, data))
+
+    def _told_locally(self, copies: Iterable[RemoteSegment], wanted: Collection[str]) -> ToldLocally:
+        """Compare the readable segments that are `wanted` with the local log, if the depth includes that."""
+        if self.compare_locally is None or self.asked.depth is CheckDepth.METADATA:
+            return ToldLocally()
+        own = (each for each in copies if each.segment_id in wanted and self._is_of_log(each))
+        readable = [each for each in own if not each.is_encrypted]
+        return self.compare_locally(self.location.store, readable)
 
     def _is_of_log(self, copy: RemoteSegment) -> bool:
         return copy.facts.is_of(self._told_lineage(copy))
@@ -302,3 +317,11 @@ class PartitionCheck:
             asked.depth, told.verdict, told.compared_with, told.reason, asked.now,
             asked.producer_expiration, self.location.store.uri,
         )  # fmt: skip
+
+
+def _of_incomplete(left: IncompleteSegment, *, is_outside: bool) -> RemoteVerdict:
+    """Return the verdict of a segment that lacks objects; `is_outside`: it begins below or behind the complete ones."""
+    if not left.is_visible and is_outside:
+        return RemoteVerdict.SUSPECT
+    is_missing = left.objects is not None and bool(left.objects.missing)
+    return RemoteVerdict.MISSING if is_missing else RemoteVerdict.CORRUPT

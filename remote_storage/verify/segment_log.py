@@ -31,7 +31,7 @@ class SegmentLog:
     Attributes:
         runs: deltas from its first offset on, cut where that was asked for.
         digest: over the headers of all batches, see kernels.digest.
-        faults: what is wrong with its indexes or leader epochs, a sentence each.
+        faults: of its indexes or leader epochs, a sentence each.
     """
 
     runs: Sequence[Run]

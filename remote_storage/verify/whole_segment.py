@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -82,7 +82,7 @@ class WholeSegmentCheck:
     Attributes:
         claimed: segments of which there is a claim.
         compared: see PartitionCheck.
-        local: what the local log says.
+        local: comparisons and digests by the local log.
         is_of_log: whether all of a segment was written under the leader epochs of the log.
         digests: takes the digest of each log whose batches are right, by segment id.
     """
@@ -116,7 +116,7 @@ class WholeSegmentCheck:
             return CorruptDataError(error.message)
 
     def skip(self, attempt: SegmentObjects) -> None:
-        """Pass by a segment; its snapshot is read if the next one needs to know what was before."""
+        """Pass by a segment; its snapshot is read if the next one needs the earlier state."""
         self._skipped, self._fold = attempt, None
 
     def forget(self) -> None:
@@ -124,7 +124,7 @@ class WholeSegmentCheck:
         self._fold = None
 
     def told(self, copy: RemoteSegment, ahead: Indexes | CorruptDataError | None = None) -> Told:
-        """Return what is said of a segment.
+        """Return the verdict of a segment.
 
         Raises:
             TransientError, RemoteStorageError: remote storage does not answer, or refuses.
@@ -145,13 +145,14 @@ class WholeSegmentCheck:
         indexes, entries = self._indexes(copy, ahead, faults)
         log = self._log(copy, indexes, faults, is_of_log=is_of_log)
         if entries is None or faults:
-            is_missing = bool(faults) and all(fault.endswith("it is missing") for fault in faults)
-            return Told(RemoteVerdict.MISSING if is_missing else RemoteVerdict.CORRUPT, "; ".join(faults))
+            return _of_faults(faults)
         data = indexes[IndexType.PRODUCER_SNAPSHOT] or b""
         told = self._compared(copy, data, entries, log, is_of_log=is_of_log)
-        if is_of_log and told.verdict.is_sound and not self._is_proven(told):
+        if not is_of_log:
+            return told
+        if told.verdict.is_sound and not self._is_proven(told):
             told = self._lost(copy, entries, log) or told
-        if is_of_log and told.verdict.is_sound and not self._is_behind(copy):
+        if told.verdict.is_sound and not self._is_behind(copy):
             self._known = _Known(copy.end_offset, entries)
         return told
 
@@ -180,30 +181,33 @@ class WholeSegmentCheck:
     def _log(self, copy: RemoteSegment, indexes: Indexes, faults: list[str], *, is_of_log: bool) -> SegmentLog | None:
         """Read the log where the depth takes it, and go on with the fold of the remote log."""
         is_full = self.asked.depth is CheckDepth.FULL
-        if not is_full and (copy.segment_id in self.local.snapshots or not self._may_live(copy)):
+        if not is_full and not self._needs_log(copy):
             return None
-        fold, at_start = self._fold, None
-        if self._known is not None and self._known.offset == copy.start_offset:
-            at_start = self._known.entries
-        elif copy.start_offset == 0:
-            at_start = np.empty(0, ENTRY_DTYPE)
-        cuts = [] if fold is None else [fold.end]
+        cuts = [] if self._fold is None else [self._fold.end]
+        rebuilt = indexes if is_full and indexes else None
         try:
-            log = read_log(
-                self.store, copy, cuts=cuts, indexes=indexes if is_full and indexes else None, at_start=at_start
-            )
+            log = read_log(self.store, copy, cuts=cuts, indexes=rebuilt, at_start=self._entries_at_start(copy))
         except CorruptDataError as error:
             faults.append(error.message)
             self._fold = None
             return None
         self.digests[copy.segment_id] = log.digest
-        told = {fault.partition(":")[0] for fault in faults}
-        faults.extend(fault for fault in log.faults if fault.partition(":")[0] not in told)
+        faults.extend(_of_other_files(log.faults, faults))
         if self.local.digests.get(copy.segment_id, log.digest) != log.digest:
             faults.append("log: its batches are not those of the local log")
         if is_full and is_of_log:
             self._go_on(copy, log, faults)
         return log
+
+    def _needs_log(self, copy: RemoteSegment) -> bool:
+        """Return whether only the log tells if the snapshot is right."""
+        return copy.segment_id not in self.local.snapshots and self._may_live(copy)
+
+    def _entries_at_start(self, copy: RemoteSegment) -> np.ndarray | None:
+        """Return the entries (ENTRY_DTYPE) at a segment's base offset; None if they are unknown."""
+        if self._known is not None and self._known.offset == copy.start_offset:
+            return self._known.entries
+        return np.empty(0, ENTRY_DTYPE) if copy.start_offset == 0 else None
 
     def _go_on(self, copy: RemoteSegment, log: SegmentLog, faults: list[str]) -> None:
         if self._fold is None or copy.start_offset > self._fold.end:
@@ -231,17 +235,15 @@ class WholeSegmentCheck:
         if (vouched := self._vouched(copy, data)) is not None:
             return vouched
         if log is not None:
-            own = self._by(
-                compare(entries, to_entries(log.deltas), history_from=copy.start_offset), ComparedWith.OWN_SEGMENT
-            )
-            why = f"snapshot: agrees with its segment, and knows {count_of(entries.size, 'producer')}"
-            return replace(own, reason=why) if own.verdict.is_sound else own
-        reached = int(max(entries[name].max(initial=-1) for name in ("last_offset", "current_txn_first_offset")))
-        if reached >= copy.end_offset:
-            why = f"snapshot: knows offset {reached}, and the segment ends at {copy.end_offset - 1}"
-            return Told(RemoteVerdict.SUSPECT, why, ComparedWith.NOTHING)
-        why = "its snapshot lacks no producer that lives; its segment was not read, for none of its producers does"
-        return Told(RemoteVerdict.NOT_COMPARED, why, ComparedWith.EARLIER_SNAPSHOTS)
+            return self._by_own(copy, entries, log)
+        return _by_itself(copy, entries)
+
+    def _by_own(self, copy: RemoteSegment, entries: np.ndarray, log: SegmentLog) -> Told:
+        """Compare a snapshot with the fold of its own segment."""
+        found = compare(entries, to_entries(log.deltas), history_from=copy.start_offset)
+        told = self._by(found, ComparedWith.OWN_SEGMENT)
+        why = f"snapshot: agrees with its segment, and knows {count_of(entries.size, 'producer')}"
+        return replace(told, reason=why) if told.verdict.is_sound else told
 
     def _by(self, found: Comparison, of: ComparedWith) -> Told:
         expiry = self._expiry
@@ -323,3 +325,24 @@ def _out_of_order(copy: RemoteSegment, indexes: Indexes) -> Iterator[str]:
 
 def _size(copy: RemoteSegment) -> int:
     return sum(place[1] for place in (copy.places or {}).values() if place is not None)
+
+
+def _of_other_files(faults: Iterable[str], told: Iterable[str]) -> list[str]:
+    """Return the faults of files of which none is told."""
+    files = {fault.partition(":")[0] for fault in told}
+    return [fault for fault in faults if fault.partition(":")[0] not in files]
+
+
+def _of_faults(faults: Sequence[str]) -> Told:
+    is_missing = bool(faults) and all(fault.endswith("it is missing") for fault in faults)
+    return Told(RemoteVerdict.MISSING if is_missing else RemoteVerdict.CORRUPT, "; ".join(faults))
+
+
+def _by_itself(copy: RemoteSegment, entries: np.ndarray) -> Told:
+    """Compare a snapshot with its own offset alone."""
+    reached = int(max(entries[name].max(initial=-1) for name in ("last_offset", "current_txn_first_offset")))
+    if reached >= copy.end_offset:
+        why = f"snapshot: knows offset {reached}, and the segment ends at {copy.end_offset - 1}"
+        return Told(RemoteVerdict.SUSPECT, why, ComparedWith.NOTHING)
+    why = "its snapshot lacks no producer that lives; its segment was not read, for none of its producers does"
+    return Told(RemoteVerdict.NOT_COMPARED, why, ComparedWith.EARLIER_SNAPSHOTS)

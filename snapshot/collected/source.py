@@ -93,7 +93,7 @@ class CollectedSource:
         """Return a partition without segments, with the finding of its listing."""
         topic, number = split_folder_name(folder) or ("", -1)
         findings = () if finding is None else (finding,)
-        return Partition(f"{self.path}/{folder}", topic, number, (), {}, findings=findings)
+        return Partition(f"{self.path}/{folder}", (), {}, topic=topic, partition=number, findings=findings)
 
     def batches(self, folder: str) -> Iterator[pa.RecordBatch]:
         """Yield the rows of RECORD_BATCHES of a partition's segments.

@@ -85,7 +85,7 @@ class CopyTasks:
     stuck: frozenset[tuple[str, int]] = frozenset()  # (topic id, partition) of tasks that records prove to be stuck
 
     def of(self, topic_id: str, partition: int) -> CopyTask | None:
-        """Return what the partition's copy task does; None of a topic that the cluster does not show."""
+        """Return the state of the partition's copy task; None of a topic that the cluster does not show."""
         if topic_id not in self.topics:
             return None
         if self.topics[topic_id] is None:

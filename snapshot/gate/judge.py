@@ -176,33 +176,49 @@ def _local(
     segment = examined.facts
     if segment.next_base_offset is None:
         return Verdict.ACTIVE_SEGMENT, "still being written"
-    if partition.internal:
-        return Verdict.INTERNAL_TOPIC, partition.internal
-    if partition.compacted:
-        return Verdict.COMPACTED_TOPIC, partition.compacted
-    if partition.topic_id is None:
-        return Verdict.TOPIC_ID_UNKNOWN, "partition.metadata holds no topic id, or is missing, as before 2.8"
-    if segment.damage_kind in (FindingKind.PERMISSION_DENIED, FindingKind.DELETED_FILE):
-        return Verdict.UNREADABLE_SEGMENT, segment.damage
-    if segment.damage:
-        return Verdict.CORRUPT_SEGMENT, segment.damage
-    if partition.log_start_unknown:
-        return Verdict.UNKNOWN_LOG_START, f"its log start is unknown: {partition.log_start_unknown}"
-    if partition.transactions_unknown:
-        return Verdict.UNKNOWN_TRANSACTIONS, partition.transactions_unknown
+    obstacle = _of_topic(partition) or _of_damage(segment) or _of_unknown_log(partition)
+    if obstacle is not None:
+        return obstacle
     if blocked_by is not None:
         return Verdict.GAP_BEFORE, f"segment {blocked_by.base_offset} comes first and is {blocked_by.verdict}"
     if partition.last_stable_offset is None or segment.next_base_offset > partition.last_stable_offset:
-        stable = "unknown" if partition.last_stable_offset is None else partition.last_stable_offset
-        return Verdict.ABOVE_LSO, f"ends at {segment.next_base_offset}, last stable offset is {stable}: " + (
-            partition.unstable_because or "the high watermark is lower"
-        )
+        return Verdict.ABOVE_LSO, _above_stable(partition, segment.next_base_offset)
     if segment.missing_parts:
         return Verdict.MISSING_INDEX, "no " + ", no ".join(segment.missing_parts)
     found, reason = examined.snapshot.verdict(expiry), examined.snapshot.reason(expiry)
     if encrypted_by:
         return Verdict.ENCRYPTED_REMOTE, _encrypted(encrypted_by, reason)
     return (_SNAPSHOT[found], reason) if found in _SNAPSHOT else (Verdict.READY, "; ".join([reason, *_notes(segment)]))
+
+
+def _of_topic(partition: PartitionFacts) -> tuple[Verdict, str] | None:
+    if partition.internal:
+        return Verdict.INTERNAL_TOPIC, partition.internal
+    if partition.compacted:
+        return Verdict.COMPACTED_TOPIC, partition.compacted
+    if partition.topic_id is None:
+        return Verdict.TOPIC_ID_UNKNOWN, "partition.metadata holds no topic id, or is missing, as before 2.8"
+    return None
+
+
+def _of_damage(segment: SegmentFacts) -> tuple[Verdict, str] | None:
+    if segment.damage_kind in (FindingKind.PERMISSION_DENIED, FindingKind.DELETED_FILE):
+        return Verdict.UNREADABLE_SEGMENT, segment.damage
+    return (Verdict.CORRUPT_SEGMENT, segment.damage) if segment.damage else None
+
+
+def _of_unknown_log(partition: PartitionFacts) -> tuple[Verdict, str] | None:
+    if partition.log_start_unknown:
+        return Verdict.UNKNOWN_LOG_START, f"its log start is unknown: {partition.log_start_unknown}"
+    if partition.transactions_unknown:
+        return Verdict.UNKNOWN_TRANSACTIONS, partition.transactions_unknown
+    return None
+
+
+def _above_stable(partition: PartitionFacts, end: int) -> str:
+    stable = "unknown" if partition.last_stable_offset is None else partition.last_stable_offset
+    why = partition.unstable_because or "the high watermark is lower"
+    return f"ends at {end}, last stable offset is {stable}: {why}"
 
 
 _SNAPSHOT = {

@@ -89,7 +89,7 @@ class Policy:
         Args:
             partition: its number.
             segments: ascending base offsets.
-            snapshots: what is remembered of snapshot offsets.
+            snapshots: earlier results of snapshot offsets.
             coverage: what remote storage holds of the log's lineage.
         """
         known = tuple(segments)

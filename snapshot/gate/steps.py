@@ -24,6 +24,7 @@ SCAN_REMOTE = NextStep("", ("scan", Hole.LOG_DIRS, *_ON_REMOTE))
 DOCTOR = NextStep("", ("doctor", Hole.LOG_DIRS))
 DOCTOR_REMOTE = NextStep("", ("doctor", Hole.LOG_DIRS, *_ON_REMOTE))
 DOCTOR_CLUSTER = NextStep("", ("doctor", Hole.LOG_DIRS, *_ON_REMOTE, Hole.CLUSTER))
+BROKERS_LOCATION = NextStep("ask the location that brokers read:", DOCTOR_REMOTE.argv)
 VERIFY_REMOTE = NextStep("", ("verify", Hole.LOG_DIRS, *_ON_REMOTE))
 VERIFY_LOCATION = NextStep("", ("verify", *_ON_REMOTE))
 VERIFY_AS_LINES = NextStep("", (*VERIFY_LOCATION.argv, "--output", "jsonl"))
@@ -39,6 +40,9 @@ RESTORE_PRODUCERS = NextStep("", (*_REPAIR, *_ON_REMOTE, "--replace", "--apply")
 REMOVE_ORPHANS = NextStep("", ("maintain remove-orphans", *_ON_REMOTE, Hole.CLUSTER))
 PUBLISH = NextStep("", ("publish", *_IN_CLUSTER, "--apply"))
 UNBLOCK = NextStep("", ("unblock", Hole.LOG_DIRS, *_IN_CLUSTER, "--apply"))
+RESTART_LEADER = NextStep(
+    "restart the broker that leads it: it begins the copy anew; in ZooKeeper mode and before 3.9 no command does that"
+)
 MEND = NextStep("", ("mend", Hole.LOG_DIRS, *_IN_CLUSTER))
 FIND_HANGING = NextStep("", ("transactions find-hanging", Hole.LOG_DIRS, "--all"))
 

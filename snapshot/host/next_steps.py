@@ -9,7 +9,7 @@ from pathlib import Path
 from tiersnap.snapshot.gate import steps
 from tiersnap.snapshot.gate.exit_code import OtherProblem
 from tiersnap.snapshot.gate.next_step import Hole, NextStep
-from tiersnap.snapshot.gate.printed_steps import Place, Step
+from tiersnap.snapshot.gate.printed_steps import Place, Step, commands
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.host.summary import Examined, Host
 from tiersnap.snapshot.log.disk import BLOCK, deleted_bytes, ways_to_free
@@ -17,6 +17,7 @@ from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 # Bytes per second: of a replay, as in `simulate --risk`, and of a 1 Gbit/s network.
 _READ_RATE, _UPLOAD_RATE = 500_000_000, 100_000_000
+_OR_REPAIR = NextStep("or write the snapshots with the broker stopped: tiersnap runbook 'A stuck partition'")
 _START_ALL = NextStep("start the broker; do the same on the hosts of the other replicas before they lead")
 _STOP = NextStep("stop the broker: it reads snapshots only when it starts")
 _RETENTION_CHECK = "within 5 minutes (log.retention.check.interval.ms)"
@@ -30,13 +31,26 @@ _DELETE_RECORDS = NextStep(
 )
 
 
-def next_steps(host: Host, place: Place) -> Iterator[Step]:
-    """Yield the next steps; if the log directories belong to several brokers, one `doctor` command per broker."""
+def next_steps(host: Host, place: Place, before: frozenset[str]) -> Iterator[Step]:
+    """Yield the next steps; if the log directories belong to several brokers, one `doctor` command per broker.
+
+    Args:
+        before: the commands that are printed before these; "" for words without a command.
+    """
     if len(host.brokers) > 1:
         for uris in host.brokers.values():
             yield replace(place, values={**place.values, Hole.LOG_DIRS: uris}).render(steps.DOCTOR)
         return
-    yield from map(place.render, _steps(host, place))
+    yield from map(place.render, _steps(host, place, before))
+
+
+def _steps(host: Host, place: Place, before: frozenset[str]) -> Iterator[NextStep]:
+    curing = list(_curing(host, place, before))
+    yield from curing
+    if host.findings or not (before or curing):
+        yield from _closer_looks(host, place)
+    if _is_full_and_running(host):
+        yield _DELETE_RECORDS
 
 
 def checks(host: Host, place: Place) -> Iterator[Step]:
@@ -50,49 +64,55 @@ def checks(host: Host, place: Place) -> Iterator[Step]:
         yield Step("the broker's RemoteCopyLagBytes falls", "", True)
 
 
-def _steps(host: Host, place: Place) -> Iterator[NextStep]:
-    is_running = any(each.holder is not None for each in host.log_dirs)
-    is_full_and_running = is_running and any(_lacks_room(each) for each in host.log_dirs)
-    if is_full_and_running:
+def _curing(host: Host, place: Place, before: frozenset[str]) -> Iterator[NextStep]:
+    """Yield the steps that cure."""
+    if _is_full_and_running(host):
         yield from _without_room_here(host)
     yield from _room(host)
-    yield from _files(host, is_running=is_running)
+    yield from _files(host, place)
     if host.forgotten:
-        yield from _without_producers(is_running=is_running)
-    yield from _verdicts(host)
-    yield from _remote(host)
-    yield from _closer_looks(host, place)
-    if is_full_and_running:
-        yield _DELETE_RECORDS
+        yield from _without_producers(host)
+    yield from _verdicts(host, place, before)
+    yield from _remote(host, is_freed=bool(before))
+
+
+def _is_full_and_running(host: Host) -> bool:
+    return bool(host.pids) and any(map(_lacks_room, host.log_dirs))
+
+
+def _can_unblock(host: Host) -> bool:
+    """Return whether `unblock` frees what waits for snapshots."""
+    return bool(host.pids) and host.missing > 0 and host.can_pause_copying
 
 
 def _without_room_here(host: Host) -> Iterator[NextStep]:
     """Yield the steps that write no file on a full disk; local retention frees it."""
-    if host.missing and host.can_pause_copying:
+    if _can_unblock(host):
         yield _unblock(host)
     if host.in_remote[Verdict.TIERED]:
         yield _LOCAL_RETENTION
 
 
-def _without_producers(*, is_running: bool) -> Iterator[NextStep]:
+def _without_producers(host: Host) -> Iterator[NextStep]:
     """Yield the steps for a replica that lost active producers."""
-    if is_running:
+    if host.pids:
         yield _STOP
     yield from steps.steps_of(OtherProblem.REPLICA_WITHOUT_PRODUCERS)
     yield NextStep("start the broker")
 
 
 def _closer_looks(host: Host, place: Place) -> Iterator[NextStep]:
-    """Yield the commands that can find more: `scan` of the segments, and `doctor` with the cluster."""
-    has_cause = bool(host.missing or host.lost_indexes)
-    if host.findings or not has_cause:
-        yield replace(steps.SCAN, note="reads the segments as well")
+    """Yield the commands that can find more, if nothing is to be cured first, or a file is damaged."""
+    if host.continued:
+        begin = count_of(host.continued, "log begins", "logs begin")
+        yield replace(steps.VERIFY_REMOTE, note=f"{begin} there: not compared here")
+    yield replace(steps.SCAN, note="reads the segments as well")
     can_ask = place.knows(Hole.CLUSTER) and place.knows(Hole.REMOTE)
     if can_ask and not host.asked_remote:
         yield replace(steps.DOCTOR_CLUSTER, note="also names copies that hang, and replicas without producers")
 
 
-def _files(host: Host, *, is_running: bool) -> Iterator[NextStep]:
+def _files(host: Host, place: Place) -> Iterator[NextStep]:
     """Yield the steps that restore lost indexes and missing snapshots."""
     if host.lost_below_log_start:
         yield NextStep(
@@ -101,38 +121,45 @@ def _files(host: Host, *, is_running: bool) -> Iterator[NextStep]:
             steps.REPAIR.argv,
         )
     if host.lost_indexes:
-        once = "stop the broker, start it and stop it again" if is_running else "start the broker once and stop it"
+        once = "stop the broker, start it and stop it again" if host.pids else "start the broker once and stop it"
         yield NextStep(f"{once}: it rebuilds lost indexes, and deletes later snapshots of these partitions")
         yield replace(steps.DOCTOR, note="run it again, and do what it prints then")
     elif host.missing:
-        yield from _missing(host, is_running=is_running)
+        yield from _missing(host, place)
 
 
-def _remote(host: Host) -> Iterator[NextStep]:
-    """Yield the steps for segments in remote storage, and for logs that begin there."""
+def _remote(host: Host, *, is_freed: bool) -> Iterator[NextStep]:
+    """Yield the steps for segments in remote storage.
+
+    Args:
+        is_freed: a step before frees a copy task, whose failed attempts are IN_REMOTE.
+    """
     if host.in_remote[Verdict.UPLOADED]:
         yield replace(steps.PUBLISH, note="publishes the UPLOADED segments")
-    if host.in_remote[Verdict.IN_REMOTE]:
+    if host.in_remote[Verdict.IN_REMOTE] and not is_freed:
         yield replace(steps.DOCTOR_CLUSTER, note="reads the records, and so whether brokers know IN_REMOTE segments")
     if host.unlocated:
         yield _locating(host)
-    if host.continued:
-        begin = count_of(host.continued, "log begins", "logs begin")
-        yield replace(steps.VERIFY_REMOTE, note=f"{begin} there: not compared here")
 
 
-def _missing(host: Host, *, is_running: bool) -> Iterator[NextStep]:
-    """Yield two ways to get missing snapshots: `unblock` beside a running broker, and `repair` beside a stopped one."""
+def _missing(host: Host, place: Place) -> Iterator[NextStep]:
+    """Yield two ways to get missing snapshots: `unblock` beside a running broker, and `repair` beside a stopped one.
+
+    If `unblock` has all its options, a person pastes it: `repair` is a comment then.
+    """
     reads = f"reads {_takes(sum(each.listed.bytes for each in host.log_dirs), _READ_RATE)}"
-    is_freed = is_running and host.can_pause_copying
+    is_freed = _can_unblock(host)
     if is_freed:
         yield _unblock(host)
+    if is_freed and place.knows(Hole.CLUSTER) and place.knows(Hole.REMOTE):
+        yield _OR_REPAIR
+        return
     plan, apply = steps.REPAIR, steps.REPAIR_APPLY
     if host.continued:
         plan, apply = steps.REPAIR_REMOTE, steps.REPAIR_REMOTE_APPLY
     words = "or repair with the broker stopped; its plan:" if is_freed else ""
     yield replace(plan, words=words, note=f"prints what it would write; {reads}")
-    if is_running:
+    if host.pids:
         yield _STOP
     yield replace(apply, note="writes the missing snapshots; the broker must be stopped")
     yield _START_ALL
@@ -145,15 +172,20 @@ def _unblock(host: Host) -> NextStep:
     return replace(steps.UNBLOCK, note=note)
 
 
-def _verdicts(host: Host) -> Iterator[NextStep]:
-    """Yield the steps of each other verdict that blocks."""
+def _verdicts(host: Host, place: Place, before: frozenset[str]) -> Iterator[NextStep]:
+    """Yield the steps of each other verdict that blocks, unless one of them is printed already."""
     if host.blocked[Verdict.TOPIC_ID_UNKNOWN] and _is_kraft(host):
         yield NextStep("start no broker before partition.metadata has the topic's id: it would set the partition aside")
     for verdict in host.blocked:
         if verdict is not Verdict.MISSING_SNAPSHOT:
-            first, *others = steps.steps_of(verdict)
-            yield replace(first, words=f"{verdict}: {first.words}".rstrip())
-            yield from others
+            yield from _clearing(verdict, place, before)
+
+
+def _clearing(verdict: Verdict, place: Place, before: frozenset[str]) -> Iterator[NextStep]:
+    first, *others = steps.steps_of(verdict)
+    if before.isdisjoint(commands(place.steps(verdict))):
+        yield replace(first, words=f"{verdict}: {first.words}".rstrip())
+        yield from others
 
 
 def _is_kraft(host: Host) -> bool:
@@ -171,14 +203,23 @@ def _locating(host: Host) -> NextStep:
 
 
 def _room(host: Host) -> Iterator[NextStep]:
-    """Yield the steps that free a full disk; they come first, since a broker without free space stops."""
+    """Yield the steps that free a full disk.
+
+    They come before all that writes here, since a broker without free space stops; `unblock` writes nothing here.
+    """
     for each in host.log_dirs:
         if _lacks_room(each):
-            needed = _needed(each)
-            names = f" for {count_of(each.missing, 'snapshot')}" if each.missing else ""
-            first = f"free at least {human_bytes(needed)}{names} first" if needed else "free some first"
-            yield NextStep(f"{each.uri}: full, {first}, and room for what producers write meanwhile")
+            yield NextStep(f"{each.uri}: full, {_room_needed(host, each)}")
             yield from map(NextStep, ways_to_free(each.disk, deleted_bytes(Path(each.path))))
+
+
+def _room_needed(host: Host, log_dir: Examined) -> str:
+    if _can_unblock(host):
+        return "if that frees too little:"
+    needed = _needed(log_dir)
+    names = f" for {count_of(log_dir.missing, 'snapshot')}" if log_dir.missing else ""
+    first = f"free at least {human_bytes(needed)}{names} first" if needed else "free some first"
+    return f"{first}, and room for what producers write meanwhile"
 
 
 def _needed(log_dir: Examined) -> int:

@@ -76,7 +76,7 @@ def repair(
     plan = PlanOptions(expiry, options.producer_expiration, replace=options.replace)
     opened = open_log_dir(log_dir)
     return (
-        repair_partition(opened.filesystem, each, options=plan, apply=apply, check_crc=check_crc, topic_ids=topic_ids)
+        repair_partition(opened.filesystem, each, plan, apply=apply, check_crc=check_crc, topic_ids=topic_ids)
         for each in _partitions(opened, log_dir, topic)
     )
 

@@ -27,6 +27,7 @@ from tiersnap.snapshot.log.findings import Finding, FindingKind, corrupt_checkpo
 from tiersnap.snapshot.log.places import resolve, unlisted, without_partitions
 from tiersnap.snapshot.log.rebuilt_epochs import complete
 from tiersnap.snapshot.regular_file import TEXT_BYTES
+from tiersnap.snapshot.rows import Int32
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
@@ -87,16 +88,13 @@ class Checkpoints:
     log_starts_are_known: bool = field(default=True, kw_only=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """One live partition folder."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLog:
+    """A partition's log without its files: its identity, its checkpoints, and findings."""
 
-    path: str  # the folder, inside its filesystem
     topic: str
-    partition: int
-    segments: tuple[Segment, ...]  # ascending, from the one that holds the log start offset on
-    snapshots: dict[int, FileRef]  # snapshot files by exclusive end offset
     topic_id: str | None = None  # 22 characters, None before Kafka 2.8
+    partition: Int32
     # (epoch, start offset), those that the checkpoint lost as the batches tell them; None where neither has any.
     leader_epochs: LeaderEpochs | None = None
     # Exclusive; below it the checkpoint lacks the epochs, and only batches told them. 0 where it lacks none.
@@ -109,9 +107,6 @@ class Partition:
     # First offset the cleaner has not passed, None when it never cleaned this partition.
     cleaner_offset: int | None = None
     findings: tuple[Finding, ...] = ()
-    # Ascending, those below the log start offset. DeleteRecords or retention deleted their records, and their leader
-    # epochs with them; a broker opens them when it starts, neither reads nor tiers them, and removes them by and by.
-    deleted_segments: tuple[Segment, ...] = ()
     # Ascending base offsets of which there is an index, and no `.log`. A broker deletes such an index when it starts
     # (LogLoader.loadSegmentFiles).
     orphan_indexes: tuple[int, ...] = ()
@@ -128,6 +123,18 @@ class Partition:
         A copy below the first of them may be of the log (agreed_intervals). Epochs of batches say nothing about it.
         """
         return () if self.epochs_lost_below else self.leader_epochs or ()
+
+
+@dataclass(frozen=True, slots=True)
+class Partition(PartitionLog):
+    """One live partition folder."""
+
+    path: str  # the folder, inside its filesystem
+    segments: tuple[Segment, ...]  # ascending, from the one that holds the log start offset on
+    snapshots: dict[int, FileRef]  # snapshot files by exclusive end offset
+    # Ascending, those below the log start offset. DeleteRecords or retention deleted their records, and their leader
+    # epochs with them; a broker opens them when it starts, neither reads nor tiers them, and removes them by and by.
+    deleted_segments: tuple[Segment, ...] = ()
 
     @property
     def first_base_offset(self) -> int:
@@ -252,7 +259,7 @@ def read_partition(filesystem: FileSystem, path: str, known: Checkpoints) -> Par
     gives a partition without segments.
     """
     topic, number = split_folder_name(path.rsplit("/", 1)[-1]) or ("", -1)
-    empty = Partition(path=path, topic=topic, partition=number, segments=(), snapshots={})
+    empty = Partition(path=path, segments=(), snapshots={}, topic=topic, partition=number)
     try:
         listing = filesystem.list_folder(path)
     except OSError as error:

@@ -8,7 +8,7 @@ not known, the cleaner's checkpoint decides; a gap inside a segment alone proves
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tiersnap.snapshot.errors import CorruptDataError, NotALogDirError, UsageError
@@ -95,17 +95,25 @@ def selected_of(log_dirs: Sequence[NamedLogDir], selection: Selection) -> Iterat
     if not has_partition and selection == Selection():
         return  # a broker's disks that hold no partition yet
     if left or not has_partition:
-        if not selection.partitions:
-            hint = f"--topic must match a topic's whole name; {_there_are(log_dirs, of_topics=True)}"
-            raise UsageError(f"{uris}: no topic matches {selection}", hint=hint)
-        names = ", ".join(f"{topic}-{number}" for topic, number in sorted(left)) or str(selection)
-        hint = f"--partition takes a folder's name; {_there_are(log_dirs, of_topics=False)}"
-        raise UsageError(f"{uris}: no partition {names}", hint=hint)
+        raise _nothing_selected(log_dirs, selection, left)
     if not has_content:
         raise NotALogDirError(
             f"{uris}: no segments in any of its partitions",
             hint="name one entry of log.dirs, not the folder above them",
         )
+
+
+def _nothing_selected(
+    log_dirs: Sequence[NamedLogDir], selection: Selection, left: Iterable[TopicPartition]
+) -> UsageError:
+    """Return the error of names that select nothing; `left` are the partitions that do not exist."""
+    uris = ", ".join(each.uri for each in log_dirs)
+    if not selection.partitions:
+        hint = f"--topic must match a topic's whole name; {_there_are(log_dirs, of_topics=True)}"
+        return UsageError(f"{uris}: no topic matches {selection}", hint=hint)
+    names = ", ".join(f"{topic}-{number}" for topic, number in sorted(left)) or str(selection)
+    hint = f"--partition takes a folder's name; {_there_are(log_dirs, of_topics=False)}"
+    return UsageError(f"{uris}: no partition {names}", hint=hint)
 
 
 def _there_are(log_dirs: Sequence[NamedLogDir], *, of_topics: bool) -> str:

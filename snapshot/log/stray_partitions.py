@@ -32,7 +32,7 @@ def stray_partitions(log_dirs: Sequence[NamedLogDir]) -> Iterator[tuple[NamedLog
 
 
 def _live(name: str, log_dirs: Sequence[NamedLogDir]) -> str:
-    """Say what is known of the partition of that name."""
+    """Describe the live partition of that name."""
     homes = [each.log_dir for each in log_dirs if name in each.log_dir.folders]
     if not homes:
         return f"{name} is not here: if its topic was deleted, or another broker holds it, delete the folder"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.file_system import FileSystem
@@ -19,7 +17,6 @@ from tiersnap.snapshot.repair.repair_action import PlannedFile, PlannedSnapshot
 from tiersnap.snapshot.repair.repair_plan import Planner, PlanOptions, Write
 from tiersnap.snapshot.repair.undone import undone_at_start
 from tiersnap.snapshot.replay.examine import Examination, examine
-from tiersnap.snapshot.replay.expiry import DEFAULT_EXPIRATION_MS, Expiry
 from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning
 from tiersnap.snapshot.replay.segment_runs import FoldSegment, fold_segment
@@ -42,20 +39,13 @@ class Repaired:
 def repair_partition(
     filesystem: FileSystem,
     partition: Partition,
+    options: PlanOptions,
     *,
-    options: PlanOptions | None = None,
-    apply: bool = False,
-    check_crc: bool = True,
-    begins: Beginning = NOT_LOOKED,
-    topic_ids: Mapping[str, str] = MappingProxyType({}),
+    apply: bool,
+    check_crc: bool,
+    topic_ids: Mapping[str, str],
 ) -> Repaired:
-    """Return the plan of `tiersnap repair` for a partition, carried out with `apply`.
-
-    Args:
-        options: of the plan; the default is the command's without options.
-        apply: write into the partition's folder; the broker must be stopped.
-        begins: the beginning of the log by remote storage.
-        topic_ids: by topic, for a partition whose partition.metadata is lost.
+    """Return the plan of `tiersnap repair` for a partition, carried out with `apply`; see whole_log_dir.repair.
 
     Raises:
         LogDirInUseError: a broker holds the lock.
@@ -64,11 +54,10 @@ def repair_partition(
     """
     if apply and not filesystem.is_local:
         raise UsageError(f"{partition.path}: apply needs a local directory")
-    planning = options or PlanOptions(Expiry(DEFAULT_EXPIRATION_MS, time.time_ns() // 1_000_000))
     with locked(Path(partition.path).parent) if apply else nullcontext():
         opener = in_place if apply else nowhere
-        files = FileRepair(planning.replace, topic_ids.get, apply=apply)
-        return repair_into(opener, filesystem, partition, planning, check_crc, begins, files)
+        files = FileRepair(options.replace, topic_ids.get, apply=apply)
+        return repair_into(opener, filesystem, partition, options, check_crc, NOT_LOOKED, files)
 
 
 def repair_into(

@@ -105,13 +105,13 @@ def examine_decodes(
     largest_timestamps: Mapping[int, int] = MappingProxyType({}),
     find_faults: FindFaults | None = None,
 ) -> Examination:
-    """Replay a partition and say what is to be said of it.
+    """Replay a partition and return its facts, findings and snapshots.
 
     Args:
         cleanup_policy: the topic's configuration, None where nobody knows it.
         on_boundary: see OnBoundary; a boundary's entries are valid only inside the call.
         begins: what remote storage says of the log before its files.
-        known: what is remembered of snapshot offsets up to where the replay begins.
+        known: earlier results of snapshot offsets up to where the replay begins.
         largest_timestamps: ms by base offset, of segments that may have no decode.
         find_faults: of segments that have one; None leaves the content of indexes alone.
     """
@@ -325,7 +325,7 @@ def _index_faults(segment: Segment, end: SegmentEnd | None, find_faults: FindFau
 
 
 def _damage(end: SegmentEnd | None, replay: Replay) -> tuple[FindingKind | None, str]:
-    """Kind and text of what is wrong with the segment file."""
+    """Return the kind and the text of the damage of a segment file."""
     if end is not None and end.finding is not None:
         finding = end.finding
         where = f" at byte {finding.position}" if finding.position >= 0 else ""

@@ -126,11 +126,11 @@ class ReplayOptions:
         return (now if self.as_of is None else self.as_of) - self.expiration
 
     def expiry(self, now: int) -> Expiry:
-        """Return the rule of what is written at `now` (ms)."""
+        """Return the expiry of entries that are written at `now` (ms)."""
         return Expiry(self.expiration, now, self.as_of)
 
     def broker_expiry(self, now: int) -> BrokerExpiry:
-        """Return what a broker drops at `now` (ms)."""
+        """Return the broker's expiry at `now` (ms)."""
         return BrokerExpiry(now, self.producer_expiration)
 
     def digest(self, *, place: str | None) -> str:

@@ -1,4 +1,4 @@
-"""A partition with what remote storage holds of it: what a replay is given."""
+"""A partition with its remote segments, as a replay takes it."""
 
 from __future__ import annotations
 
@@ -56,8 +56,7 @@ class RemoteLister:
     def with_remote(self, listing: PartitionListing, records: PartitionRecords | None = None) -> PartitionListing:
         """Return the listing with what remote storage holds of the partition, and what `records` tell of that."""
         partition, look = listing.partition, self.look
-        wants_none = not partition.segments or partition.topic_id is None or bool(never_tiered_reason(partition))
-        if look is None or wants_none:
+        if look is None or not _may_be_tiered(partition):
             return listing
         if self._away:
             why = f"not asked after: {self._away[0]}"
@@ -92,6 +91,10 @@ class RemoteLister:
             self._away.append(error.message)
         message = f"{listing.partition.name}: {error.message}"
         return replace(listing, remote_error=RecordedError.of(error, message))
+
+
+def _may_be_tiered(partition: Partition) -> bool:
+    return bool(partition.segments) and partition.topic_id is not None and not never_tiered_reason(partition)
 
 
 def copy_before(listing: PartitionListing) -> ListedCopy | None:

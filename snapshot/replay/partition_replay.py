@@ -197,7 +197,7 @@ def _boundaries(
 
 
 def _watching(runs: Iterable[Run], replay: Replay, state: ReplayState) -> Iterator[Run]:
-    """The runs; remembers what is open when the replay stands at the high watermark."""
+    """Yield the runs; note the first open offset when the replay reaches the high watermark."""
     for run in runs:
         if run.start_offset == replay.partition.high_watermark:
             replay.watch(state.first_open_offset())

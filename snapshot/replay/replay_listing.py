@@ -83,7 +83,7 @@ class ListingReplay:
     away: list[str] = field(default_factory=list)
 
     def replay(self, listing: PartitionListing, decodes: DecodeSource, resume: Resume = FROM_THE_BEGINNING) -> Replayed:
-        """Return what is to be said of a partition."""
+        """Return the results of a partition."""
         return _OneReplay(self, listing, decodes, resume).replayed()
 
 
@@ -129,19 +129,23 @@ class _OneReplay:
         if self._store is not None:
             self._store.commit()
             examination = replace(examination, reached=self._with_stored(examination.reached, self._store.stored))
-        has_vanished = self._note_vanished(examination)
-        may_get_start = examination.lacks_start and self._unread_count > 0
-        # An index may be mended, which no listing shows.
-        has_faults = examination.has_index_faults
-        is_finished = not (self._errors or has_vanished or self._is_blind or may_get_start or has_faults)
+        is_finished = self._is_finished(examination)
         # A snapshot file that could not be read may turn out to know more than the log, and the state follow from it.
         # And what was not stored, since it was refused, is stored from the beginning once it is not.
         is_kept = is_finished and not self._unread_count and not self._is_refused
         state = examination.closed if is_kept else None
         return Replayed(examination, tuple(self._errors), self._unread_count, is_finished, state)
 
+    def _is_finished(self, examination: Examination) -> bool:
+        """Return whether a later replay of the same files would find nothing else."""
+        has_vanished = self._note_vanished(examination)
+        may_get_start = examination.lacks_start and self._unread_count > 0
+        # An index may be mended, which no listing shows.
+        has_faults = examination.has_index_faults
+        return not (self._errors or has_vanished or self._is_blind or may_get_start or has_faults)
+
     def _resumed(self) -> StartState | None:
-        """The state that an earlier replay left; what it said of the boundaries below stays true."""
+        """The state that an earlier replay left; its results for the boundaries below stay true."""
         start = self._resume.start
         if start is not None:
             self._known |= {offset: each for offset, each in self._resume.snapshots.items() if offset <= start.offset}
@@ -157,7 +161,7 @@ class _OneReplay:
         return state
 
     def _note_start(self, state: StartState, provenance: Provenance) -> None:
-        """Begin there, and remember what is open there: the next segment's transaction index is held against it."""
+        """Begin there, and note its open transactions, to compare the next segment's transaction index with."""
         opened = state.deltas.compress(state.deltas["txn_first_offset"] >= 0)
         self._known[state.offset] = SnapshotAt(
             state.offset,
@@ -195,7 +199,7 @@ class _OneReplay:
         return may_go or self._task.options.every_boundary
 
     def _window_start(self) -> StartState | None:
-        """The state at the edge of the scan window, once what lies before it has been settled."""
+        """The state at the edge of the scan window, once the offsets before it have been settled."""
         offset = self._listing.window_offset
         if offset is None:
             return None

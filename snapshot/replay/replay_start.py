@@ -215,7 +215,7 @@ class Beginnings:
     may_pass: bool = False  # of `unknown` some may be known when this is run again
 
     def of(self, partition: Partition) -> Beginning:
-        """Return what is known of a log before its first file."""
+        """Return the beginning of a log before its first file."""
         if not may_begin_below(partition) or never_tiered_reason(partition):
             return NOT_LOOKED
         found = NOT_LOOKED if self.find is None else self._ask(self.find, partition)

@@ -104,6 +104,14 @@ def only_open_transactions(entries: np.ndarray) -> np.ndarray:
     return kept
 
 
+def _open_transactions(deltas: np.ndarray) -> list[RestoredTransaction]:
+    """Return the open transactions of deltas (DELTA_DTYPE), by first offset."""
+    opened = deltas[deltas["txn_first_offset"] >= 0]
+    names = ("producer_id", "producer_epoch", "txn_first_offset")
+    rows = zip(*(opened[name].tolist() for name in names), strict=True)
+    return sorted((RestoredTransaction(*row) for row in rows), key=lambda each: each.first_offset)
+
+
 @dataclass
 class _Pass:
     filesystem: FileSystem
@@ -133,10 +141,8 @@ class _Pass:
                 found.files.rebuilt_snapshots.append((boundary.offset, reason))
             if verdict in (SnapshotVerdict.SUSPECT, SnapshotVerdict.CORRUPT):
                 found.files.doubts.append(f"the tier's snapshot at {boundary.offset} is {verdict}: {reason}")
-            if boundary.entries.size:
-                found.files.largest_producer_id = max(
-                    found.files.largest_producer_id, int(boundary.entries["producer_id"].max(initial=-1))
-                )
+            largest = int(boundary.entries["producer_id"].max(initial=-1))
+            found.files.largest_producer_id = max(found.files.largest_producer_id, largest)
             if boundary.offset == end:
                 entries = only_open_transactions(boundary.entries) if self.empty_state else boundary.entries
                 data = snapshot_file.encode(entries) if self.empty_state else data
@@ -147,13 +153,7 @@ class _Pass:
             raise CorruptDataError(f"{self.partition.name}: {replay.refusal.message}")
         found.log_end_offset = end
         if replay.closed_state is not None:
-            deltas = replay.closed_state.deltas
-            opened = deltas[deltas["txn_first_offset"] >= 0]
-            names = ("producer_id", "producer_epoch", "txn_first_offset")
-            rows = zip(*(opened[name].tolist() for name in names), strict=True)
-            found.open_transactions = tuple(
-                sorted((RestoredTransaction(*row) for row in rows), key=lambda each: each.first_offset)
-            )
+            found.open_transactions = tuple(_open_transactions(replay.closed_state.deltas))
         return found
 
     def _read_runs(self, segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd]:

@@ -192,7 +192,7 @@ def found_at(offset: int, read_snapshot: ReadSnapshot) -> FoundSnapshot:
 
 
 def why_not_read(error: OSError) -> str:
-    """Return what is remembered of a failure."""
+    """Return the recorded failure."""
     return error.strerror or str(error)
 
 

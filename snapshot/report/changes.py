@@ -83,7 +83,8 @@ class Changes:
     """Two runs compared.
 
     Attributes:
-        partitions: the changed ones: first those that became worse, then by the change of waiting bytes.
+        partitions: the changed ones: first those that became worse, the worst verdict first, then by the change of
+            waiting bytes.
         moves: (worst verdict before, worst verdict now, number of partitions), most first; None for a partition that
             one run did not have.
         appeared: number of partitions that only the later run has.
@@ -104,12 +105,16 @@ def compare_states(before: States, after: States) -> Changes:
     changed = [each for each in both if each.before != each.after]
     moves = Counter((_worst(each.before), _worst(each.after)) for each in changed)
     return Changes(
-        partitions=tuple(sorted(changed, key=lambda each: (not each.is_worse, -abs(each.waiting_bytes), each.key))),
+        partitions=tuple(sorted(changed, key=_by_badness)),
         moves=tuple((old, new, count) for (old, new), count in moves.most_common() if old is not new),
         appeared=len(after.keys() - before.keys()),
         gone=len(before.keys() - after.keys()),
         unchanged=len(both) - len(changed),
     )
+
+
+def _by_badness(change: PartitionChange) -> tuple[bool, int, int, PartitionKey]:
+    return not change.is_worse, _blocking_rank(change.after), -abs(change.waiting_bytes), change.key
 
 
 def states_of(report: Report) -> States:

@@ -32,11 +32,11 @@ NO_FILE = "NONE"
 MEETS = {
     SnapshotVerdict.SUSPECT: "The newest file contradicts the log. A broker that starts loads it, and gives some "
     "producers wrong answers.",
+    SnapshotVerdict.CORRUPT: "The newest file cannot be read. A broker that starts deletes it and loads the one "
+    "before.",
     SnapshotVerdict.UNVERIFIED: "The newest file was not compared with the log.",
     SnapshotVerdict.NOT_COMPARED: "The newest file was not compared: the log begins in remote storage, which was not "
     "read.",
-    SnapshotVerdict.CORRUPT: "The newest file cannot be read. A broker that starts deletes it and loads the one "
-    "before.",
     NO_FILE: "There is no file. A broker that starts replays its whole log.",
     SnapshotVerdict.EXTENDS: "The newest file agrees with the log, and has more from before the log begins.",
     SnapshotVerdict.MATCHES: "The newest file agrees with the log. A broker that starts knows every producer.",

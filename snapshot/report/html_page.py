@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import groupby
@@ -20,17 +21,18 @@ from markupsafe import Markup
 
 from tiersnap.snapshot.gate.next_step import Hole, NextStep
 from tiersnap.snapshot.gate.printed_steps import Place, Step
-from tiersnap.snapshot.gate.steps import RESTORE_PRODUCERS
-from tiersnap.snapshot.gate.verdict import DISPLAY_ORDER, LEVEL, MEANING, RANK, Level, Verdict
+from tiersnap.snapshot.gate.steps import RESTORE_PRODUCERS, VERIFY_LOCATION
+from tiersnap.snapshot.gate.verdict import LEVEL, MEANING, RANK, Level, Verdict
 from tiersnap.snapshot.report import html_parts as parts
 from tiersnap.snapshot.report.exactly_once import HARMS, MEETS, Audit, ExactlyOnce, Failover
 from tiersnap.snapshot.report.html_parts import INLINE, Piece, listed_topics, many, side_by_side
 from tiersnap.snapshot.report.model import PageTopic, Report
-from tiersnap.snapshot.report.run_history import GROUPS, Beside, columns, part_of, run_file
+from tiersnap.snapshot.report.run_history import GROUPS, Beside, part_of, run_file
 from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.report.step_place import by_segment, place_of
 from tiersnap.snapshot.report.timeline import runs
 from tiersnap.snapshot.report.verified_in_words import remote_checked, snapshot_counts
+from tiersnap.snapshot.report.waiting_trend import plot_of
 from tiersnap.snapshot.units import human_bytes
 
 # The pages of a report, in the order of the navigation.
@@ -79,6 +81,8 @@ def _environment() -> Environment:
             "difference": parts.difference,
             "pages": PAGES,
             "by_segment": by_segment,
+            "words_of": parts.words_of,
+            "worst_first": parts.worst_first,
         }
     )
     return environment
@@ -107,7 +111,7 @@ def render(template: str, run: RunInfo, **values: object) -> str:
 # A row of the list of topics is about 2 KB.
 MAX_TOPICS = 500
 MAX_RUNS = 12
-MAX_CHANGES = 20
+MAX_CHANGES, MAX_MOVES = 10, 6
 MAX_HEADS = 400
 # The page that is kept of each run is short.
 KEPT_TOPICS = 50
@@ -130,7 +134,7 @@ def to_kept_html(report: Report, beside: Beside) -> str:
 
 
 def _page(report: Report, beside: Beside, inline: int, max_topics: int, *, root: str) -> str:
-    listed = listed_topics(report, inline=inline, max_topics=max_topics)
+    listed, total = listed_topics(report, inline=inline, max_topics=max_topics), report.cluster
     return render(
         "page.html.j2",
         report.run,
@@ -138,27 +142,37 @@ def _page(report: Report, beside: Beside, inline: int, max_topics: int, *, root:
         here="" if root else "index.html",
         report=report,
         beside=beside,
-        total=report.cluster,
+        total=total,
         cure_steps=(_of_host(report).render(RESTORE_PRODUCERS),),
         forecast=report.forecast,
         snapshots=snapshot_counts(report),
         remote_checked=remote_checked(report),
+        verify_steps=_verify_steps(report.run),
         examples=parts.examples(report),
-        uploaded_steps=place_of(report.run).steps(Verdict.UPLOADED),
-        in_remote_steps=place_of(report.run).steps(Verdict.IN_REMOTE),
-        ready_steps=place_of(report.run).steps(Verdict.READY),
+        further={verdict: place_of(report.run).steps(verdict) for verdict in _FURTHER if verdict in total.verdicts},
+        plot=None if root else plot_of(beside.trend(report)),
         headline=parts.headline(report),
         topics=listed[:max_topics],
         more_topics=len(report.topics) > max_topics,
         levels={level: sum(topic.level is level for topic in report.topics) for level in Level},
         many_log_dirs=len(report.log_dirs) > 1,
-        verdicts=DISPLAY_ORDER,
         meaning=MEANING,
         level_of=LEVEL,
         rank=RANK,
         max_runs=MAX_RUNS,
         max_changes=MAX_CHANGES,
+        max_moves=MAX_MOVES,
     )
+
+
+# Verdicts of segments that wait for a command and are not blocked, worst first.
+_FURTHER = (Verdict.READY, Verdict.UPLOADED, Verdict.IN_REMOTE)
+
+
+def _verify_steps(run: RunInfo) -> tuple[Step, ...]:
+    """Return the command that verifies remote storage; none if the remote location is unknown."""
+    where = ("--warehouse", run.warehouse) if run.warehouse else ()
+    return (place_of(run).render(NextStep("", (*VERIFY_LOCATION.argv, *where))),) if run.remote else ()
 
 
 def _of_host(report: Report) -> Place:
@@ -173,7 +187,8 @@ def runs_html(report: Report, beside: Beside) -> str:
         root="",
         here="runs.html",
         heads=beside.runs[-MAX_HEADS:],
-        columns=columns(beside.runs),
+        level=beside.now.level,
+        plot=plot_of(beside.trend(report)),
     )
 
 
@@ -223,6 +238,8 @@ _WRONG = {
     "UNVERIFIED": "would start from a snapshot that was not compared with the log",
     "NOT_COMPARED": "would start from a snapshot that was not compared with the log",
 }
+# The level of a page that has no answer, in grey.
+_UNKNOWN, _NOT_KNOWN = "UNKNOWN", ("UNVERIFIED", "NOT_COMPARED")
 _HARM_COLOURS = {
     "LOSS": "CORRUPT_SEGMENT",
     "DUPLICATE": "MISSING_SNAPSHOT",
@@ -235,6 +252,7 @@ _HARM_COLOURS = {
 def lost_html(report: Report, known: ExactlyOnce) -> str:
     """Return lost.html: lost and duplicate records."""
     audit = known.audit
+    by_harm, rows = ({}, ()) if audit is None else (_by_harm(audit), audit.rows)
     where = ("--to", report.run.warehouse) if report.run.warehouse else ()
     return render(
         "lost.html.j2",
@@ -242,33 +260,38 @@ def lost_html(report: Report, known: ExactlyOnce) -> str:
         root="",
         here="lost.html",
         headline=_lost_headline(audit),
-        level=_level([] if audit is None else _by_harm(audit), _HARM_COLOURS),
+        level=_UNKNOWN if audit is None else _level([*by_harm, "NONE"], _HARM_COLOURS),
         report=report,
         audit=audit,
         harms=HARMS,
         colours=_HARM_COLOURS,
-        bar=_bar({}, {}) if audit is None else _bar(_by_harm(audit), _HARM_COLOURS),
+        bar=_bar(by_harm, _HARM_COLOURS),
+        by_harm=by_harm,
+        found=Counter(each.harm for each in rows),
         audit_steps=(place_of(report.run).render(NextStep("", ("audit", Hole.SOURCES, *where))),),
     )
 
 
-def failover_html(report: Report, known: ExactlyOnce) -> str:
-    """Return failover.html: what happens if this broker dies now."""
+def failover_html(report: Report, known: ExactlyOnce, folder: str = "tiersnap-report") -> str:
+    """Return failover.html: what happens if this broker dies now; `folder` is that of the report."""
     failover = known.failover
+    counts, rows = ({}, ()) if failover is None else (failover.counts, failover.rows)
     return render(
         "failover.html.j2",
         report.run,
         root="",
         here="failover.html",
         headline=_failover_headline(failover),
-        level=_level([] if failover is None else failover.counts, _COLOURS),
+        level=_level(counts, _COLOURS),
         report=report,
         failover=failover,
         many_log_dirs=len(report.log_dirs) > 1,
         meets={str(name): words for name, words in MEETS.items()},
         colours=_COLOURS,
-        bar=_bar({}, {}) if failover is None else _bar(failover.counts, _COLOURS),
+        bar=_bar(counts, _COLOURS),
+        found=Counter(each.found for each in rows),
         simulate_steps=_simulate_steps(report),
+        examine_steps=(_of_host(report).render(_examine(report.run, folder)),),
     )
 
 
@@ -290,10 +313,17 @@ def _failover_headline(failover: Failover | None) -> str:
     return f"No partition of {partitions:,} would start from a snapshot that contradicts the log"
 
 
-def _level(found: Iterable[str], colours: Mapping[str, str]) -> Level:
-    """Return the level of the worst verdict, which colours the headline."""
-    levels = [LEVEL[Verdict(colours.get(name, "ACTIVE_SEGMENT"))] for name in found]
-    return min(levels, key=list(Level).index, default=Level.SETTLED)
+def _level(found: Iterable[str], colours: Mapping[str, str]) -> str:
+    """Return the level of the worst verdict, which colours the headline; _UNKNOWN if it tells nothing."""
+    worst = next(iter(found), "NOT_COMPARED")
+    return _UNKNOWN if worst in _NOT_KNOWN else LEVEL[Verdict(colours.get(worst, "ACTIVE_SEGMENT"))]
+
+
+def _examine(run: RunInfo, folder: str) -> NextStep:
+    """Return the step that writes a report with the newest snapshots into a folder."""
+    if run.warehouse:
+        return NextStep("", ("report", "--warehouse", run.warehouse, "--to", folder))
+    return NextStep("", ("scan", Hole.LOG_DIRS, "--report", folder))
 
 
 def _simulate_steps(report: Report) -> tuple[Step, ...]:

@@ -18,7 +18,9 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from tiersnap.snapshot.gate.verdict import WAITING, Verdict
+from tiersnap.snapshot.gate.next_step import Hole
+from tiersnap.snapshot.gate.printed_steps import Step
+from tiersnap.snapshot.gate.verdict import RANK, WAITING, Verdict
 from tiersnap.snapshot.report.changes import PartitionKey
 from tiersnap.snapshot.report.disk_forecast import DiskForecast
 from tiersnap.snapshot.report.model import (
@@ -186,8 +188,22 @@ def side_by_side(parts: Iterable[tuple[str, int, str]], whole: int) -> list[Piec
     return pieces
 
 
+# The words of commands that a reader replaces.
+_HOLES = frozenset(hole.placeholder.split()[-1] for hole in Hole if hole is not Hole.TIER)
+
+
+def words_of(step: Step) -> list[tuple[str, bool]]:
+    """Return the words of a step's command, each with whether the reader must fill it in."""
+    return [(word, not step.is_complete and word in _HOLES) for word in step.command.split(" ")]
+
+
+def worst_first(totals: Totals) -> dict[Verdict, Count]:
+    """Return the verdicts that occur, worst first."""
+    return {verdict: totals.verdicts[verdict] for verdict in sorted(totals.verdicts, key=RANK.__getitem__)}
+
+
 def bar(totals: Totals) -> list[Piece]:
-    """Return the bar of bytes by verdict."""
+    """Return the bar of bytes by verdict, worst first."""
     whole = totals.bytes
     parts = (
         (
@@ -195,7 +211,7 @@ def bar(totals: Totals) -> list[Piece]:
             count.bytes,
             f"{verdict} · {human_bytes(count.bytes)} · {share(count.bytes, whole)} · {_segments(count)}",
         )
-        for verdict, count in totals.verdicts.items()
+        for verdict, count in worst_first(totals).items()
     )
     return side_by_side(parts, whole)
 

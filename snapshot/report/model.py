@@ -2,7 +2,7 @@
 
     Report
       cluster   ClusterTotals   all segments
-      causes    Cause, ...      verdicts that block segments, most bytes first
+      causes    Cause, ...      verdicts that block segments, worst first
       topics    TopicReport, ...  worst first
         partitions  PartitionReport, ...  worst first; one per (log_dir, topic, partition), so one per replica
           blocking  Blocker, ...  one per verdict that blocks segments, in offset order
@@ -36,7 +36,7 @@ from tiersnap.snapshot.report.blockers import Blocker, Cause, PageBlocker, PageC
 from tiersnap.snapshot.report.disk_forecast import Forecast
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
-from tiersnap.snapshot.report.run_info import RunInfo, Size
+from tiersnap.snapshot.report.run_info import RunInfo, Size, WaitingAt
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +254,7 @@ class ReportHead:
         snapshots: closed segments by the snapshot at their end, most first.
         compared: brokers' files at the ends of closed segments, by the strict verdict.
         forgetful: replicas that lost active producers; empty if remote storage was not read.
+        trend: the waiting bytes since each run that changed a verdict, by time; empty without the table `readiness`.
     """
 
     schema_version: Literal[1] = 1
@@ -267,6 +268,7 @@ class ReportHead:
     ]
     forecast: Forecast
     forgetful: tuple[ForgetfulReplica, ...] = ()
+    trend: tuple[WaitingAt, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ import gzip
 import logging
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -19,10 +19,9 @@ import msgspec
 from tiersnap.snapshot.regular_file import read_regular
 from tiersnap.snapshot.report.changes import Changes, States, compare_states, states_of, states_of_json
 from tiersnap.snapshot.report.files import read_json
-from tiersnap.snapshot.report.html_parts import moment, percent
+from tiersnap.snapshot.report.html_parts import percent
 from tiersnap.snapshot.report.model import Report, Sums
-from tiersnap.snapshot.report.run_info import RunRecord, Size
-from tiersnap.snapshot.units import human_bytes
+from tiersnap.snapshot.report.run_info import RunRecord, Size, WaitingAt
 
 _log = logging.getLogger(__name__)
 
@@ -78,6 +77,10 @@ class Beside:
         changes = None if states is None else compare_states(states, states_of(report))
         return cls(head, heads, older[-1] if older else None, changes)
 
+    def trend(self, report: Report) -> tuple[WaitingAt, ...]:
+        """Return the waiting bytes over the runs, by the table `readiness`, or by the runs of the folder without it."""
+        return report.trend or tuple(WaitingAt(each.finished_at, each.waiting_bytes) for each in self.runs)
+
 
 def run_file(run_id: str) -> str:
     """Return the name of a run's files, without a suffix."""
@@ -125,51 +128,17 @@ def read_states(folder: Path, run_id: str) -> States | None:
         return None
 
 
-# In the order of bars, from done to waiting.
+# The groups of segments, worst first.
 GROUPS = {
-    "tiered": "Tiered",
+    "waiting": "Waiting",
+    "ready": "Ready",
     "uploaded": "Uploaded",
     "in_remote": "In remote storage",
-    "ready": "Ready",
-    "waiting": "Waiting",
+    "tiered": "Tiered",
     "never_tiered": "Stays local",
 }
-MOST_COLUMNS = 60
-
-
-@dataclass(frozen=True, slots=True)
-class RunBar:
-    """A piece of one run's column; positions and sizes are per cent of the plot."""
-
-    name: str
-    x: str
-    y: str
-    width: str
-    height: str
-    title: str
 
 
 def part_of(head: RunHead, group: str) -> str:
     """Return the bytes of a group as per cent of the run's bytes."""
     return percent(100 * int(getattr(head, f"{group}_bytes")) / max(1, head.bytes))
-
-
-def columns(heads: Sequence[RunHead]) -> list[RunBar]:
-    """Return the columns of the newest runs, each from waiting at the bottom to tiered."""
-    shown = heads[-MOST_COLUMNS:]
-    highest = max((head.bytes for head in shown), default=0) or 1
-    found = []
-    for place, head in enumerate(shown):
-        bottom = 100.0
-        for group in ("waiting", "ready", "in_remote", "uploaded", "tiered", "never_tiered"):
-            size = int(getattr(head, f"{group}_bytes"))
-            if not size:
-                continue
-            height = 100 * size / highest
-            bottom -= height
-            title = f"{moment(head.finished_at)} · {GROUPS[group]} · {human_bytes(size)}"
-            width = 100 / max(len(shown), 8)
-            found.append(
-                RunBar(group, percent(width * place), percent(bottom), percent(width * 0.8), percent(height), title)
-            )
-    return found

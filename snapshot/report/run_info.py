@@ -47,6 +47,14 @@ class RunCounts:
 
 
 @dataclass(frozen=True)
+class WaitingAt:
+    """The bytes of the segments that waited after a run; `at` is the time of the run, epoch ms."""
+
+    at: int
+    bytes: Size
+
+
+@dataclass(frozen=True)
 class Disk:
     """A file system below log directories; bytes.
 

@@ -112,7 +112,11 @@ def _topic(totals: Totals, members: list[PagePartition]) -> PageTopic:
 
 
 def _causes(reports: Iterable[PagePartition], run: RunInfo) -> list[PageCause]:
-    """Return the causes; `reports` come worst first: the first with a cause gives the segment file of its command."""
+    """Return the causes, worst first.
+
+    Args:
+        reports: worst first; the first one with a cause gives the segment file of its command.
+    """
     touched: Counter[Verdict] = Counter()
     behind: defaultdict[Verdict, Count] = defaultdict(Count)
     own: defaultdict[Verdict, Count] = defaultdict(Count)
@@ -131,7 +135,7 @@ def _causes(reports: Iterable[PagePartition], run: RunInfo) -> list[PageCause]:
         _cause(verdict, touched[verdict], own[verdict], behind[verdict], _place(where[verdict], run))
         for verdict in touched
     ]
-    return sorted(causes, key=lambda cause: (-cause.bytes - cause.behind_bytes, RANK[cause.verdict]))
+    return sorted(causes, key=lambda cause: RANK[cause.verdict])
 
 
 def _cause(verdict: Verdict, partitions: int, own: Count, behind: Count, place: Place) -> PageCause:

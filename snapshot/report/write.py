@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 _DETAIL = re.compile(r"(?:[0-9]+|partitions|topics)(?:-[0-9]+)?\.js")
 
 
-def contents(report: Report, beside: Beside, known: ExactlyOnce) -> Iterator[tuple[str, Iterable[str]]]:
+def contents(report: Report, beside: Beside, known: ExactlyOnce, folder: Path) -> Iterator[tuple[str, Iterable[str]]]:
     """Yield (file name, its text in pieces). The page comes last, because it links to the other files."""
     kept = f"runs/{run_file(report.run.run_id)}"
     for name, text in detail_files(report):
@@ -47,7 +47,7 @@ def contents(report: Report, beside: Beside, known: ExactlyOnce) -> Iterator[tup
     yield "runs.json", (index_of(beside.runs).decode(),)
     yield "runs.html", (runs_html(report, beside),)
     yield "lost.html", (lost_html(report, known),)
-    yield "failover.html", (failover_html(report, known),)
+    yield "failover.html", (failover_html(report, known, str(folder.absolute())),)
     yield "index.html", (to_html(report, beside),)
 
 
@@ -69,7 +69,7 @@ def write_report(report: Report, destination: Path | str, known: ExactlyOnce | N
     try:
         for name in ("details", "runs"):
             (folder / name).mkdir(parents=True, exist_ok=True)
-        pages = contents(report, Beside.of(report, folder), known or ExactlyOnce())
+        pages = contents(report, Beside.of(report, folder), known or ExactlyOnce(), folder)
         written = tuple(_replace(folder / name, chunks) for name, chunks in pages)
         wanted = set(written)
         for path in (folder / "details").iterdir():

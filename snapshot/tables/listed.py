@@ -12,15 +12,13 @@ from dataclasses import dataclass, replace
 
 from tiersnap.snapshot.errors import RecordedError
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
-from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.formats.snapshot_file import file_name
 from tiersnap.snapshot.log.file_system import FileSystem
-from tiersnap.snapshot.log.findings import Finding
-from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
+from tiersnap.snapshot.log.log_dir import FileRef, Partition, PartitionLog, Segment
 from tiersnap.snapshot.log.log_start import begins_below, log_start_of, may_begin_below
 from tiersnap.snapshot.log.places import resolve
-from tiersnap.snapshot.members import plain_members
+from tiersnap.snapshot.members import fields_of, plain_members
 from tiersnap.snapshot.replay.expiry import fingerprint
 from tiersnap.snapshot.replay.partition_listing import PartitionListing, copy_before
 from tiersnap.snapshot.replay.partition_replay import cut_offsets, inside
@@ -32,7 +30,7 @@ from tiersnap.snapshot.replay.remote_listing import (
 )
 from tiersnap.snapshot.replay.replay_start import is_continued
 from tiersnap.snapshot.replay.window_start import LeaderOffsets
-from tiersnap.snapshot.rows import Int32, Rows
+from tiersnap.snapshot.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +108,13 @@ class ListedSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedPartition:
+class ListedPartition(PartitionLog):
     """A partition's files, and what remote storage holds of its offsets.
 
     Attributes:
         log_dir: URI that the user named.
         directory_id, cluster_id: of the log directory; None where it does not say.
-        orphan_indexes: base offsets of which there is an index, and no log file.
         log_start: of the whole log, as its files tell it; None where they do not. See log.log_start.
-        log_start_offset: of the local log.
-        log_start_checkpoint: None where nothing names it; see Partition, as for log_start_is_known.
         window_offset: where a bounded scan begins; None where all is scanned.
         leader: what the partition's leader told for that; None where nobody asked.
         start: None where nobody asked for one, or none is there.
@@ -129,23 +124,11 @@ class ListedPartition:
     """
 
     log_dir: str
-    topic: str
-    topic_id: str | None = None
-    partition: Int32
     directory_id: str | None = None
     cluster_id: str | None = None
     segments: tuple[ListedSegment, ...] = ()
     snapshots: tuple[ListedSnapshot, ...] = ()
-    orphan_indexes: tuple[int, ...] = ()
-    leader_epochs: LeaderEpochs | None = None
-    epochs_lost_below: int = 0
-    high_watermark: int | None = None
     log_start: int | None = None
-    log_start_offset: int = 0
-    log_start_checkpoint: int | None = None
-    log_start_is_known: bool = True
-    cleaner_offset: int | None = None
-    findings: tuple[Finding, ...] = ()
     window_offset: int | None = None
     leader: LeaderOffsets | None = None
     start: ClaimedStart | None = None
@@ -161,9 +144,6 @@ class ListedPartition:
         cuts = cut_offsets(partition)
         listed = cls(
             log_dir=log_dir,
-            topic=partition.topic,
-            topic_id=partition.topic_id,
-            partition=partition.partition,
             directory_id=properties.directory_id if properties else None,
             cluster_id=properties.cluster_id if properties else None,
             segments=tuple(
@@ -173,16 +153,8 @@ class ListedPartition:
             snapshots=tuple(
                 ListedSnapshot(offset, ref.size, ref.modified_ns) for offset, ref in sorted(partition.snapshots.items())
             ),
-            orphan_indexes=partition.orphan_indexes,
-            leader_epochs=partition.leader_epochs,
-            epochs_lost_below=partition.epochs_lost_below,
-            high_watermark=partition.high_watermark,
             log_start=log_start_of(partition),
-            log_start_offset=partition.log_start_offset,
-            log_start_checkpoint=partition.log_start_checkpoint,
-            log_start_is_known=partition.log_start_is_known,
-            cleaner_offset=partition.cleaner_offset,
-            findings=partition.findings,
+            **fields_of(PartitionLog, partition),
         )
         return replace(listed, fingerprint=fingerprint(plain_members(listed)))
 
@@ -191,20 +163,9 @@ class ListedPartition:
         folder = f"{path}/{self.topic}-{self.partition}"
         return Partition(
             path=folder,
-            topic=self.topic,
-            partition=self.partition,
-            topic_id=self.topic_id,
             segments=tuple(each.on_disk(folder) for each in self.segments),
             snapshots={each.end_offset: each.on_disk(folder) for each in self.snapshots},
-            leader_epochs=self.leader_epochs,
-            epochs_lost_below=self.epochs_lost_below,
-            high_watermark=self.high_watermark,
-            log_start_offset=self.log_start_offset,
-            log_start_checkpoint=self.log_start_checkpoint,
-            log_start_is_known=self.log_start_is_known,
-            cleaner_offset=self.cleaner_offset,
-            findings=self.findings,
-            orphan_indexes=self.orphan_indexes,
+            **fields_of(PartitionLog, self),
         )
 
     @property

@@ -6,16 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import NewTopic
 
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import segment_bases
 from tests.broker.harness.disks import kraft_disks
 from tests.broker.harness.flaky_tier import FlakyTier
-from tests.broker.harness.more_brokers import FurtherBroker, broker_disks, leader_and_isr
+from tests.broker.harness.more_brokers import FurtherBroker, broker_disks, create_led_by, leader_and_isr
 from tests.broker.harness.scenarios import CURRENT_VERSION, TOPIC
 from tests.broker.harness.tiering import TOPIC_SETTINGS
-from tests.broker.harness.topics import SECONDS, SEGMENT_BYTES, admin_client, create_topic
+from tests.broker.harness.topics import create_topic
 from tests.broker.harness.unblocking import unblock
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import Workload, write_segments
@@ -98,15 +97,6 @@ def test_a_copy_that_hangs_is_named_by_one_doctor_and_freed(
             print(version, twice)
 
 
-def create_led_by_second(first: Broker) -> None:
-    """The topic on both brokers."""
-    config = {"internal.segment.bytes": str(SEGMENT_BYTES), "retention.ms": "-1", **TOPIC_SETTINGS}
-    topic = NewTopic(TOPIC, num_partitions=1, replica_assignment=[[SECOND, FIRST]], config=config)
-    admin = admin_client(first)
-    admin.create_topics([topic])[TOPIC].result(SECONDS)
-    wait_until(lambda: leader_and_isr(first, TOPIC) == (SECOND, [FIRST, SECOND]), "both are in sync", seconds=SECONDS)
-
-
 @pytest.mark.nightly
 @pytest.mark.kafka(CURRENT_VERSION)
 def test_a_leader_that_dies_while_it_copies_raises_no_alarm(tmp_path: Path) -> None:
@@ -115,7 +105,7 @@ def test_a_leader_that_dies_while_it_copies_raises_no_alarm(tmp_path: Path) -> N
     with Broker(kraft_disks(tmp_path / "first", version), version, tier=tier) as first:
         second = FurtherBroker(broker_disks(tmp_path / "second", version, SECOND), version, SECOND, first, tier)
         with second:
-            create_led_by_second(first)
+            create_led_by(first, TOPIC, SECOND, TOPIC_SETTINGS)
             write_segments(second, TOPIC, 4, ONE)
             wait_until(lambda: tier.complete_bases(TOPIC) == closed(second), "all is tiered")
             (tier.flags / "hang").touch()

@@ -12,7 +12,7 @@ from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import segment_bases
 from tests.broker.harness.disks import kraft_disks
 from tests.broker.harness.mended import known_producers
-from tests.broker.harness.more_brokers import FurtherBroker, broker_disks, leader_and_isr
+from tests.broker.harness.more_brokers import FurtherBroker, broker_disks, create_led_by, leader_and_isr
 from tests.broker.harness.reading import read_all
 from tests.broker.harness.releases import Release, releases
 from tests.broker.harness.remote_log_metadata import states
@@ -25,7 +25,6 @@ from tests.broker.test_rebuilt_replica import (
     FIRST,
     SECOND,
     SOON,
-    create,
     only_active_left,
     write_once,
 )
@@ -52,7 +51,7 @@ def test_a_replica_that_loops_on_lost_objects_joins_the_isr_after_mend(release: 
     with Broker(first_disks, version, tier=tier, settings=SOON) as first:
         second = FurtherBroker(disks, version, SECOND, first, tier, settings=SOON)
         with second:
-            create(first)
+            create_led_by(first, TOPIC, SECOND, TOPIC_SETTINGS)
         wait_until(lambda: leader_and_isr(first, TOPIC)[0] == FIRST, "the other leads", seconds=SECONDS)
         write_once(first)
         alter_topic(first, TOPIC, {"local.retention.bytes": "1"})

@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ from tests.broker.harness.places import (
     hide_configuration,
     is_readable,
     place_of,
+    publish_unproven,
     refused,
 )
 from tests.broker.harness.reading import read_all
@@ -36,16 +37,8 @@ from tests.broker.harness.topics import create_topic
 from tests.broker.harness.waiting import NotInTimeError, wait_until
 from tests.broker.harness.writing import write_segments
 from tests.reference.command import assert_said, tiersnap
-from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
-from tiersnap.remote_storage.layouts.open_layout import open_layout
-from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.read_back_record import PROBE_TOPIC
-from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
-from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.publish.read_back_topic import ReadBackTopic
-from tiersnap.remote_storage.remote_log.finished import finished_segments
-from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = pytest.mark.broker
 
@@ -130,22 +123,6 @@ def test_what_was_published_at_a_wrong_place_is_named_and_comes_back(site):
     assert files(site.right).items() >= before.items(), "nothing was overwritten"
     healthy = tiersnap(*doctor, site.right)
     assert (healthy.exit_code, json.loads(healthy.out)["result"]["records"]["missing"]) == (0, [])
-
-
-def publish_unproven(site: Site, place: Path, topic: str, layout: str) -> None:
-    """Write the records as an early release did, which asked for no proof."""
-    cluster = Cluster(site.broker.bootstrap)
-    location = RemoteLocation(DirectoryStore(place), open_layout(layout))
-    found = finished_segments(location, lambda name: name == topic)
-    assert len(found) == CLOSED
-    MetadataTopic.of(cluster).publish(
-        (each.id.topic_id_partition, record)
-        for each in found
-        for record in (
-            SegmentRecord(replace(each, broker_id=1, state=SegmentState.COPY_SEGMENT_STARTED)),
-            SegmentUpdate(each.id, 1, each.event_timestamp, SegmentState.COPY_SEGMENT_FINISHED),
-        )
-    )
 
 
 def test_nothing_is_published_before_it_is_proven_that_brokers_read_there(site, variant, monkeypatch):

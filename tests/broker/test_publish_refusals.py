@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.broker.harness.broker import Broker
-from tests.broker.harness.damage import file_at
-from tests.broker.harness.disks import backup_of, kraft_disks
+from tests.broker.harness.damage import file_at, segment_bases
+from tests.broker.harness.disks import CLUSTER_ID, backup_of, kraft_disks
 from tests.broker.harness.places import hide_configuration
 from tests.broker.harness.reading import read_all
 from tests.broker.harness.remote_log_metadata import TOPIC as METADATA_TOPIC
@@ -22,9 +22,11 @@ from tests.broker.harness.remote_log_metadata import states
 from tests.broker.harness.scenarios import CURRENT_VERSION
 from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
 from tests.broker.harness.topics import admin_client, alter_topic, create_topic
+from tests.broker.harness.unblocking import own_settings
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tiersnap.jobs.main import run as tiersnap
+from tiersnap.remote_storage.cluster.metadata_topic import OUR_HEADER
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.saved_configs import SavedConfigs, SavedConfigsStore
@@ -153,6 +155,7 @@ def test_a_log_whose_first_segments_are_nowhere_is_refused(site, publish):
     log_dir, folder = site.copy_of_log("ledger", "hole")
     for suffix in (".log", ".index", ".timeindex", ".txnindex"):
         file_at(folder, 0, suffix).unlink(missing_ok=True)
+    (log_dir / "log-start-offset-checkpoint").write_text(f"0\n1\nledger 0 {segment_bases(folder)[0]}\n")
     remote = site.tier("ledger", source=log_dir, name="hole")
 
     code, row, said = publish(remote, "--apply")
@@ -206,8 +209,8 @@ def test_what_was_published_once_is_known_from_then_on(site, publish):
     assert states(site.broker, "orders") == written
 
 
-def test_beside_a_copier_that_is_on_nothing_is_published(site, publish):
-    """It would not see what is published, and copy it again; one that is stuck is a matter for unblock."""
+def test_a_copier_that_is_on_is_paused_while_segments_are_published(site, publish):
+    """It would not see them, and copy them again."""
     remote = site.tier("held")
     (folder,) = remote.glob("kafka-tiered-storage/held-0-*")
     in_the_way = site.root / "tier" / "kafka-tiered-storage" / folder.name
@@ -216,19 +219,17 @@ def test_beside_a_copier_that_is_on_nothing_is_published(site, publish):
     alter_topic(site.broker, "held", {"remote.log.copy.disable": "false"})
     try:
         wait_until(lambda: states(site.broker, "held")["COPY_SEGMENT_STARTED"] > 0, "the copier is at work", seconds=20)
-        code, row, said = publish(remote, "--apply")
+        assert publish(remote, "--apply")[0] == 0
+        assert own_settings(site.broker, "held")["remote.log.copy.disable"] == "false"
     finally:
         alter_topic(site.broker, "held", {"remote.log.copy.disable": "true"})
-
-    assert (code, row["refused"], row["publish"]) == (4, "CopyingOnError", CLOSED)
-    assert "remote.log.copy.disable=true" in said and "tiersnap unblock" in said
-    assert states(site.broker, "held")["COPY_SEGMENT_FINISHED"] == 0
+    assert states(site.broker, "held")["COPY_SEGMENT_FINISHED"] == CLOSED
 
 
-def test_while_unblock_is_at_a_topic_copying_is_off_for_a_moment_only_and_nothing_is_published(site, publish):
+def test_topic_whose_settings_were_saved_and_that_has_no_mark_of_a_pause_is_left_alone(site, publish):
     remote, before = site.tier("ledger"), states(site.broker, "ledger")
     (topic_id,) = (path.name.removeprefix("ledger-0-") for path in remote.glob("kafka-tiered-storage/ledger-0-*"))
-    begun = SavedConfigs.of("", "ledger", topic_id, (0,), {"remote.log.copy.disable": None})
+    begun = SavedConfigs.of(CLUSTER_ID, "ledger", topic_id, (0,), {"remote.log.copy.disable": None})
     records = SavedConfigsStore(DirectoryStore(remote))
     records.put(begun)
     try:
@@ -236,8 +237,7 @@ def test_while_unblock_is_at_a_topic_copying_is_off_for_a_moment_only_and_nothin
     finally:
         records.drop(begun)
 
-    assert (code, row["refused"]) == (3, "UnblockHeldError")
-    assert "unblock --apply again if it was killed" in said
+    assert (code, row["refused"]) == (4, "SettingsAsideError"), said
     assert states(site.broker, "ledger") == before
 
 
@@ -263,7 +263,7 @@ def test_what_a_killed_run_has_left_is_completed_and_nothing_is_there_twice(site
     expected = records_of(remote)
     producer = Producer({"bootstrap.servers": site.broker.bootstrap, "log_level": 0})
     for record in expected[:3]:
-        producer.produce(METADATA_TOPIC, encode(record), partition=metadata_partition)
+        producer.produce(METADATA_TOPIC, encode(record), partition=metadata_partition, headers=[OUR_HEADER])
     assert producer.flush(10) == 0
 
     code, row, _ = publish(remote, "--apply")

@@ -7,20 +7,18 @@ import shutil
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ElectionType, TopicPartition
-from confluent_kafka.admin import NewTopic
 
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import segment_bases
 from tests.broker.harness.disks import Disks, kraft_disks
 from tests.broker.harness.log_batches import Batch, last_batches
 from tests.broker.harness.mended import known_producers
-from tests.broker.harness.more_brokers import FurtherBroker, broker_disks, leader_and_isr
+from tests.broker.harness.more_brokers import FurtherBroker, broker_disks, create_led_by, elect, leader_and_isr
 from tests.broker.harness.raw_protocol import Resent, resend
 from tests.broker.harness.releases import Release, releases
 from tests.broker.harness.scenarios import TOPIC
 from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
-from tests.broker.harness.topics import SECONDS, SEGMENT_BYTES, admin_client, alter_topic
+from tests.broker.harness.topics import SECONDS, SEGMENT_BYTES, alter_topic
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import Workload, segment_count, write_segments
 from tests.reference.command import assert_said, tiersnap
@@ -36,16 +34,6 @@ KIP_1023 = pytest.param(
 )
 # Since 4.3 a follower can begin with the last tiered offset (KIP-1023).
 FROM_THE_TIER = {"follower.fetch.last.tiered.offset.enable": "true"}
-
-
-def create(leader: Broker) -> None:
-    """The topic, led by the second broker where that is in sync; one segment after the other is tiered and deleted."""
-    key = "internal.segment.bytes" if leader.version.startswith("4.") else "segment.bytes"
-    config = {key: str(SEGMENT_BYTES), "retention.ms": "-1", **TOPIC_SETTINGS}
-    topic = NewTopic(TOPIC, num_partitions=1, replica_assignment=[[SECOND, FIRST]], config=config)
-    admin = admin_client(leader)
-    admin.create_topics([topic])[TOPIC].result(SECONDS)
-    wait_until(lambda: leader_and_isr(leader, TOPIC) == (SECOND, [FIRST, SECOND]), "both are in sync", seconds=SECONDS)
 
 
 def only_active_left(disks: Disks) -> bool:
@@ -78,14 +66,6 @@ def predicted(disks: Disks, version: str, *remote: str | Path) -> dict[int, str]
     return {row["producer_id"]: row["replica_answer"] for row in ran.rows if row["write"] == "RETRY_OF_LAST"}
 
 
-def elect_second(first: Broker) -> None:
-    wait_until(lambda: leader_and_isr(first, TOPIC)[1] == [FIRST, SECOND], "it is in sync again", seconds=60)
-    if leader_and_isr(first, TOPIC)[0] != SECOND:
-        admin = admin_client(first)
-        admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(TOPIC, 0)]).result(SECONDS)
-    wait_until(lambda: leader_and_isr(first, TOPIC)[0] == SECOND, "it leads", seconds=SECONDS)
-
-
 def known_in_tier(tier: LocalTier) -> list[int]:
     """How many producers the snapshots of the remote segments know, in offset order."""
     return [len(snapshot_file.decode(each.snapshot)) for each in tier.segments(TOPIC) if each.complete]
@@ -102,7 +82,7 @@ def test_a_replica_rebuilt_from_the_tier_is_named_before_it_leads_and_cured(rele
     with Broker(first_disks, version, tier=tier, settings=SOON) as first:
         second = FurtherBroker(disks, version, SECOND, first, tier, settings={**SOON, **settings})
         with second:
-            create(first)
+            create_led_by(first, TOPIC, SECOND, TOPIC_SETTINGS)
         wait_until(lambda: leader_and_isr(first, TOPIC)[0] == FIRST, "the other leads", seconds=SECONDS)
         early = write_once(first)
         known = known_producers(first)
@@ -125,7 +105,7 @@ def test_a_replica_rebuilt_from_the_tier_is_named_before_it_leads_and_cured(rele
             (scanned,) = tiersnap("scan", disks.log_dir, "--topic", TOPIC, *remote).rows
             answers = predicted(disks, version, *remote)
             assert forgotten_in(first_disks, *remote) == [], "this replica is right"
-            elect_second(first)
+            elect(first, TOPIC, SECOND)
             forgotten = known - known_producers(second)
             assert forgotten >= early.keys(), "stock Kafka has lost them"
             assert (named["known"], named["living"]) == (len(known - forgotten), len(known))
@@ -156,7 +136,7 @@ def test_a_replica_rebuilt_from_the_tier_is_named_before_it_leads_and_cured(rele
 
         second.start()
         with second:
-            elect_second(first)
+            elect(first, TOPIC, SECOND)
             assert known_producers(second) == known_producers(first) >= known
             again = {name: batch for name, batch in early.items() if name not in doubled}
             refused = resend(second, TOPIC, again.values())

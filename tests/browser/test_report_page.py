@@ -152,8 +152,30 @@ def test_the_copy_button_copies_the_command_beside_it(page: Chromium) -> None:
     page.run("return new Promise(done => setTimeout(done, 50))")
     code = page.run("return document.querySelector('#causes .copy').previousElementSibling.textContent")
     assert page.run("return window.copied") == [code]
-    assert code.startswith("tiersnap run --source file:///var/lib/kafka/data --remote s3://kafka-tier/prod/ ")
+    assert code == "tiersnap dump /var/lib/kafka/data/payments-3/00000000000005000000.log"
     assert page.run("return document.querySelector('#causes .copy').textContent") == "Copied"
+
+
+@pytest.mark.nightly
+def test_field_of_a_command_fills_all_alike_and_is_copied_as_one_word(page: Chromium) -> None:
+    page.run(
+        "window.copied = [];"
+        "const heard = document.execCommand.bind(document);"
+        "document.execCommand = name => { window.copied.push(document.activeElement.value); return heard(name); };"
+        "if (navigator.clipboard) navigator.clipboard.writeText = async text => { window.copied.push(text); };"
+    )
+    fields = "[...document.querySelectorAll('#causes .hole[placeholder=FILE]')]"
+    button = "document.querySelector('#causes .command.open .copy')"
+    assert page.run(f"return {button}.disabled")
+    page.run(f"{fields}[0].focus()")
+    page.press("my ids.txt")
+    assert set(page.run(f"return {fields}.map(each => each.value)")) == {"my ids.txt"}
+    assert len(page.run(f"return {fields}.map(each => each.value)")) == 2
+    page.click("#causes .command.open .copy")
+    look = "const look = () => copied.length ? done(copied[0]) : setTimeout(look, 10); look();"
+    assert page.run(f"return new Promise(done => {{ {look} }})").endswith(" --topic-ids 'my ids.txt'")
+    page.run(f"const e = {fields}[0]; e.value = ''; e.dispatchEvent(new Event('input', {{bubbles: true}}))")
+    assert page.run(f"return {button}.disabled")
 
 
 @pytest.mark.nightly

@@ -23,12 +23,12 @@ class SmallDisk:
         except FileNotFoundError:
             self.is_small = False
 
-    def fill(self) -> None:
-        """Leave next to nothing; others who write meanwhile may leave less."""
+    def fill(self, left: int = _LEFT) -> None:
+        """Leave so many bytes; others who write meanwhile may leave less."""
         assert self.is_small
         with (self.folder / _FILLER).open("wb") as file, contextlib.suppress(OSError):
-            left = os.statvfs(self.folder)
-            os.posix_fallocate(file.fileno(), 0, max(left.f_bavail * left.f_frsize - _LEFT, 1))
+            space = os.statvfs(self.folder)
+            os.posix_fallocate(file.fileno(), 0, max(space.f_bavail * space.f_frsize - left, 1))
 
     def empty(self) -> None:
         """Take the filler away."""

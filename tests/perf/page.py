@@ -20,6 +20,7 @@ _TITLES = {
     "memory": "Memory of a worker",
     "upload": "Upload",
     "reading": "What is read and asked for",
+    "look": "A look at remote storage with nothing new",
     "host": "The commands of one host",
     "line": "Over a line of 30 ms",
     "idle": "The main job: nothing to do",

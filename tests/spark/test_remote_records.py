@@ -25,6 +25,8 @@ from tiersnap.snapshot.rows import Rows
 
 pytestmark = pytest.mark.spark
 
+MOST_JOBS = 15  # of a run with nothing to do and tiered segments
+
 
 def root_executions(spark: SparkSession) -> set[int]:
     """Ids of the SQL executions that no other one began."""
@@ -32,6 +34,13 @@ def root_executions(spark: SparkSession) -> set[int]:
     found = spark._jsparkSession.sharedState().statusStore().executionsList()
     executions = [found.apply(number) for number in range(found.size())]
     return {each.executionId() for each in executions if each.executionId() == each.rootExecutionId()}
+
+
+def jobs(spark: SparkSession) -> set[int]:
+    """Ids of the jobs so far."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    found = spark._jsparkSession.sparkContext().statusStore().jobsList(None)
+    return {found.apply(number).jobId() for number in range(found.size())}
 
 
 def test_run_joins_the_records_of_replicas_with_the_copies_and_keeps_them(spark: SparkSession, tmp_path: Path) -> None:
@@ -52,9 +61,10 @@ def test_run_joins_the_records_of_replicas_with_the_copies_and_keeps_them(spark:
     tiered = {"TIERED": 4, "UPLOADED": 2, "ACTIVE_SEGMENT": 2}
     found = ran()
     assert (found.verdicts, found.counts.segments_uploaded) == (tiered, 0)
-    before = root_executions(spark)
+    before, jobs_before = root_executions(spark), jobs(spark)
     again = ran()
     assert len(root_executions(spark) - before) == 3, "the records are read with the listing"
+    assert len(jobs(spark) - jobs_before) <= MOST_JOBS, sorted(jobs(spark) - jobs_before)
     assert (again.verdicts, again.did_nothing) == (tiered, True)
     for folder in folders:
         shutil.rmtree(folder)

@@ -73,7 +73,15 @@ def partition(checkpoint: int | None = None, epochs: LeaderEpochs | None = ((0, 
     log = FileRef("", 1, 1)
     segments = (Segment(20, 30, log), Segment(30, 40, log), Segment(40, None, log))
     found = Partition(
-        "led-0", "led", 0, segments, {}, "id", epochs, log_start_offset=20, log_start_checkpoint=checkpoint
+        "led-0",
+        segments,
+        {},
+        topic="led",
+        topic_id="id",
+        partition=0,
+        leader_epochs=epochs,
+        log_start_offset=20,
+        log_start_checkpoint=checkpoint,
     )
     return replace(found, **fields)  # type: ignore[arg-type]
 

@@ -39,7 +39,9 @@ def found(
 ) -> tuple[list[LostOffsets], Counter[int]]:
     """What is lost behind segments of [base, end), and how often each file was read."""
     snapshots = {offset: FileRef("x", 0, 0) for offset in files}
-    partition = Partition("/", "orders", 0, (), snapshots, cleaner_offset=cleaner_offset, orphan_indexes=orphan_indexes)
+    partition = Partition(
+        "/", (), snapshots, topic="orders", partition=0, cleaner_offset=cleaner_offset, orphan_indexes=orphan_indexes
+    )
     reads: Counter[int] = Counter()
 
     def read(offset: int) -> bytes | None:

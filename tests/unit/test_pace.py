@@ -122,7 +122,7 @@ def test_a_paced_store_is_the_store_and_every_body_is_waited_for(tmp_path, monke
 def test_without_a_rate_the_store_is_left_as_it_is(tmp_path):
     store = DirectoryStore(tmp_path)
     assert paced(store, None) is store
-    assert in_shares(store, None, 8) == (None, store)
+    assert in_shares(store, None, 8) == (8, store)
 
 
 def test_a_job_is_divided_into_shares_that_uploads_can_keep_to():

@@ -112,18 +112,16 @@ def test_a_snapshot_is_a_place_to_start_from(log: Log, at: int) -> None:
 
 @settings(max_examples=examples(300))
 @given(logs(replayable_entries), cuts, st.sampled_from([DAY // 2, DAY, 2 * DAY]), st.integers(0, DAY))
-def test_bounded_replay_is_full_replay_then_expiry(log: Log, at: list[int], expiration: int, later: int) -> None:
+def test_replayed_pieces_are_full_replay_then_expiry(log: Log, at: list[int], expiration: int, later: int) -> None:
     as_of = TIMESTAMP + later
-    deltas = [deltas_of(piece) for piece in pieces(log, at)]
-    relevant = ps.relevant_producers(np.concatenate(deltas), as_of=as_of, expiration=expiration)
-    bounded = ps.ProducerFold()
-    for delta in deltas:
-        bounded.combine(delta[np.isin(delta["producer_id"], relevant)])
-    observed = as_state(ps.live_entries(bounded.entries(), as_of=as_of, expiration=expiration))
+    replayed = ps.ProducerFold()
+    for piece in pieces(log, at):
+        replayed.combine(deltas_of(piece))
+    observed = as_state(ps.live_entries(replayed.entries(), as_of=as_of, expiration=expiration))
     full = reference.fold(batches(log.bytes, log.base))
     assert observed == reference.live(full, as_of=as_of, expiration=expiration)
     opened = [entry.txn_first_offset for entry in full.values() if entry.txn_first_offset >= 0]
-    assert bounded.first_open_offset() == min(opened, default=-1)
+    assert replayed.first_open_offset() == min(opened, default=-1)
 
 
 def test_the_published_example_folds_to_what_kafka_4_1_1_wrote() -> None:
@@ -193,13 +191,6 @@ def test_a_producer_expires_when_idle_for_the_expiration_and_nothing_is_open(
     entries = ps.to_entries(deltas_of(data))
     assert ps.is_expired(entries, as_of=TIMESTAMP + idle, expiration=DAY).tolist() == [expired]
     assert ps.is_expired(entries, as_of=TIMESTAMP + idle, expiration=None).tolist() == [False]
-
-
-@pytest.mark.parametrize(("idle", "is_relevant"), [(DAY - 1, True), (DAY, False)])
-def test_a_producer_matters_to_a_bounded_replay_until_it_has_expired(idle: int, is_relevant: bool) -> None:
-    deltas = deltas_of(data_batch(0, 1, 7, 0, 0, timestamp=TIMESTAMP))
-    found = ps.relevant_producers(deltas, as_of=TIMESTAMP + idle, expiration=DAY)
-    assert found.tolist() == ([7] if is_relevant else [])
 
 
 def test_producers_whose_places_in_the_table_collide_are_kept_apart() -> None:

@@ -47,7 +47,7 @@ TOTALS = [
     "recent_bytes",
     "verdicts",
 ]
-KNOWN = ["compared", "forecast", "forgetful"]
+KNOWN = ["compared", "forecast", "forgetful", "trend"]
 LISTS = ["blocking", "snapshots", "remote_checked"]
 
 

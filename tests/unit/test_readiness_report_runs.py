@@ -220,6 +220,35 @@ def test_the_page_of_a_failover_counts_partitions_whose_newest_file_contradicts_
     assert '<header class="BLOCKED">' in page
 
 
+def test_failover_and_lost_pages_filter_by_the_kinds_that_occur_worst_first() -> None:
+    kinds = ("MATCHES", "NONE", "UNVERIFIED", "CORRUPT", "SUSPECT")
+    rows = [NewestSnapshot("/d", "t", number, 1, each) for number, each in enumerate(kinds)]
+    report = summarise(sample_table(), RUN)
+    page = failover_html(report, ExactlyOnce(failover=Failover.of(rows)))
+    worst_first = ["SUSPECT", "CORRUPT", "UNVERIFIED", "NONE", "MATCHES"]
+    assert re.findall(r'name="snapshots-kind" value="(\w*)"', page) == ["", *worst_first]
+    assert re.findall(r'<tr data-kind="(\w+)" data-name="t-\d"', page) == worst_first
+    counts = [AuditCount(harm, "GAP", "", findings=1, batches=1) for harm in ("NONE", "LOSS")]
+    audit = Audit.of(counts, [AuditRow(each.harm, "GAP", "", "t", 0) for each in counts])
+    page = lost_html(report, ExactlyOnce(audit))
+    assert re.findall(r'name="findings-kind" value="(\w*)"', page) == ["", "LOSS", "NONE"]
+    assert "readers get records twice" not in page, "DUPLICATE does not occur"
+
+
+def test_page_without_an_answer_is_grey_and_names_a_command_that_can_be_typed(tmp_path: Path) -> None:
+    report = summarise(sample_table(), RUN)
+    failover, lost = failover_html(report, ExactlyOnce(), "/var/www/page"), lost_html(report, ExactlyOnce())
+    assert '<header class="UNKNOWN">' in failover
+    assert '<header class="UNKNOWN">' in lost
+    typed = re.sub(r"<[^>]+>", "", failover)
+    assert "tiersnap report --warehouse s3://lake/tiersnap --to /var/www/page" in typed
+    write_report(summarise(sample_table(), replace(RUN, warehouse="")), tmp_path)
+    typed = re.sub(r"<[^>]+>", "", (tmp_path / "failover.html").read_text())
+    assert f"tiersnap scan {LOG_DIR} --report {tmp_path}" in typed
+    unverified = Failover.of([NewestSnapshot("/d", "t", 0, 1, "UNVERIFIED")])
+    assert '<header class="UNKNOWN">' in failover_html(report, ExactlyOnce(failover=unverified))
+
+
 def test_failover_headline_has_the_colour_of_the_worst_snapshot_below_it() -> None:
     def page(*found: str) -> str:
         rows = [NewestSnapshot("/d", "t", number, 1, each) for number, each in enumerate(found)]

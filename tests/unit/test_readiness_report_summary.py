@@ -22,7 +22,7 @@ from tests.reference.readiness_tables import (
 )
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.gate.printed_steps import Step
-from tiersnap.snapshot.gate.verdict import IN_REMOTE_STORAGE, LEVEL, SEVERITY, Level, Verdict
+from tiersnap.snapshot.gate.verdict import IN_REMOTE_STORAGE, LEVEL, RANK, SEVERITY, Level, Verdict
 from tiersnap.snapshot.report.aggregate import aggregate
 from tiersnap.snapshot.report.model import Report, SnapshotsAtEnds
 from tiersnap.snapshot.report.summary import summarise
@@ -157,9 +157,11 @@ def test_segments_behind_a_blocker_are_counted_for_its_cause() -> None:
     assert waiting == 35 * GIB
 
 
-def test_causes_come_by_the_bytes_that_wait_for_them() -> None:
-    sizes = [cause.bytes + cause.behind_bytes for cause in summarise(sample_table(), RUN).causes]
-    assert sizes == sorted(sizes, reverse=True)
+def test_causes_come_worst_first_whatever_their_bytes() -> None:
+    causes = summarise(sample_table(), RUN).causes
+    ranks = [RANK[cause.verdict] for cause in causes]
+    assert ranks == sorted(ranks)
+    assert causes[0].bytes < max(cause.bytes for cause in causes)
 
 
 def test_gap_before_is_its_own_cause_only_when_the_table_lacks_what_it_waits_for() -> None:

@@ -125,11 +125,11 @@ def test_marks_share_a_label_where_two_would_not_fit(
     assert observed[0].kind == "log-start"
 
 
-def test_a_bar_shares_its_width_by_bytes() -> None:
+def test_a_bar_shares_its_width_by_bytes_worst_first() -> None:
     rows = [row("t", 0, 0, 1, "READY", size_bytes=3), row("t", 0, 1, 2, "MISSING_INDEX", size_bytes=1)]
     rows.append(row("t", 0, 2, None, "ACTIVE_SEGMENT", size_bytes=0))
     pieces = bar(summarise(table(rows), RUN).cluster)
     assert [(piece.name, piece.x, piece.width) for piece in pieces] == [
-        (Verdict.READY, "0.00%", "75.00%"),
-        (Verdict.MISSING_INDEX, "75.00%", "25.00%"),
+        (Verdict.MISSING_INDEX, "0.00%", "25.00%"),
+        (Verdict.READY, "25.00%", "75.00%"),
     ]

@@ -96,3 +96,15 @@ def test_host_section_begins_with_the_one_file_and_names_sizes_and_times() -> No
 
 def test_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/spark.md", "docs/airflow.md", "docs/collect.md"])
+def test_pages_of_tiering_say_that_segments_are_published(page: str) -> None:
+    """Uploaded segments are no use before brokers know them."""
+    assert "publish" in (ROOT / page).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", ["run", "tier"])
+def test_help_of_tiering_says_that_segments_are_published(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tiersnap([command, "--help"]) == 0
+    assert "tiersnap publish" in capsys.readouterr().out

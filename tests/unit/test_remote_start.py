@@ -19,7 +19,9 @@ def log(
     first: int, *, checkpoint: int | None = None, epochs: tuple[tuple[int, int], ...] | None = ((0, 0),)
 ) -> Partition:
     segment = Segment(first, None, FileRef("x", 0, 0))
-    return Partition("/", "orders", 0, (segment,), {}, leader_epochs=epochs, log_start_checkpoint=checkpoint)
+    return Partition(
+        "/", (segment,), {}, topic="orders", partition=0, leader_epochs=epochs, log_start_checkpoint=checkpoint
+    )
 
 
 STATES = (RemoteSegmentState.COPY_SEGMENT_STARTED, RemoteSegmentState.COPY_SEGMENT_FINISHED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -50,6 +50,7 @@ from tiersnap.snapshot.members import members
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 if TYPE_CHECKING:
+    from tiersnap.snapshot.gate.next_step import NextStep
     from tiersnap.snapshot.gate.printed_steps import Place
     from tiersnap.snapshot.host.summary import Examined, Host
     from tiersnap.snapshot.replay.expiry import BrokerExpiry
@@ -137,6 +138,8 @@ def doctor(
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.remote_storage.stores.probe import probe_store, problems_of
     from tiersnap.snapshot.gate.exit_code import exit_code_of
+    from tiersnap.snapshot.gate.next_step import Hole
+    from tiersnap.snapshot.gate.steps import BROKERS_LOCATION
     from tiersnap.snapshot.host.summary import Host
     from tiersnap.snapshot.metrics.of_run import of_doctor
 
@@ -163,7 +166,10 @@ def doctor(
     host = _look(output, situation, log_starts, view, broker_expiry, compared) if log_dirs else Host(())
     known = Known(view if view.remote is not None else None, situation.remote.source)
     place = situation_place([each.uri for each in host.log_dirs], replace(broker, remote=known))
-    of_cluster = [*steps_of_cluster(place, compared, copies), *map(place.render, copying.steps())]
+    freeing = _freeing(host)
+    of_cluster = [*steps_of_cluster(place, compared, copies, freeing), *map(place.render, copying.steps(freeing))]
+    if is_elsewhere and place.knows(Hole.REMOTE):
+        of_cluster.insert(0, place.render(BROKERS_LOCATION))
     advice = _advice(host, place, of_cluster)
     errors = (*unanswered, *host.errors)
     if output.format is Format.TABLE:
@@ -232,11 +238,21 @@ class _Advice:
                 yield from filter(None, [each.command])
 
 
-def _advice(host: Host, place: Place, of_cluster: Iterable[Step]) -> _Advice:
+def _freeing(host: Host) -> tuple[NextStep, ...]:
+    """Return the steps that free a copy task; none if the repair of missing snapshots restarts its broker anyway."""
+    from tiersnap.snapshot.gate.steps import RESTART_LEADER, UNBLOCK
+
+    if host.can_pause_copying:
+        return (UNBLOCK,)
+    return (RESTART_LEADER,) * (not host.missing)
+
+
+def _advice(host: Host, place: Place, of_cluster: Sequence[Step]) -> _Advice:
     from tiersnap.snapshot.host.next_steps import checks, next_steps
 
     has_host = bool(host.log_dirs)
-    steps = steps_once([*of_cluster, *(next_steps(host, place) if has_host else ())])
+    before = frozenset(each.command for each in of_cluster)
+    steps = steps_once([*of_cluster, *(next_steps(host, place, before) if has_host else ())])
     return _Advice(steps, list(checks(host, place)) if has_host else [])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -204,29 +204,37 @@ def problems_of_cluster(
         yield OtherProblem.OTHER_LOCATION
 
 
-def steps_of_cluster(place: Place, compared: Compared | None, copies: ToldCopies) -> Iterator[Step]:
-    """Yield the steps that put lost remote segments back and that free copies that hang."""
-    from tiersnap.snapshot.gate.steps import UNBLOCK
-
+def steps_of_cluster(
+    place: Place, compared: Compared | None, copies: ToldCopies, freeing: Iterable[NextStep]
+) -> Iterator[Step]:
+    """Yield the steps that put lost remote segments back, and `freeing`, which frees copies that hang."""
     if compared is not None and compared.missing.segments:
         yield from map(place.render, _mending(place, compared))
     if copies.hung:
-        of = ", ".join(sorted({str(each.broker) for each in copies.hung}))
-        yield place.render(replace(UNBLOCK, note=f"on the host of broker {of}"))
+        yield from map(place.render, _of_hung(copies, freeing))
+
+
+def _of_hung(copies: ToldCopies, freeing: Iterable[NextStep]) -> Iterator[NextStep]:
+    of = ", ".join(sorted({str(each.broker) for each in copies.hung}))
+    for each in freeing:
+        yield replace(each, note=f"on the host of broker {of}")
 
 
 def _mending(place: Place, compared: Compared) -> Iterator[NextStep]:
-    """Yield the step that puts lost remote segments back; none in a location that brokers do not read."""
+    """Yield the plan and the command that put lost remote segments back; none where brokers do not read."""
+    if compared.location.state is not LocationState.CONTRADICTED:
+        plan = _mend_of(place, compared)
+        yield plan
+        yield replace(plan, argv=(*plan.argv, "--apply"), note="does what the plan shows")
+
+
+def _mend_of(place: Place, compared: Compared) -> NextStep:
     from tiersnap.remote_storage.remote_log.segment_objects import mandatory
     from tiersnap.snapshot.gate.steps import MEND, mend_from
 
-    if compared.location.state is LocationState.CONTRADICTED:
-        return
     if compared.missing.elsewhere is not None:
-        yield mend_from(place.values[Hole.REMOTE][0], compared.missing.elsewhere)
-        return
+        return mend_from(place.values[Hole.REMOTE][0], compared.missing.elsewhere)
     whole = [mandatory(local=local) for local in (False, True)]
     if all(each.lacking in whole for each in compared.missing.segments):
-        yield replace(mend_from("URI"), note="with the location to which they were uploaded")
-    else:
-        yield MEND
+        return replace(mend_from("URI"), note="with the location to which they were uploaded")
+    return MEND

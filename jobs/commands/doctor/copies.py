@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
@@ -82,31 +82,30 @@ class CopyFindings:
         if self.standing:
             yield OtherProblem.STANDING_LSO
 
-    def steps(self) -> Iterator[NextStep]:
-        """Yield the next steps."""
+    def steps(self, freeing: Iterable[NextStep]) -> Iterator[NextStep]:
+        """Yield the next steps; `freeing` are those that free a copy task."""
         from tiersnap.snapshot.gate.steps import REMOVE_ORPHANS, steps_of
 
         if self.failing:
-            yield from steps_of(OtherProblem.STUCK_COPY)
+            yield from freeing
         elif any(each.is_left and each.state is not PauseState.NOTHING_SAVED for each in self.paused):
             yield from steps_of(OtherProblem.LEFT_PAUSED)
         yield from map(NextStep, dict.fromkeys(each.hint for each in self.paused if each.hint))
         yield from dict.fromkeys(step for each in self.lost_epochs for step in each.cure())
         if self.standing:
             yield from steps_of(OtherProblem.STANDING_LSO)
-        if self.leftovers:
+        if self.leftovers and not self.failing:
             yield REMOVE_ORPHANS
 
 
 def steps_once(steps: Iterable[Step]) -> list[Step]:
-    """Return the steps without repeated commands."""
-    commands: set[str] = set()
-    once = []
-    for each in steps:
-        if each.command not in commands:
-            once.append(each)
-        commands |= {each.command} if each.command else set()
-    return once
+    """Return the steps without repeated commands; of these the first one, with the first note."""
+    found: dict[object, Step] = {}
+    for number, each in enumerate(steps):
+        key = each.command or number
+        first = found.setdefault(key, each)
+        found[key] = replace(first, note=first.note or each.note)
+    return list(found.values())
 
 
 def check_copies(

@@ -185,7 +185,7 @@
   };
 
   if (rows) {
-    document.querySelector(".controls").hidden = !page;
+    document.querySelector("#topics .controls").hidden = !page;
     filter.addEventListener("input", show);
     document.querySelectorAll("[name=level]").forEach((input) => input.addEventListener("change", show));
     heads.forEach((head) => {
@@ -213,18 +213,58 @@
     getSelection().removeAllRanges();
     getSelection().addRange(range);
   };
+  // A part of a command that only its reader knows is a field. What is typed once stands in all commands of the page.
+  const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`);
+  const commandOf = (code) => [...code.childNodes].map((part) => (
+    part.tagName === "INPUT" ? quoted(part.value.trim()) : part.textContent)).join("");
+  const holesOf = (command) => [...command.querySelectorAll(".hole")];
+  document.addEventListener("input", ({ target }) => {
+    if (!target.matches(".hole")) return;
+    for (const hole of document.querySelectorAll(".hole")) {
+      if (hole.placeholder === target.placeholder) hole.value = target.value;
+      const command = hole.closest(".command");
+      command.querySelector(".copy").disabled = holesOf(command).some((each) => !each.value.trim());
+    }
+  });
+  const selectText = (text) => {
+    const area = document.createElement("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const isCopied = document.execCommand("copy");
+    area.remove();
+    return isCopied;
+  };
   document.addEventListener("click", async (event) => {
     const button = event.target.closest(".copy");
     if (!button) return;
     const code = button.previousElementSibling;
     try {
-      await navigator.clipboard.writeText(code.textContent);
+      await navigator.clipboard.writeText(commandOf(code));
       copied(button, "Copied");
     } catch {
       // Some browsers give pages from file: no clipboard.
-      select(code);
-      copied(button, document.execCommand("copy") ? "Copied" : "Selected");
+      const isCopied = selectText(commandOf(code));
+      if (!isCopied) select(code);
+      copied(button, isCopied ? "Copied" : "Selected");
     }
+  });
+
+  // Tables of the other pages: rows by name and kind.
+  document.querySelectorAll(".controls[data-rows]").forEach((controls) => {
+    const list = [...document.getElementById(controls.dataset.rows).rows];
+    const narrow = () => {
+      const words = controls.querySelector("[type=search]").value.trim().toLowerCase();
+      const { value: kind } = controls.querySelector("[type=radio]:checked");
+      list.forEach((row) => {
+        const { kind: own, name } = row.dataset;
+        row.hidden = (kind && own !== kind) || !name.toLowerCase().includes(words);
+      });
+      const shown = list.filter((row) => !row.hidden).length;
+      controls.querySelector(".matching").textContent = shown === list.length ? "" : `${shown} of ${list.length} rows`;
+    };
+    controls.hidden = false;
+    controls.addEventListener("input", narrow);
   });
 
   // A link to a topic or partition that is not here yet loads it; one that is not listed is filtered for.

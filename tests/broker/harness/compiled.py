@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 
 AIVEN_TAG = "v1.0.0"
-_AIVEN_MODULES = ("commons", "core", "storage/core", "storage/filesystem")
+_AIVEN_MODULES = ("commons", "core", "storage/core", "storage/filesystem", "storage/s3")
 _MAIN = "/src/main/java/"
 _LOCAL_TIERED_STORAGE = "org/apache/kafka/server/log/remote/storage/LocalTieredStorage.java"
 # Where 4.4.0 has classes of kafka-clients; its test utilities, which it lacks, only make a folder that nobody named.

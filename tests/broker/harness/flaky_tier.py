@@ -8,12 +8,12 @@ from pathlib import Path
 from tests.broker.harness.tiering import LocalTier
 from tests.broker.oracle.java import compiled
 
-SOURCE = Path(__file__).with_name("FlakyStorage.java")
+SOURCE = Path(__file__).with_name("LocalTieredStorage.java")
 
 
 @dataclass(frozen=True)
 class FlakyTier(LocalTier):
-    """A LocalTieredStorage whose copies fail while `flags` has a file that says how; see FlakyStorage."""
+    """A LocalTieredStorage whose copies fail while `flags` has a file that says how; see LocalTieredStorage.java."""
 
     version: str = ""
 
@@ -25,7 +25,6 @@ class FlakyTier(LocalTier):
         self.flags.mkdir(exist_ok=True)
         return {
             **super().broker_settings(),
-            "remote.log.storage.manager.class.name": "FlakyStorage",
             "remote.log.storage.manager.class.path": f"{compiled(SOURCE, self.version)}/",
             "rsm.config.flags": str(self.flags),
         }

@@ -4,7 +4,7 @@
 tests of every day need. The NIGHTLY ones are fetched by the tests that ask for them.
 A folder is there whole or not at all: Ivy fills a folder of another name, which is renamed when nothing is missing. It
 keeps the ivy file that it was made from, so that an edited one is resolved anew. The Aiven plugin is in its folder
-`aiven`: see compiled.py.
+`aiven-s3`: see compiled.py.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def aiven_plugin(version: str) -> str:
         JarsMissingError: TIERSNAP_AIVEN_SOURCE names no clone with the tag, or as `folder` does.
     """
     kafka = folder(version)
-    plugin, partial = kafka / "aiven", kafka / "aiven.partial"
+    plugin, partial = kafka / "aiven-s3", kafka / "aiven-s3.partial"
     clone = os.environ.get("TIERSNAP_AIVEN_SOURCE", "")
     with _locked():
         if not plugin.exists() and not clone:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
@@ -18,6 +18,14 @@ from tests.broker.harness.topics import admin_client, alter_topic, create_topic
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tests.reference.command import Ran, tiersnap
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.layouts.open_layout import open_layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.remote_log.finished import finished_segments
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.host.running_broker import broker_settings, lock_holder
 
 COPYING_OFF = {**TOPIC_SETTINGS, "remote.log.copy.disable": "true"}
@@ -145,3 +153,19 @@ def delete_local_files(site: Site, *topics: str) -> None:
 
 def files(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*.*") if path.is_file()}
+
+
+def publish_unproven(site: Site, place: Path, topic: str, layout: str) -> None:
+    """Write the records as an early release did, which asked for no proof."""
+    cluster = Cluster(site.broker.bootstrap)
+    location = RemoteLocation(DirectoryStore(place), open_layout(layout))
+    found = finished_segments(location, lambda name: name == topic)
+    assert len(found) == CLOSED
+    MetadataTopic.of(cluster).publish(
+        (each.id.topic_id_partition, record)
+        for each in found
+        for record in (
+            SegmentRecord(replace(each, broker_id=1, state=SegmentState.COPY_SEGMENT_STARTED)),
+            SegmentUpdate(each.id, 1, each.event_timestamp, SegmentState.COPY_SEGMENT_FINISHED),
+        )
+    )

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import boto3
+
 TOPIC_SETTINGS = {"remote.storage.enable": "true"}
 MANDATORY = {
     "local-tiered-storage": {".log", ".index", ".timeindex", ".snapshot", ".leader_epoch_checkpoint"},
@@ -106,3 +108,32 @@ class AivenTier(LocalTier):
 
     def _objects(self, topic: str, partition: int) -> str:
         return f"{topic}-*/{partition}/*"
+
+
+@dataclass(frozen=True)
+class AivenS3Tier(AivenTier):
+    """The Aiven plugin on an S3 server, in the bucket `directory.name`; the environment has the credentials."""
+
+    endpoint: str = ""
+
+    def broker_settings(self) -> dict[str, str]:
+        return {
+            **super().broker_settings(),
+            "rsm.config.storage.backend.class": "io.aiven.kafka.tieredstorage.storage.s3.S3Storage",
+            "rsm.config.storage.s3.bucket.name": self.directory.name,
+            "rsm.config.storage.s3.endpoint.url": self.endpoint,
+            "rsm.config.storage.s3.region": "us-east-1",
+            "rsm.config.storage.s3.path.style.access.enabled": "true",
+            "rsm.config.key.prefix": "tiers/",
+        }
+
+    def complete_bases(self, topic: str, partition: int = 0) -> tuple[int, ...]:
+        s3 = boto3.client("s3", endpoint_url=self.endpoint)
+        found: dict[str, set[str]] = defaultdict(set)
+        for page in s3.get_paginator("list_objects_v2").paginate(Bucket=self.directory.name, Prefix=f"tiers/{topic}-"):
+            for each in page.get("Contents", ()):
+                folder, _, file = each["Key"].rpartition("/")
+                name, dot, suffix = file.partition(".")
+                if folder.endswith(f"/{partition}"):
+                    found[name].add(dot + suffix)
+        return tuple(int(name[:BASE_DIGITS]) for name in sorted(found) if found[name] >= MANDATORY["aiven"])

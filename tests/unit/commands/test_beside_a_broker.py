@@ -79,6 +79,7 @@ def test_doctor_names_the_location_and_no_command_with_another(log_dir, right, w
     found = json.loads(ran.out)["result"]
     assert found["location"]["state"] == "CONTRADICTED"
     assert f"names {right}/" in found["location"]["sentence"]
+    assert found["next"][0]["command"].startswith(f"tiersnap doctor {log_dir} --remote {right} ")
     commands = lines_of([*found["next"], *found["check"]])
     assert any(f"--remote {right}" in each for each in commands)
     assert not any(str(wrong) in each for each in commands)

@@ -294,8 +294,17 @@ def test_doctor_fills_unblock_with_the_settings_of_the_running_broker(
     properties.write_text(settings)
     with started_broker(log_dir, properties):
         found = document(log_dir)
-    command = f"{log_dir} {words}"
-    assert found["next"][0]["command"] == f"tiersnap unblock {command}"
+    first, *others = commands_of(found["next"])
+    assert first == f"tiersnap unblock {log_dir} {words}"
+    is_complete = "s3://bucket/prefix" not in words
+    assert is_complete == (not any(each.startswith("tiersnap repair ") for each in others)), "pasted, one cure follows"
+
+
+def test_closer_looks_are_printed_once_nothing_is_to_be_cured(log_dir: Path) -> None:
+    scan = f"tiersnap scan {log_dir}"
+    assert scan in commands_of(document(log_dir)["next"])
+    (log_dir / "orders-0" / "leader-epoch-checkpoint").write_text("0\n0\n")
+    assert scan not in commands_of(document(log_dir)["next"])
 
 
 def test_doctor_names_the_look_that_needs_the_cluster_if_a_broker_runs(log_dir: Path, tmp_path: Path) -> None:

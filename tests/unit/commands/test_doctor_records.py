@@ -14,11 +14,13 @@ from tiersnap.jobs.commands.doctor import doctor
 from tiersnap.jobs.commands.doctor.cluster import (
     MOST_MISSING,
     Compared,
+    HungRemoteCopy,
     ToldCopies,
     as_records,
     lines_of,
     steps_of_cluster,
 )
+from tiersnap.jobs.commands.doctor.copies import steps_once
 from tiersnap.jobs.commands.doctor.location import judge_location
 from tiersnap.jobs.situation.situation import Given, gather
 from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment
@@ -31,6 +33,8 @@ from tiersnap.remote_storage.publish.location_proof import (
     decide,
 )
 from tiersnap.remote_storage.stores.store_settings import StoreSettings
+from tiersnap.snapshot.gate.printed_steps import Step
+from tiersnap.snapshot.gate.steps import RESTART_LEADER, UNBLOCK
 
 pytestmark = pytest.mark.unit
 
@@ -47,7 +51,7 @@ def steps(compared: Compared, *words: str) -> list[str]:
     """What is to be typed after a `doctor` with these words."""
     with click.Context(doctor, info_name="doctor") as ctx:
         doctor.parse_args(ctx, list(words))
-        return [each.line for each in steps_of_cluster(command_place(["/logs"]), compared, ToldCopies())]
+        return [each.line for each in steps_of_cluster(command_place(["/logs"]), compared, ToldCopies(), ())]
 
 
 def test_lines_of_missing_segments_name_the_first_and_count_the_rest():
@@ -65,14 +69,16 @@ def test_lines_of_missing_segments_name_the_first_and_count_the_rest():
 def test_next_step_of_missing_segments_is_mend_with_the_options_that_were_given():
     words = ("--bootstrap-server", "h:1", "--remote", "s3://b", "--endpoint-url", "http://m:9", "--path-style")
     given = "--bootstrap-server h:1 --remote s3://b --endpoint-url http://m:9 --path-style"
-    (line,) = steps(MISSING, *words)
-    assert line == f"tiersnap mend /logs {given}"
+    does = "--apply   does what the plan shows"
+    assert steps(MISSING, *words) == [f"tiersnap mend /logs {given}", f"tiersnap mend /logs {given} {does}"]
     gone = [replace(each, lacking=(".log", ".indexes", ".rsm-manifest")) for each in SEGMENTS]
     assert steps(replace(MISSING, missing=replace(MISSING.missing, segments=gone)), *words) == [
-        f"tiersnap mend {given} --from URI   with the location to which they were uploaded"
+        f"tiersnap mend {given} --from URI   with the location to which they were uploaded",
+        f"tiersnap mend {given} --from URI {does}",
     ]
     elsewhere = replace(MISSING, missing=replace(MISSING.missing, elsewhere="aiven"))
-    assert steps(elsewhere, *words) == [f"tiersnap mend {given} --from s3://b --from-layout aiven"]
+    line = f"tiersnap mend {given} --from s3://b --from-layout aiven"
+    assert steps(elsewhere, *words) == [line, f"{line} {does}"]
 
 
 def test_next_step_is_no_command_when_brokers_read_another_location():
@@ -84,3 +90,21 @@ def test_next_step_is_no_command_when_brokers_read_another_location():
     )
     assert judged is not None
     assert list(judged.lines()) == ["CONTRADICTED: s3://b/: not where brokers read: they name s3://c/", NAME_THE_PLACE]
+
+
+def test_hung_copy_is_freed_by_the_step_that_its_brokers_allow() -> None:
+    copies = ToldCopies((HungRemoteCopy("orders", 3, 2, "id", 0, 60_000, None, 9),))
+    with click.Context(doctor, info_name="doctor") as ctx:
+        doctor.parse_args(ctx, [])
+        place = command_place(["/logs"])
+        (freed,) = steps_of_cluster(place, None, copies, (UNBLOCK,))
+        (restarted,) = steps_of_cluster(place, None, copies, (RESTART_LEADER,))
+    assert freed.command.startswith("tiersnap unblock /logs ")
+    assert restarted.command == ""
+    assert {freed.note, restarted.note} == {"on the host of broker 2"}
+
+
+def test_repeated_command_is_printed_once_with_the_first_note() -> None:
+    stop, start = Step("stop", "", True), Step("start", "", True)
+    plain, noted = Step("", "tiersnap unblock", True), Step("", "tiersnap unblock", True, "needs no room here")
+    assert steps_once([plain, stop, noted, start]) == [noted, stop, start]

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.reference.command import tiersnap
+from tests.reference.recovered import DATA
 from tiersnap.jobs.cli.table import folded, lines_of_table
 
 pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[3]
+LOGS = DATA / "ledger-2.7.2" / "logs"
 
 WORDS = st.text("abcxyz_", min_size=1, max_size=12)
 TEXTS = st.lists(WORDS, max_size=12).map(" ".join)
@@ -70,3 +85,33 @@ def test_folded_keeps_a_command_whole_and_says_something_of_nothing() -> None:
         "next type tiersnap scan /var/lib/kafka/data"
     ]
     assert folded("", 24, "next ") == ["next "]
+
+
+def lines_on_terminal(columns: int, *words: str) -> list[str]:
+    """Return what a command prints on a pseudo terminal of this width."""
+    reader, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 40, columns, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    command = [sys.executable, "-m", "tests.reference.tiersnap", *words]
+    text = b""
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=terminal, stderr=subprocess.DEVNULL, env=environment | {"NO_COLOR": "1"}
+    ):
+        os.close(terminal)
+        with contextlib.suppress(OSError):  # the other side is closed
+            while part := os.read(reader, 4096):
+                text += part
+    os.close(reader)
+    return text.decode().splitlines()
+
+
+@pytest.mark.parametrize(("columns", "words"), [(60, ("scan",)), (40, ("scan", "--segments"))])
+def test_table_on_a_terminal_that_is_narrower_keeps_its_width_and_every_value(
+    columns: int, words: tuple[str, ...]
+) -> None:
+    plain = tiersnap(*words, LOGS, output="table").out.splitlines()
+    assert max(map(len, plain)) > columns, "the table is wider than the terminal"
+    lines = lines_on_terminal(columns, *words, str(LOGS))
+    assert max(len(line) for line in lines if "tiersnap " not in line) <= columns, "commands stay whole"
+    assert set(re.findall(r"[A-Z_]{5,}", " ".join(lines))) == set(re.findall(r"[A-Z_]{5,}", " ".join(plain)))
+    assert {line.split()[0] for line in plain} <= set(" ".join(lines).split())

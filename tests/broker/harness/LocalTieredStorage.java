@@ -1,3 +1,5 @@
+package org.apache.kafka.server.log.remote.storage;
+
 import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
@@ -7,23 +9,29 @@ import java.nio.file.Path;
 import java.util.Map;
 import java.util.Optional;
 import java.util.stream.Stream;
-import org.apache.kafka.server.log.remote.storage.LocalTieredStorage;
-import org.apache.kafka.server.log.remote.storage.LogSegmentData;
-import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata.CustomMetadata;
-import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
-import org.apache.kafka.server.log.remote.storage.RemoteStorageManager;
 
 /**
- * A LocalTieredStorage whose copies fail while a file in `rsm.config.flags` says so. One that finds `hang` waits for
- * `answer`, and ends when it is interrupted if `soft` is there. One that finds `garble` writes all objects, with zeros in
- * the middle of the log, and throws what no broker cleans up after, as the client of a store may (KAFKA-19981). One that
- * finds `throw` writes all objects and throws what brokers clean up after, and so does the deletion then.
+ * Kafka's own class, whose copies fail while a file in `rsm.config.flags` says so. It has the name of that class, by which
+ * tiersnap knows the layout, and hides it in the class loader of the plugin's class path. A copy that finds `hang` waits
+ * for `answer`, and ends when it is interrupted if `soft` is there. One that finds `garble` writes all objects, with zeros
+ * in the middle of the log, and throws what no broker cleans up after, as the client of a store may (KAFKA-19981). One
+ * that finds `throw` writes all objects and throws what brokers clean up after, and so does the deletion then.
  */
-public class FlakyStorage implements RemoteStorageManager {
-    private final LocalTieredStorage storage = new LocalTieredStorage();
+public class LocalTieredStorage implements RemoteStorageManager {
+    private final RemoteStorageManager storage = kafkas();
     private File flags;
     private Path directory;
+
+    private static RemoteStorageManager kafkas() {
+        ClassLoader loader = LocalTieredStorage.class.getClassLoader().getParent();
+        try {
+            Class<?> found = loader.loadClass(LocalTieredStorage.class.getName());
+            return (RemoteStorageManager) found.getDeclaredConstructor().newInstance();
+        } catch (ReflectiveOperationException failure) {
+            throw new IllegalStateException(failure);
+        }
+    }
 
     @Override
     public void configure(Map<String, ?> configs) {
@@ -95,7 +103,7 @@ public class FlakyStorage implements RemoteStorageManager {
     }
 
     @Override
-    public void close() {
+    public void close() throws IOException {
         storage.close();
     }
 }
