@@ -31,16 +31,16 @@ _TITLES = {
 }
 _HEAD = """# Benchmarks
 
-`make bench` measures ours and the peer in turns, in one go, and writes this page; a missed budget is shown as missed.
-Sizes are chosen by `BENCH=quick|default|full`. One part alone: `python -m tests.perf.bench decode`.
+`make bench` measures tiersnap and a peer in turns and writes this page, missed budgets included.
+`BENCH=quick|default|full` chooses sizes; `python -m tests.perf.bench decode` measures one part. Compare rows, not
+tables: machines and days differ.
 
-Logs are generated: one record a batch, valid CRCs, 1,000 producers drawn at random, every hundredth batch a marker.
-Kafka's replay is `ProducerStateManager` of 4.1.1 as a broker rebuilds state with it (`tests/perf/KafkaReplay.java`, a
-broker's JVM flags), with a snapshot at each segment boundary; ours makes the same snapshots. Warmed up means after one
-replay of the same log in the same JVM; the first replay is what a broker does after its start. Files are in the page
-cache. Numbers are medians; a ratio is peer time over ours, for memory, CPU and requests ours over the budget; of bytes
-decoded, and in the last table, it is a share of the whole. CPU seconds of the main job are those of all its processes:
-driver, JVM and workers.
+Generated logs have one record a batch, valid CRCs, 1,000 random producers, and a marker in every hundredth batch.
+Kafka's replay is `ProducerStateManager` of 4.1.1 with a broker's JVM flags (`tests/perf/KafkaReplay.java`), with a
+snapshot at each segment boundary. Warmed up means after one replay of the same log in the same JVM. Files are in the
+page cache. Numbers are medians; a ratio is peer time over ours, for memory, CPU and requests ours over the budget; of
+bytes decoded, and in the last table, it is a share of the whole. CPU seconds of the main job are those of all its
+processes: driver, JVM and workers.
 
 ![ratios](benchmarks.svg)
 """

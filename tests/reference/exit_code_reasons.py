@@ -1,11 +1,12 @@
 """Why a command ends otherwise than the most severe one in the same situation: the question that it does not ask.
 
-docs/exit-codes.md prints the letter beside the code, and the sentences below the tables. A cell that differs from the
-most severe code of its row needs a letter here; a letter that no cell needs is an error of the table.
+A code of docs/exit-codes.md that differs from the most severe one of its row needs a letter here; a letter that no code
+needs is an error. REASONS says what the letters stand for.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 _SEVERITY = (0, 3, 2, 6, 4, 5)  # the most severe one last
@@ -174,25 +175,50 @@ def worst(codes: Sequence[int | None]) -> int:
     return max((code for code in codes if code is not None), key=_SEVERITY.index)
 
 
-def cells(situation: str, commands: Sequence[str], codes: Sequence[int | None]) -> Iterator[str]:
-    """Yield the code of each command as the page has it: `-` without one, with a letter if it is not the most severe.
+def grouped(commands: Sequence[str], codes: Sequence[int | None]) -> str:
+    """Return the codes of a row, the most severe first: `4: doctor, scan; 0: others`.
 
-    Raises:
-        KeyError: no letter says why.
+    A name stands for its variants if they all end alike, else `plain doctor` is the command without options. `others`,
+    or `all`, are the commands of the code that most have.
     """
-    letters = {
-        command: letter
-        for letter, names in {**WHY, **WHY_REMOTE}.get(situation, {}).items()
-        for command in names.split(", ")
-    }
-    most = worst(codes)
+    by_code: dict[int | None, list[str]] = {}
     for command, code in zip(commands, codes, strict=True):
-        yield "-" if code is None else str(code) if code == most else f"{code} {letters[command]}"
+        by_code.setdefault(code, []).append(command)
+    most = max((code for code in by_code if code is not None), key=lambda code: len(by_code[code]))
+    severe = sorted((code for code in by_code if code not in (None, most)), key=_severity, reverse=True)
+    parts = [f"{code}: {', '.join(_names(by_code[code], commands))}" for code in severe]
+    if None in by_code:
+        parts.append(f"not called: {', '.join(_names(by_code[None], commands))}")
+    return "; ".join([*parts, f"{most}: {'others' if parts else 'all'}"])
 
 
-LEGEND = "\n## Codes that differ\n\nA letter beside a code says what the command does not ask, or asks first:\n\n"
+def codes_in(cell: str, commands: Sequence[str]) -> list[int | None]:
+    """Return the code of each command as `grouped` wrote it."""
+    *parts, (most, _) = (part.split(": ") for part in cell.split("; "))
+    found: dict[str, int | None] = {}
+    for code, names in parts:
+        for name in names.split(", "):
+            variants = [name.removeprefix("plain ")] if name not in commands or name.startswith("plain ") else [name]
+            if name in commands and name == _base(name):
+                variants = [each for each in commands if _base(each) == name]
+            found |= dict.fromkeys(variants, None if code == "not called" else int(code))
+    return [found.get(command, int(most)) for command in commands]
 
 
-def legend() -> str:
-    """Return the sentences that the letters stand for, below their heading."""
-    return LEGEND + "".join(f"- *{letter}*: {sentence}\n" for letter, sentence in REASONS.items())
+def _severity(code: int | None) -> int:
+    return -1 if code is None else _SEVERITY.index(code)
+
+
+def _base(command: str) -> str:
+    """Return the name without the options that the page abbreviates: `doctor` for `doctor -r`."""
+    return re.sub(r" -\w$", "", command)
+
+
+def _names(group: Sequence[str], commands: Sequence[str]) -> Iterator[str]:
+    """Yield the names of a group, one for all variants of a command if the group has all of them."""
+    for command in group:
+        variants = [each for each in commands if _base(each) == _base(command)]
+        if len(variants) == 1 or not set(variants) <= set(group):
+            yield f"plain {command}" if command == _base(command) and len(variants) > 1 else command
+        elif command == variants[0]:
+            yield _base(command)
