@@ -18,16 +18,16 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("snapshot", "remote_storage", "jobs")
 # The greatest values that `make lint` accepts; `python -m tests.house_measure` prints the figures of today.
 LIMITS: Mapping[str, float] = {
-    "tokens": 466_203,
-    "branches": 14_667,
-    "functions with more than 10 branches": 124,
+    "tokens": 466_703,
+    "branches": 14_687,
+    "functions with more than 10 branches": 95,
     "dense functions (of 6 branches or more: three in four statements), %": 49,
-    "comprehensions per 1,000 statements": 43.9,
-    "conditional expressions per 1,000 statements": 30.3,
+    "comprehensions per 1,000 statements": 43.8,
+    "conditional expressions per 1,000 statements": 30.0,
     "classes": 928,
-    "pairs of classes that share five field names": 46,
+    "pairs of classes that share five field names": 37,
     "functions outside gate/ that choose an exit code": 6,
-    "docstrings with 'what is', 'what it', 'nobody has' and the like": 332,
+    "docstrings with 'what is', 'what it', 'nobody has' and the like": 256,
 }
 
 _FEW, _SOME, _DENSE = 10, 6, 0.75
