@@ -11,7 +11,7 @@ COPY snapshot snapshot
 COPY remote_storage remote_storage
 COPY jobs jobs
 COPY conf conf
-COPY docs/runbook.md docs/runbook.md
+COPY docs/runbook.md docs/kips.md docs/
 COPY tests/data/ledger-2.7.2/logs tests/data/ledger-2.7.2/logs
 # Exactly what the lock file names, into an environment that does not need the sources.
 ENV UV_PROJECT_ENVIRONMENT=/opt/tiersnap

@@ -13,7 +13,7 @@ COPY snapshot snapshot
 COPY remote_storage remote_storage
 COPY jobs jobs
 COPY conf conf
-COPY docs/runbook.md docs/runbook.md
+COPY docs/runbook.md docs/kips.md docs/
 COPY tests/data/ledger-2.7.2/logs tests/data/ledger-2.7.2/logs
 ENV UV_PYTHON_INSTALL_DIR=/opt/python UV_PROJECT_ENVIRONMENT=/opt/tiersnap
 RUN uv sync -q --frozen --no-dev --no-editable --extra spark --extra s3 --python 3.11

@@ -245,8 +245,8 @@ THE_LOCATION = (
     _defect(
         "jobs/commands/doctor/cluster.py",
         "doctor prints a command with a location that brokers do not read",
-        "if compared.location.state is LocationState.CONTRADICTED:",
-        "if False:",
+        "if compared.location.state is not LocationState.CONTRADICTED:",
+        "if True:",
         "commands/test_doctor_records.py::test_next_step_is_no_command_when_brokers_read_another_location",
     ),
 )
