@@ -52,7 +52,7 @@ def config(ctx: click.Context, output: Output, commands: tuple[str, ...]) -> Non
 
 
 def _settings(ctx: click.Context, name: str, of: click.Command) -> Iterator[Setting]:
-    """Yield the settings of one command, by its words."""
+    """Yield the settings of one command; `name` includes the names of its groups."""
     root = ctx.find_root()
     *groups, word = name.split()
     for each in groups:

@@ -67,7 +67,7 @@ def demo(output: Output, folder: Path) -> int:
         output.talk("3. Decode, snapshot, tier and report: tiersnap run --apply, which first starts a Spark session")
         code = tiersnap([*command, "--report", str(folder / "report")])
         output.talk("4. The same again on the same session, which finds nothing to do")
-        # With a report of its own: the first one says what was done.
+        # It writes to another folder, so that the report of the first run, which shows what was done, is kept.
         code = code or tiersnap([*command, "--report", str(folder / "report-again")])
     if not code:
         first, *_ = read_heads(folder / "report")

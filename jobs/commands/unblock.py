@@ -96,9 +96,10 @@ def unblock(
     started with it; or brokers read a record back from there, with --prove. Without a proof, and if there is a
     contradiction, nothing is written and the exit code is 4.
 
-    Copying is disabled for about three seconds. Meanwhile the topic's retention and local retention are endless, since
-    the broker would delete remote segments too. The topic's configs are saved in remote storage first: if the command
-    is killed, the same command puts them back and finishes, except for configs that somebody else has changed. If a
+    Copying is disabled for about three seconds. During this time tiersnap sets the topic's retention and local
+    retention to endless, because with a finite one the broker would delete remote segments too. The topic's configs
+    are saved in remote storage first: if the command is killed, the same command puts them back and finishes, except
+    for configs that somebody else has changed. If a
     broker refuses them, only copying is enabled, the rest is printed as a line of kafka-configs, and the exit code is
     4. Runs on one topic wait for each other. Copying that somebody else has disabled stays disabled.
 

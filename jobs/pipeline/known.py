@@ -44,7 +44,7 @@ def _with_key(rows: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def known_decodes(segments: DataFrame) -> DataFrame:
-    """`segments` -> one row a segment: `known`, the newest decode, and its runs' starts in `known_starts`."""
+    """Return a row for each segment: its newest decode as `known`, and the first offsets of its parts."""
     rows = newest(_with_key(segments, SEGMENT_KEY).select(*SEGMENT_KEY, *_KNOWN, "run_start_offset"), SEGMENT_KEY)
     known = F.any_value(F.struct(*_KNOWN)).alias("known")
     return rows.groupBy(*SEGMENT_KEY).agg(known, F.collect_set("run_start_offset").alias("known_starts"))

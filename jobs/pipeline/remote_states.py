@@ -47,7 +47,7 @@ def refusals(remote_log_segments: DataFrame) -> DataFrame:
 
 
 def observed(listed: DataFrame, *, run: int) -> DataFrame:
-    """LISTED -> rows of REMOTE_LOG_SEGMENTS, one a copy that was found; several of one, where replicas were listed."""
+    """Return a REMOTE_LOG_SEGMENTS row for each copy that was found, and for each replica that was listed."""
     copies = listed.where("topic_id is not null").select(*TOPIC_PARTITION, F.explode("copies").alias("copy"))
     rows = copies.select(*TOPIC_PARTITION, "copy.*").select(*(name for name in STATE_COLUMNS if name != "run"))
     values = {"object_bytes": F.lit(0), "rebuilt_indexes": F.create_map(), "run": F.lit(run)}

@@ -114,7 +114,7 @@ class RemoteIndex:
             del self._known[segment.id.segment_id]
 
     def after(self, segment: RemoteLogSegmentMetadata) -> dict[int, EpochIndex]:
-        """Return the leader epochs of a segment as `take` would leave them; the others stay as they are."""
+        """Return the index of each leader epoch of a segment after `take`, which would change no other epoch."""
         found = {epoch: self.epochs[epoch].copy() for epoch, _ in segment.segment_leader_epochs}
         for epoch, start, end in parts(segment):
             found[epoch].take(segment, start, end)

@@ -2,7 +2,7 @@
 
 Segments become visible one by one, ascending; after a failure the rest waits, so that there is never a hole. What is
 there already is left as it is, or finished (already_there); of what is not, an attempt is made (copy_attempt, begun
-ahead of its turn by ahead), and if that loses its claim, the other attempt's copy is waited for.
+ahead of its turn, see segments_in_flight), and if that loses its claim, the other attempt's copy is waited for.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def repair(
     apply: bool = False,
     check_crc: bool = True,
 ) -> Iterator[Repaired]:
-    """Plan the missing snapshots of a log directory, partition by partition as they are asked for, or write them.
+    """Plan the missing snapshots of a log directory; with `apply` write them. Each item is one partition.
 
     Args:
         log_dir, topic, now, check_crc: see `scan`.

@@ -30,7 +30,7 @@ class Repaired:
     """The snapshots of a partition, compared with its log."""
 
     examination: Examination  # of the files before the repair
-    # One for each offset, ascending; with `apply` the snapshots whose action `writes` are in place.
+    # One for each offset, ascending; with `apply` those with `action.writes` have been written.
     planned: tuple[PlannedSnapshot, ...]
     undone: tuple[str, ...]  # sentences about snapshots that a broker's next start deletes
     files: tuple[PlannedFile, ...] = ()  # other files that are missing or wrong; with `apply` they are in place, too

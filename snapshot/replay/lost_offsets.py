@@ -1,8 +1,8 @@
 """Offsets that are in no segment of a log, although there were batches in them.
 
-A gap between two segments is none by itself: a segment may begin behind the end of the one before (UnifiedLog.roll),
-and where the cleaner has been whole segments may have gone. That a segment was lost is proven by a snapshot file behind
-the gap that knows of a batch in it, or by an index of a segment that began in the gap, whose log is not there.
+A gap between two segments does not prove that offsets were lost. UnifiedLog.roll may start a segment above the end of
+the previous one, and the log cleaner may have removed whole segments. Two things prove that a segment was lost: a
+snapshot file behind the gap that knows a batch in it, or an index of a segment that began in the gap and has no log.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def parts(deltas: np.ndarray) -> Iterator[np.ndarray]:
 def columns_of(structs: pa.Array[pa.Scalar[pa.DataType]]) -> pa.RecordBatch:
     """Return the fields of a struct column as columns, also of a slice."""
     assert isinstance(structs, pa.StructArray)
-    # RecordBatch.from_struct_array of pyarrow 19 gives the fields of a slice from the first row on whole.
+    # RecordBatch.from_struct_array of pyarrow 19 ignores a slice, and returns the fields of the whole array.
     return pa.RecordBatch.from_arrays(structs.flatten(), schema=pa.schema(list(structs.type)))
 
 

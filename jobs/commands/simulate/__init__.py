@@ -148,9 +148,9 @@ class _Answers:
         "--from",
         "start_from",
         metavar="broker|older|ours|empty|DIR",
-        help="The replica's snapshot: the newest beside the log that a broker loads, the one before, ours, an empty "
-        "one, or the newest in DIR/<topic>-<partition>/; of a warehouse ours or empty.  [default: broker; of a "
-        "warehouse ours]",
+        help="Snapshot that the replica starts from. broker: the newest file that a broker can load; older: the "
+        "second newest; ours: the one that tiersnap repair would write; empty: no producers; DIR: the newest file in "
+        "DIR/<topic>-<partition>/. With --warehouse only ours and empty.  [default: broker; ours with --warehouse]",
     ),
     click.option(
         "--at",

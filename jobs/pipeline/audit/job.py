@@ -49,7 +49,7 @@ class AuditSettings(JobSettings):
     to: str | None = None  # URI of the warehouse that gets audits and audit_findings; None writes nothing
     topic: re.Pattern[str] | None = None  # for whole topic names; None for all
     producer_expiration: int | None = None  # ms, the broker's producer.id.expiration.ms; None if it never drops any
-    limit: int = 100  # of the findings that are shown, the worst
+    limit: int = 100  # number of findings to show, the worst first
     now: int = field(default_factory=lambda: int(time.time() * 1000))  # ms
 
 

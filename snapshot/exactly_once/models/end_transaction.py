@@ -78,7 +78,7 @@ def end_transaction(
     transaction_version: int,
     new_producer_id: int,
 ) -> CoordinatorAnswer:
-    """Answer a client's EndTxn; `transaction_version` is that of the request (version 5 speaks 2)."""
+    """Answer a client's EndTxn; `transaction_version` is 2 for EndTxn of version 5, and less for older requests."""
     refusal = (_refused_by_version_2 if transaction_version >= 2 else _refused_by_version_1)(metadata, supplied, era)
     if refusal is not None:
         return CoordinatorAnswer(refusal)
