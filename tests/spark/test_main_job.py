@@ -133,7 +133,7 @@ def test_a_second_run_writes_no_object_commits_no_version_and_says_so(
     assert verdicts(warehouse.parent / "shown") == verdicts(warehouse.parent / "again")
 
 
-def test_without_apply_nothing_reaches_remote_storage_and_no_payload_byte_a_table(
+def test_without_upload_nothing_reaches_remote_storage_and_no_payload_byte_a_table(
     remote: Remote, warehouse: Path, tmp_path: Path
 ) -> None:
     source = tmp_path / "logs"
@@ -143,7 +143,7 @@ def test_without_apply_nothing_reaches_remote_storage_and_no_payload_byte_a_tabl
     (folder / f"{3:020d}.log").write_bytes(data_batch(3, 3, 1, 0, 3, payload=b"the-customer-s-name"))
     (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {OTHER_ID}\n")
     (source / "replication-offset-checkpoint").write_text("0\n1\nsecret 0 6\n")
-    assert run(source, remote, warehouse) == 0
+    assert run(source, remote, warehouse, "--apply", "--no-upload") == 0
     assert remote.objects() == {}
     files = [path for path in warehouse.rglob("*") if path.is_file()]
     assert sum(pq.read_table(path).num_rows for path in files if path.suffix == ".parquet") > 4
