@@ -256,7 +256,7 @@ def run(
     from tiersnap.jobs.pipeline.run import run as run_pipeline
     from tiersnap.jobs.telemetry.host_report import write_report_and_metrics
 
-    tracked = LineageRun(settings.run_id, "run", settings.sources, (settings.remote, settings.warehouse))
+    tracked = LineageRun(settings.run_id, "run", settings.sources, settings.outputs)
     with lineage(openlineage, tracked):
         outcome = run_pipeline(
             spark.session,
