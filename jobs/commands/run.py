@@ -256,7 +256,7 @@ def run(
     from tiersnap.jobs.pipeline.run import run as run_pipeline
     from tiersnap.jobs.telemetry.host_report import write_report_and_metrics
 
-    tracked = LineageRun(settings.run_id, "run", settings.sources, (settings.remote, settings.warehouse))
+    tracked = LineageRun(settings.run_id, "run", settings.sources, settings.outputs)
     with lineage(openlineage, tracked):
         outcome = run_pipeline(
             spark.session,
@@ -328,12 +328,7 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
         )
     if not settings.uploads:
         tell_unknown_encryption(output, outcome.encryption_unknown if TO_UPLOAD & verdicts.keys() else 0)
-        may_write = may_be_tiered(verdicts, settings.replay) or outcome.has_leftovers or outcome.error_count
-        written = "nothing was written to remote storage"
-        if not settings.apply:
-            written = "nothing was written"
-        what = f"{written}; next: {place.clears(Verdict.READY)}"
-        output.talk(what if may_write else NOTHING_TO_TIER)
+        output.talk(_next_of(outcome, settings, place))
     elif outcome.copies_finished:
         tell_finished_copies(output, outcome.copies_finished)
     elif outcome.did_nothing:
@@ -341,6 +336,15 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
         is_done = is_fine and not verdicts.get(Verdict.UPLOADED)
         output.talk(f"nothing to do: {what}" if is_done else what)
     tell_in_remote(output, verdicts, place.clears)
+
+
+def _next_of(outcome: RunOutcome, settings: RunSettings, place: Place) -> str:
+    """Return the last line of a run without uploads, with the command that does the rest."""
+    may_upload = may_be_tiered(outcome.verdicts, settings.replay) or outcome.has_leftovers or outcome.error_count
+    if may_upload or (outcome.has_rows and not settings.apply):
+        where = " to remote storage" if settings.apply else ""
+        return f"nothing was written{where}; next: {place.clears(Verdict.READY)}"
+    return "the tables were written; no segment can be tiered now" if outcome.has_rows else NOTHING_TO_TIER
 
 
 def _tell_troubles(output: Output, outcome: RunOutcome, place: Place) -> None:

@@ -34,6 +34,7 @@ class RunOutcome:
     kinds: set[FindingKind] = field(default_factory=set)  # of all findings, but for files that were deleted meanwhile
     errors: list[TiersnapError] = field(default_factory=list)
     error_codes: Counter[ExitCode] = field(default_factory=Counter)  # all errors by their code
+    has_rows: bool = False  # rows were appended to the tables; of a plan, `--apply` appends some
     has_leftovers: bool = False  # ended attempts left objects of some partition
     encryption_unknown: int = 0  # partitions of which no manifest shows whether the plugin encrypts
     verdicts: dict[Verdict, int] = field(default_factory=dict)  # segments, after the run

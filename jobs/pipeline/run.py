@@ -80,9 +80,11 @@ def _stages(run: RunContext) -> RunOutcome:
         verdicts = judging.counts() if publish(judging, verdicts.groups) else verdicts
     with run.timed("report"):
         counts.count_doubt(run.outcome, totals.doubted, run.store.uri)
+        has_news = verdicts.changed.num_rows > 0
+        run.outcome.has_rows = has_news or run.warehouse.has_rows or bool(totals.unrecorded)
         if run.settings.apply:
             # The row of the run comes first: no later run has the number of a verdict.
-            record(run, totals, has_more=verdicts.changed.num_rows > 0)
+            record(run, totals, has_more=has_news)
             remember_verdicts(judging, verdicts)
         report(judging, verdicts.groups)
     return run.outcome

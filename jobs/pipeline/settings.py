@@ -63,6 +63,11 @@ class RunSettings(JobSettings, UploadOptions):
         return self.apply and not self.no_upload
 
     @property
+    def outputs(self) -> tuple[str, ...]:
+        """Return the URIs to which the run writes."""
+        return (self.remote,) * self.uploads + (self.warehouse,) * self.apply
+
+    @property
     def topics(self) -> re.Pattern[str] | None:
         """`topic`, compiled."""
         return None if self.topic is None else re.compile(self.topic)

@@ -55,6 +55,7 @@ class Warehouse:
     cache: Keep = lambda rows: rows
     number: int = field(default=0, init=False)  # of the run, which the metadata of its commits names; 0 for none
     commits: int = field(default=0, init=False)  # versions committed through this object
+    has_rows: bool = field(default=False, init=False)  # rows were appended; of a plan, rows that it would append
     _read: dict[str, DataFrame | None] = field(default_factory=dict, init=False)
 
     def path(self, table: str) -> str:
@@ -133,6 +134,7 @@ class Warehouse:
 
     def append(self, table: str, rows: DataFrame, *, run_id: str) -> None:
         """Commit rows as one version; the only action on `rows`."""
+        self.has_rows = True
         if not self.writes:
             mine = self.cache(rows.select(*schemas.TABLES[table].names))
             self._read[table] = self.read(table).unionByName(mine)

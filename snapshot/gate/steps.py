@@ -81,10 +81,12 @@ _OF_VERDICT: dict[StrEnum, Steps] = {
         ),
     ),
     Verdict.UNKNOWN_TRANSACTIONS: (
+        NextStep("", (Hole.TIER, "--scan", "exact", "--apply")),
         NextStep(
-            "leave the window of the scan out, or name a broker of the cluster, which tells the last stable offset "
+            "or if no upload refused the segment, name a broker of the cluster, which returns the last stable offset "
             "(--bootstrap-server)"
         ),
+        NextStep("or if an upload refused it with a broker's snapshot, run again once the partition has changed"),
     ),
     Verdict.UNREADABLE_SEGMENT: _READ_AS_BROKER,
     Verdict.UNVERIFIED_SNAPSHOT: (

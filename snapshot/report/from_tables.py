@@ -100,7 +100,7 @@ class LastRun(RunCounts):
             remote=remote or settings.remote,
             warehouse=warehouse,
             version=__version__,
-            applied=not settings.no_upload,
+            applied=bool(self.run_id) and not settings.no_upload,
             sources=sources,
             collected=settings.collected,
             options=settings.options,

@@ -22,7 +22,7 @@ from markupsafe import Markup
 from tiersnap.snapshot.gate.next_step import Hole, NextStep
 from tiersnap.snapshot.gate.printed_steps import Place, Step
 from tiersnap.snapshot.gate.steps import RESTORE_PRODUCERS, VERIFY_LOCATION
-from tiersnap.snapshot.gate.verdict import LEVEL, MEANING, RANK, Level, Verdict
+from tiersnap.snapshot.gate.verdict import LEVEL, MEANING, RANK, TO_UPLOAD, Level, Verdict
 from tiersnap.snapshot.report import html_parts as parts
 from tiersnap.snapshot.report.exactly_once import HARMS, MEETS, Audit, ExactlyOnce, Failover
 from tiersnap.snapshot.report.html_parts import INLINE, Piece, listed_topics, many, side_by_side
@@ -149,7 +149,7 @@ def _page(report: Report, beside: Beside, inline: int, max_topics: int, *, root:
         remote_checked=remote_checked(report),
         verify_steps=_verify_steps(report.run),
         examples=parts.examples(report),
-        further={verdict: place_of(report.run).steps(verdict) for verdict in _FURTHER if verdict in total.verdicts},
+        further=_further(report),
         plot=None if root else plot_of(beside.trend(report)),
         headline=parts.headline(report),
         topics=listed[:max_topics],
@@ -166,7 +166,15 @@ def _page(report: Report, beside: Beside, inline: int, max_topics: int, *, root:
 
 
 # Verdicts of segments that wait for a command and are not blocked, worst first.
-_FURTHER = (Verdict.READY, Verdict.UPLOADED, Verdict.IN_REMOTE)
+_FURTHER = (*sorted(TO_UPLOAD, key=RANK.__getitem__), Verdict.UPLOADED, Verdict.IN_REMOTE)
+
+
+def _further(report: Report) -> dict[Verdict, tuple[Step, ...]]:
+    """Return the steps by verdict, worst first; steps that several verdicts share only at the first one."""
+    place = place_of(report.run)
+    found = {verdict: place.steps(verdict) for verdict in _FURTHER if verdict in report.cluster.verdicts}
+    first = {steps: verdict for verdict, steps in reversed(found.items())}
+    return {verdict: steps if first[steps] is verdict else () for verdict, steps in found.items()}
 
 
 def _verify_steps(run: RunInfo) -> tuple[Step, ...]:

@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 
 from tests.protocol.logs import PARTITION as PARTITION_OF_PLACE
 from tests.protocol.situations import Place, found
+from tests.reference.model_cluster import CLUSTER_ID
 from tests.reference.prometheus_text import parse as parse_metrics
 from tests.reference.remote_segments import PARTITION, remote_segment
+from tests.reference.small_log import file_of, write_small_log
 from tiersnap.jobs.main import run
 from tiersnap.remote_storage.cluster.hung_copies import (
     HungCopy,
@@ -313,6 +315,23 @@ def test_doctor_names_a_copy_that_hangs_and_what_frees_it(tmp_path: Path) -> Non
         slow = ("--hung-after", "2h", "--metrics-file", metrics)
         assert said(place, "doctor", *now, *slow) == (0, result | {"hung": [], "next": []})
         assert parse_metrics(metrics.read_text())[0]["tiersnap_hung_copies", frozenset({("command", "doctor")})] == 0
+
+
+@pytest.mark.parametrize(("here", "is_restarted"), [(1, False), (2, True)])
+def test_doctor_restarts_only_brokers_that_the_repair_here_does_not(
+    tmp_path: Path, here: int, *, is_restarted: bool
+) -> None:
+    """In ZooKeeper mode, beside snapshots that are missing here: their repair restarts the broker of this host."""
+    with found("hung copy", tmp_path) as place:
+        (place.disk / "meta.properties").write_text(f"version=0\ncluster.id={CLUSTER_ID}\nbroker.id={here}\n")
+        write_small_log(place.disk, "payments")
+        file_of(place.disk / "payments-0", 10, ".snapshot").unlink()
+        _, result = said(place, "doctor", place.disk, "--now", utc(place.world.store.time) or "")
+    assert [each["broker"] for each in result["hung"]] == [1]
+    assert [each["verdict"] for each in result["waiting"]] == ["MISSING_SNAPSHOT"]
+    assert any(each["command"].startswith("tiersnap repair") for each in result["next"])
+    restarts = [each["note"] for each in result["next"] if each["words"].startswith("restart the broker that leads")]
+    assert restarts == ["on the host of broker 1"] * is_restarted
 
 
 def test_doctor_names_no_copy_of_a_topic_that_is_not_copied(tmp_path: Path) -> None:

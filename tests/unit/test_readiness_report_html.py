@@ -388,3 +388,13 @@ def test_shares_are_never_rounded_to_nothing_or_to_everything() -> None:
         "100 %",
     ]
     assert share(0, 0) == "0 %"
+
+
+@pytest.mark.parametrize("verdicts", ["BEFORE_WINDOW", "READY", "BEFORE_WINDOW READY"])
+def test_verdicts_that_apply_uploads_share_one_command(verdicts: str) -> None:
+    html = to_html(summarise(table(segments_of("t", 0, f"{verdicts} ACTIVE_SEGMENT")), RUN))
+    _, *further = html.split('<section id="further">')
+    assert len(further) == 1
+    articles = Page(further[0].split("</section>")[0])
+    assert len(articles.named("article")) == len(verdicts.split())
+    assert "".join(articles.text).count("tiersnap run") == 1

@@ -169,3 +169,11 @@ def test_step_of_a_host_names_tier_and_all_its_log_directories() -> None:
     assert tier == Step("", "tiersnap tier /data/1 '/data 2' --remote s3://tier/ --topic 'o.*' --apply", True)
     assert by_segment(host) == "tiersnap scan /data/1 '/data 2' --segments"
     assert by_segment(RUN) == "tiersnap report --warehouse s3://lake/tiersnap --by segment"
+
+
+def test_unknown_transactions_lead_to_the_scan_that_needs_no_proof() -> None:
+    bounded = replace(SHORT, options={"run": ("--scan", "window")})
+    first, cluster, changed = steps(Verdict.UNKNOWN_TRANSACTIONS, bounded)
+    assert first.command == f"{RUN_IT} --scan exact --apply"
+    assert cluster.words.startswith("or if no upload refused the segment, name a broker")
+    assert changed.words.endswith("run again once the partition has changed")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -35,7 +35,7 @@ from tiersnap.jobs.commands.doctor.cluster import (
     steps_of_cluster,
     told_copies,
 )
-from tiersnap.jobs.commands.doctor.copies import CopyFindings, check_copies, steps_once
+from tiersnap.jobs.commands.doctor.copies import CopyFindings, FailingCopyTask, check_copies, steps_once
 from tiersnap.jobs.commands.doctor.location import JudgedLocation, judge_location
 from tiersnap.jobs.commands.doctor.log_dir import ExaminedLogDir
 from tiersnap.jobs.commands.simulate import ForgottenProducers
@@ -166,8 +166,8 @@ def doctor(
     host = _look(output, situation, log_starts, view, broker_expiry, compared) if log_dirs else Host(())
     known = Known(view if view.remote is not None else None, situation.remote.source)
     place = situation_place([each.uri for each in host.log_dirs], replace(broker, remote=known))
-    freeing = _freeing(host)
-    of_cluster = [*steps_of_cluster(place, compared, copies, freeing), *map(place.render, copying.steps(freeing))]
+    of_hung = steps_of_cluster(place, compared, copies, _freeing(host, copies.hung))
+    of_cluster = [*of_hung, *map(place.render, copying.steps(_freeing(host, copying.failing)))]
     if is_elsewhere and place.knows(Hole.REMOTE):
         of_cluster.insert(0, place.render(BROKERS_LOCATION))
     advice = _advice(host, place, of_cluster)
@@ -238,13 +238,14 @@ class _Advice:
                 yield from filter(None, [each.command])
 
 
-def _freeing(host: Host) -> tuple[NextStep, ...]:
-    """Return the steps that free a copy task; none if the repair of missing snapshots restarts its broker anyway."""
+def _freeing(host: Host, stuck: Iterable[HungRemoteCopy | FailingCopyTask]) -> tuple[NextStep, ...]:
+    """Return the steps that free copy tasks; none if the repair of missing snapshots restarts their brokers anyway."""
     from tiersnap.snapshot.gate.steps import RESTART_LEADER, UNBLOCK
 
     if host.can_pause_copying:
         return (UNBLOCK,)
-    return (RESTART_LEADER,) * (not host.missing)
+    restarted = {node for node, _, _ in host.brokers} if host.missing else set()
+    return (RESTART_LEADER,) * any(each.broker not in restarted for each in stuck)
 
 
 def _advice(host: Host, place: Place, of_cluster: Sequence[Step]) -> _Advice:
