@@ -46,8 +46,8 @@ def in_steps(ready: DataFrame, tasks: int, *, whole_partitions: bool) -> DataFra
     """READY rows with the `step` in which each is uploaded, which `tasks` tasks share.
 
     A task uploads its partitions one after the other, so the steps of a partition's segments ascend. With
-    `whole_partitions` each has one step, however long: what is open behind a segment before a scan window is known
-    from the upload of that segment, and a later step would have to ask remote storage.
+    `whole_partitions` each has one step, however long: the upload of a segment before a scan window tells which
+    transactions are open behind it, and a later step would have to ask remote storage.
     """
     cost, task = F.col("size_bytes") + SEGMENT_BYTES, F.pmod(F.hash(*PARTITION_KEY), F.lit(tasks))
     before = Window.partitionBy(task).orderBy(*PARTITION_KEY, "base_offset").rowsBetween(Window.unboundedPreceding, -1)
