@@ -33,7 +33,6 @@ from tiersnap.snapshot.log.selection import (
     refuse_twice,
     selected_of,
 )
-from tiersnap.snapshot.masking import masked_uri
 from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.examine import examine_decodes
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
@@ -189,7 +188,7 @@ def local_logs(
         refuse_twice(opened)
     told.extend(findings_of(opened))
     for named, partition in located(selected_of(opened, selection)):
-        if leading is not None and masked_uri(leading.get((partition.topic, partition.partition), "")) != named.uri:
+        if leading is not None and leading.get((partition.topic, partition.partition)) != named.source:
             continue
         told.extend(partition.findings)
         log = LocalLog(named.log_dir.filesystem, partition, beginnings, check_crc, told)

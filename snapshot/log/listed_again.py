@@ -23,7 +23,7 @@ def listed_again(named: NamedLogDir, partition: Partition, findings: Iterable[Fi
     """
     if not any(each.is_gone for each in findings):
         return None
-    listed, now = named.log_dir.checkpoints, open_log_dir(named.uri).checkpoints
+    listed, now = named.log_dir.checkpoints, open_log_dir(named.source).checkpoints
     starts = {**listed.log_start_offsets, **now.log_start_offsets}  # also those that --log-start states
     found = read_partition(named.log_dir.filesystem, partition.path, replace(now, log_start_offsets=starts))
     return found if found.segments else None
