@@ -168,9 +168,9 @@ def scan(
     def rows() -> Iterator[ScannedPartition | ScannedSegment]:
         for each, partition in told_by.located(progress.watch(folds.listed(selected_of(opened, selection)))):
             found = scanner.scan(each.log_dir.filesystem, partition)
-            if (again := listed_again(each, partition, found.examination.findings)) is not None:
-                ((_, now),) = told_by.located(iter([(each, again)]))
-                found = scanner.scan(each.log_dir.filesystem, now)
+            again = listed_again(each, partition, found.examination.findings, told_by.located)
+            if again is not None:
+                found = scanner.scan(each.log_dir.filesystem, again)
             totals.add(found)
             if metrics is not None:
                 metrics.add(found)

@@ -127,7 +127,8 @@ def check_cluster(cluster: Cluster, owners: Mapping[str, MetaProperties]) -> Non
     cluster_id = cluster.cluster_id()
     for log_dir, owner in owners.items():
         if owner.cluster_id != cluster_id:
+            where, server = masked_uri(log_dir), cluster.bootstrap_server
             raise WrongClusterError(
-                f"{masked_uri(log_dir)} is of the cluster {owner.cluster_id}, and {cluster.bootstrap_server} of {cluster_id}",
+                f"{where} is of the cluster {owner.cluster_id}, and {server} of {cluster_id}",
                 hint="--bootstrap-server names a broker of the cluster that the sources come from",
             )
