@@ -7,6 +7,7 @@ import fcntl
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,6 +25,7 @@ from tiersnap.snapshot.log.refuse_log_dir import refuse_log_dir
 _log = logging.getLogger(__name__)
 
 LEASE_KEY = "tiersnap-lease.json"
+_LOCK_TRIES, _LOCK_PAUSE_S = 10, 0.05
 # The file systems of Hadoop have no conditional write that is used here, and docs/warehouse.md says so.
 _OF_THE_SCHEDULER = ("hdfs://", "viewfs://")
 
@@ -131,7 +133,7 @@ def _locked(warehouse: str, folder: Path, run_id: str) -> Iterator[None]:
         raise UsageError(f"{warehouse}: {error.strerror or error}", hint="--warehouse names a folder") from error
     with open(descriptor, "r+b", buffering=0) as file:  # noqa: PTH123 - a descriptor
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(descriptor)
         except OSError as error:
             # Other errors: some network file systems have no locks.
             if error.errno in (errno.EAGAIN, errno.EACCES):
@@ -143,6 +145,20 @@ def _locked(warehouse: str, folder: Path, run_id: str) -> Iterator[None]:
             raise cannot_write(folder / LEASE_KEY, error) from error
         _log.debug("locked %s for run %s", folder / LEASE_KEY, run_id)
         yield
+
+
+def _lock(descriptor: int) -> None:
+    """Lock a file exclusively. Retries for half a second, because a plan shares the lock for an instant.
+
+    Raises:
+        OSError: another run holds the lock, or the file system has no locks.
+    """
+    for _ in range(_LOCK_TRIES):
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(_LOCK_PAUSE_S)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _refuse_locked(folder: Path) -> None:
