@@ -67,7 +67,7 @@ def only_run(
     _, folder = resolve(warehouse)
     refuse_log_dir(folder, "the warehouse")
     if not writes:
-        _refuse_locked(Path(folder))
+        _refuse_locked(warehouse, Path(folder))
         yield _nothing
         return
     with _locked(warehouse, Path(folder), run_id):
@@ -130,7 +130,7 @@ def _locked(warehouse: str, folder: Path, run_id: str) -> Iterator[None]:
     except OSError as error:
         if error.errno in FULL:
             raise cannot_write(folder, error) from error
-        raise UsageError(f"{warehouse}: {error.strerror or error}", hint="--warehouse names a folder") from error
+        raise _no_folder(warehouse, error) from error
     with open(descriptor, "r+b", buffering=0) as file:  # noqa: PTH123 - a descriptor
         try:
             _lock(descriptor)
@@ -161,11 +161,19 @@ def _lock(descriptor: int) -> None:
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _refuse_locked(folder: Path) -> None:
+def _no_folder(warehouse: str, error: OSError) -> UsageError:
+    return UsageError(f"{warehouse}: {error.strerror or error}", hint="--warehouse names a folder")
+
+
+def _refuse_locked(warehouse: str, folder: Path) -> None:
     """Raise TransientError if a run has locked the folder; it is not kept off."""
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder}: {os.strerror(errno.ENOTDIR)}", hint="--warehouse names a folder")
-    with suppress(FileNotFoundError), (folder / LEASE_KEY).open("rb", buffering=0) as file:
+    try:
+        file = (folder / LEASE_KEY).open("rb", buffering=0)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _no_folder(warehouse, error) from error
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError as error:

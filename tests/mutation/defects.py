@@ -319,7 +319,7 @@ PLANS_AND_PEACE = (
     _defect(
         "jobs/pipeline/one_writer.py",
         "a plan creates the folder of the warehouse and writes its lock",
-        "        _refuse_locked(Path(folder))\n        yield _nothing\n        return\n",
+        "        _refuse_locked(warehouse, Path(folder))\n        yield _nothing\n        return\n",
         "        pass\n",
         "test_lease.py::test_a_plan_waits_for_a_run_in_a_folder_and_changes_no_file",
     ),
