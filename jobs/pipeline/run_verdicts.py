@@ -123,7 +123,7 @@ def tier(judging: Judging, groups: pa.Table) -> bool:
     if settings.until is not None:
         ready = tiering.ending_before(ready, settings.until)
     tasks, store = in_shares(run.store, settings.rate, min(names.num_rows, run.most_tasks))
-    kept = tiering.in_steps(ready, tasks)
+    kept = tiering.in_steps(ready, tasks, whole_partitions=run.is_bounded)
     ready = run.warehouse.keep("ready", kept, kept.schema)
     steps = sorted(row.step for row in ready.select("step").distinct().collect())
     if not steps:  # they end too late, or nobody knows what remote storage holds of their partitions

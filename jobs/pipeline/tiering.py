@@ -42,15 +42,20 @@ def ending_before(ready: DataFrame, until: int) -> DataFrame:
     return held.where("first_later is null or base_offset < first_later").drop("first_later")
 
 
-def in_steps(ready: DataFrame, tasks: int) -> DataFrame:
+def in_steps(ready: DataFrame, tasks: int, *, whole_partitions: bool) -> DataFrame:
     """READY rows with the `step` in which each is uploaded, which `tasks` tasks share.
 
-    A task uploads its partitions one after the other, so the steps of a partition's segments ascend.
+    A task uploads its partitions one after the other, so the steps of a partition's segments ascend. With
+    `whole_partitions` each has one step, however long: what is open behind a segment before a scan window is known
+    from the upload of that segment, and a later step would have to ask remote storage.
     """
     cost, task = F.col("size_bytes") + SEGMENT_BYTES, F.pmod(F.hash(*PARTITION_KEY), F.lit(tasks))
     before = Window.partitionBy(task).orderBy(*PARTITION_KEY, "base_offset").rowsBetween(Window.unboundedPreceding, -1)
     done = F.coalesce(F.sum(cost).over(before), F.lit(0))
-    return ready.withColumn("step", F.floor(done / STEP_BYTES))
+    rows = ready.withColumn("step", F.floor(done / STEP_BYTES))
+    if whole_partitions:
+        rows = rows.withColumn("step", F.min("step").over(Window.partitionBy(*PARTITION_KEY)))
+    return rows
 
 
 def without_failed(ready: DataFrame, remote_log_segments: DataFrame, *, run: int) -> DataFrame:

@@ -100,6 +100,23 @@ def test_run_commits_in_ascending_steps_and_nothing_behind_a_failed_segment(
     assert copies(remote) == [f"{partition}/{base:020d}" for partition in (0, 1) for base in CLOSED]
 
 
+def test_partition_with_a_scan_window_is_uploaded_in_one_step(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second step would find no replay of the segments before the window, and ask remote storage for it."""
+    monkeypatch.setattr(tiering, "STEP_BYTES", 1)
+    rows = [("logs", "orders", partition, base, 9) for partition in range(3) for base in range(4)]
+    ready = spark.createDataFrame(
+        rows, "log_dir string, topic string, partition int, base_offset bigint, size_bytes bigint"
+    )
+    split, whole = (
+        Counter(row.partition for row in frame.select("partition", "step").distinct().collect())
+        for frame in (tiering.in_steps(ready, 2, whole_partitions=each) for each in (False, True))
+    )
+    assert split == {0: 4, 1: 4, 2: 4}
+    assert whole == {0: 1, 1: 1, 2: 1}
+
+
 def test_run_killed_between_two_steps_is_continued_and_nothing_is_doubled(spark: SparkSession, tmp_path: Path) -> None:
     logs, killed, calm = write_fleet(tmp_path / "logs", 2), tmp_path / "killed", tmp_path / "calm"
     settings = settings_of(logs, killed)
