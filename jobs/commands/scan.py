@@ -141,7 +141,6 @@ def scan(
     """
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.host.scanned import Scanner, ScanTotals
-    from tiersnap.snapshot.log.listed_again import listed_again
     from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.places import located
     from tiersnap.snapshot.log.selection import count, findings_of, open_log_dirs, selected_of
@@ -167,10 +166,7 @@ def scan(
 
     def rows() -> Iterator[ScannedPartition | ScannedSegment]:
         for each, partition in told_by.located(progress.watch(folds.listed(selected_of(opened, selection)))):
-            found = scanner.scan(each.log_dir.filesystem, partition)
-            if (again := listed_again(each, partition, found.examination.findings)) is not None:
-                ((_, now),) = told_by.located(iter([(each, again)]))
-                found = scanner.scan(each.log_dir.filesystem, now)
+            found = scanner.scan(each, partition, told_by.located)
             totals.add(found)
             if metrics is not None:
                 metrics.add(found)

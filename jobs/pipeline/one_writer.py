@@ -7,6 +7,7 @@ import fcntl
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,6 +25,7 @@ from tiersnap.snapshot.log.refuse_log_dir import refuse_log_dir
 _log = logging.getLogger(__name__)
 
 LEASE_KEY = "tiersnap-lease.json"
+_LOCK_TRIES, _LOCK_PAUSE_S = 10, 0.05
 # The file systems of Hadoop have no conditional write that is used here, and docs/warehouse.md says so.
 _OF_THE_SCHEDULER = ("hdfs://", "viewfs://")
 
@@ -65,7 +67,7 @@ def only_run(
     _, folder = resolve(warehouse)
     refuse_log_dir(folder, "the warehouse")
     if not writes:
-        _refuse_locked(Path(folder))
+        _refuse_locked(warehouse, Path(folder))
         yield _nothing
         return
     with _locked(warehouse, Path(folder), run_id):
@@ -128,10 +130,10 @@ def _locked(warehouse: str, folder: Path, run_id: str) -> Iterator[None]:
     except OSError as error:
         if error.errno in FULL:
             raise cannot_write(folder, error) from error
-        raise UsageError(f"{warehouse}: {error.strerror or error}", hint="--warehouse names a folder") from error
+        raise _no_folder(warehouse, error) from error
     with open(descriptor, "r+b", buffering=0) as file:  # noqa: PTH123 - a descriptor
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(descriptor)
         except OSError as error:
             # Other errors: some network file systems have no locks.
             if error.errno in (errno.EAGAIN, errno.EACCES):
@@ -145,11 +147,33 @@ def _locked(warehouse: str, folder: Path, run_id: str) -> Iterator[None]:
         yield
 
 
-def _refuse_locked(folder: Path) -> None:
+def _lock(descriptor: int) -> None:
+    """Lock a file exclusively. Retries for half a second, because a plan shares the lock for an instant.
+
+    Raises:
+        OSError: another run holds the lock, or the file system has no locks.
+    """
+    for _ in range(_LOCK_TRIES):
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(_LOCK_PAUSE_S)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _no_folder(warehouse: str, error: OSError) -> UsageError:
+    return UsageError(f"{warehouse}: {error.strerror or error}", hint="--warehouse names a folder")
+
+
+def _refuse_locked(warehouse: str, folder: Path) -> None:
     """Raise TransientError if a run has locked the folder; it is not kept off."""
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder}: {os.strerror(errno.ENOTDIR)}", hint="--warehouse names a folder")
-    with suppress(FileNotFoundError), (folder / LEASE_KEY).open("rb", buffering=0) as file:
+    try:
+        file = (folder / LEASE_KEY).open("rb", buffering=0)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _no_folder(warehouse, error) from error
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError as error:

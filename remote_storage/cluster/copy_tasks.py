@@ -24,6 +24,7 @@ from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.gate.copy_task import ClusterAnswer, CopyLag, CopyTasks
 from tiersnap.snapshot.log.log_dir import LogDir, read_properties
 from tiersnap.snapshot.log.selection import NamedLogDir
+from tiersnap.snapshot.masking import masked_uri
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ def ask_about_log_dirs(
         WrongClusterError: a log directory is of another cluster.
     """
     named = list(log_dirs)
-    opened = {each.uri: each.log_dir for each in named}
+    opened = {each.source: each.log_dir for each in named}
     check_cluster_of(cluster, opened)
     return ask_copy_tasks(cluster, partitions_of(named, topic), opened, wants_records=True, talk=talk)
 
@@ -126,7 +127,8 @@ def check_cluster(cluster: Cluster, owners: Mapping[str, MetaProperties]) -> Non
     cluster_id = cluster.cluster_id()
     for log_dir, owner in owners.items():
         if owner.cluster_id != cluster_id:
+            where, server = masked_uri(log_dir), cluster.bootstrap_server
             raise WrongClusterError(
-                f"{log_dir} is of the cluster {owner.cluster_id}, and {cluster.bootstrap_server} of {cluster_id}",
+                f"{where} is of the cluster {owner.cluster_id}, and {server} of {cluster_id}",
                 hint="--bootstrap-server names a broker of the cluster that the sources come from",
             )

@@ -198,10 +198,10 @@ class HostTier:
         cluster_ids: dict[str, str | None] = {}
         for named, each in found:
             log_dir = named.log_dir
-            if named.uri not in cluster_ids:
-                cluster_ids[named.uri] = _cluster_id(log_dir)
+            if named.source not in cluster_ids:
+                cluster_ids[named.source] = _cluster_id(log_dir)
             partition = replace(each, topic_id=each.topic_id or self.topic_ids.get(each.topic))
-            listing = lister.with_remote(PartitionListing(log_dir.filesystem, partition, cluster_ids[named.uri]))
+            listing = lister.with_remote(PartitionListing(log_dir.filesystem, partition, cluster_ids[named.source]))
             if listing.is_remote_known:
                 self._doubt.take(partition, listing.remote)
             refusal = self.refusal_of(name_of(partition))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,18 +22,17 @@ from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.file_system import LOCAL, FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.leader_epochs import Interval
+from tiersnap.snapshot.log.listed_again import Locate
 from tiersnap.snapshot.log.lock import is_in_use
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.log_start import log_start_of, with_stated
 from tiersnap.snapshot.log.selection import (
-    NamedLogDir,
     Selection,
     findings_of,
     open_log_dirs,
     refuse_twice,
     selected_of,
 )
-from tiersnap.snapshot.masking import masked_uri
 from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.examine import examine_decodes
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
@@ -43,7 +42,6 @@ from tiersnap.snapshot.replay.segment_runs import LocalDecodes
 _log = logging.getLogger(__name__)
 
 _ELSEWHERE = FileRef("", 0, 0)
-Locate = Callable[[Iterable[tuple[NamedLogDir, Partition]]], Iterator[tuple[NamedLogDir, Partition]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +187,7 @@ def local_logs(
         refuse_twice(opened)
     told.extend(findings_of(opened))
     for named, partition in located(selected_of(opened, selection)):
-        if leading is not None and masked_uri(leading.get((partition.topic, partition.partition), "")) != named.uri:
+        if leading is not None and leading.get((partition.topic, partition.partition)) != named.source:
             continue
         told.extend(partition.findings)
         log = LocalLog(named.log_dir.filesystem, partition, beginnings, check_crc, told)

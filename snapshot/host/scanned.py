@@ -18,8 +18,10 @@ from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
+from tiersnap.snapshot.log.listed_again import Locate, listed_again
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.log_start import LogStarts, begins_below
+from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.repair.repair_plan import strays
 from tiersnap.snapshot.repair.undone import lost_below_log_start, lost_index
 from tiersnap.snapshot.replay.examine import Examination, examine
@@ -102,8 +104,13 @@ class Scanner:
     tasks: CopyTasks | None = None  # the cluster's copy tasks; None without a cluster
     fold: FoldSegment = fold_segment
 
-    def scan(self, filesystem: FileSystem, partition: Partition) -> Scanned:
-        """Return a partition with its verdicts."""
+    def scan(self, named: NamedLogDir, partition: Partition, located: Locate = iter) -> Scanned:
+        """Return a partition with its verdicts; scan it again if retention deletes a segment meanwhile."""
+        found = self._scan(named.log_dir.filesystem, partition)
+        again = listed_again(named, partition, found.examination.findings, located)
+        return found if again is None else self._scan(named.log_dir.filesystem, again)
+
+    def _scan(self, filesystem: FileSystem, partition: Partition) -> Scanned:
         inventory = self.inventory
         begins = NOT_LOOKED if inventory is None else inventory.beginning(partition)
         examination = examine(filesystem, partition, check_crc=self.check_crc, begins=begins, fold=self.fold)

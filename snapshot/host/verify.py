@@ -12,7 +12,7 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.gate.exit_code import Problem
 from tiersnap.snapshot.gate.trusted import TRUSTED, SnapshotVerdict
 from tiersnap.snapshot.log.findings import Finding, FindingKind
-from tiersnap.snapshot.log.listed_again import listed_again
+from tiersnap.snapshot.log.listed_again import Locate, listed_again
 from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, Partition
 from tiersnap.snapshot.log.log_start import unloaded_below
 from tiersnap.snapshot.log.selection import NamedLogDir, findings_of
@@ -39,6 +39,7 @@ class Verification:
     beginnings: Beginnings = field(default_factory=Beginnings)  # of logs that begin in remote storage
     # Returns a partition with the log start of its leader if the checkpoint is older; else None.
     moved: Callable[[Partition], Partition | None] = lambda _: None
+    located: Locate = iter  # locates a partition that is listed again
     fold: FoldSegment = fold_segment
     # Files by verdict, without the files that a starting broker deletes.
     counts: Counter[SnapshotVerdict] = field(default_factory=Counter)
@@ -114,7 +115,8 @@ class Verification:
         examination = examine(
             filesystem, partition, check_crc=self.check_crc, on_boundary=exactly, begins=begins, fold=self.fold
         )
-        if may_look_again and (again := listed_again(named, listed, examination.findings)) is not None:
+        again = listed_again(named, listed, examination.findings, self.located) if may_look_again else None
+        if again is not None:
             return self._compared(named, again, may_look_again=False)
         self.findings.extend(examination.findings)
         self.findings.extend(_wrong_indexes(examination))

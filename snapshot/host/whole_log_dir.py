@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping
+from itertools import starmap
 from types import MappingProxyType
 
+from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.host.scanned import Scanned, Scanner
-from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir
-from tiersnap.snapshot.log.selection import selected
+from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected, selected_of
 from tiersnap.snapshot.repair.partition import Repaired, repair_partition
 from tiersnap.snapshot.repair.repair_plan import PlanOptions
 from tiersnap.snapshot.replay.expiry import ReplayOptions
@@ -27,6 +29,8 @@ def scan(
 ) -> Iterator[Scanned]:
     """Replay and judge the partitions of a log directory one by one, ascending by name, as `tiersnap scan` does.
 
+    A partition is scanned again if retention deletes a segment of it meanwhile.
+
     Nothing is written, and no broker, cluster or remote storage is asked. So no verdict is TIERED, and a log that
     begins in remote storage has snapshots that are NOT_COMPARED. Damage is a finding of the partition.
 
@@ -40,11 +44,12 @@ def scan(
     Raises:
         SourceNotFoundError: the directory does not exist, or may not be read.
         NotALogDirError: it is no log directory.
-        UsageError: no topic matches. Like NotALogDirError for folders without a segment, at the end of the iteration.
+        UsageError: `topic` is no regular expression, or, at the end of the iteration like NotALogDirError for folders
+            without a segment, no topic matches.
     """
     scanner = Scanner(None, options.broker_expiry(clock(now)), check_crc)
-    opened = open_log_dir(log_dir)
-    return (scanner.scan(opened.filesystem, each) for each in _partitions(opened, log_dir, topic))
+    selection = Selection(compiled(topic))
+    return starmap(scanner.scan, selected_of(open_log_dirs([log_dir]), selection))
 
 
 def repair(
@@ -77,7 +82,7 @@ def repair(
     opened = open_log_dir(log_dir)
     return (
         repair_partition(opened.filesystem, each, plan, apply=apply, check_crc=check_crc, topic_ids=topic_ids)
-        for each in _partitions(opened, log_dir, topic)
+        for each in selected(opened, log_dir, compiled(topic))
     )
 
 
@@ -89,11 +94,14 @@ def clock(now: int | None) -> int:
 
 
 def compiled(topic: str | None) -> re.Pattern[str] | None:
-    """Return the regular expression for whole topic names; None for all topics."""
-    if topic is None:
-        return None
-    return re.compile(topic)
+    """Return the regular expression for whole topic names; None for all topics.
 
-
-def _partitions(opened: LogDir, uri: str, topic: str | None) -> Iterator[Partition]:
-    return selected(opened, uri, compiled(topic))
+    Raises:
+        UsageError: `topic` is no regular expression.
+    """
+    try:
+        return None if topic is None else re.compile(topic)
+    except re.error as error:
+        raise UsageError(
+            f"topic {topic!r}: {error}", hint="give a regular expression, as 'orders|payments-.*'"
+        ) from error

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir, read_partition
 from tiersnap.snapshot.log.selection import NamedLogDir
 
+# Returns partitions with the log starts that a cluster tells, see cluster.log_starts.located.
+Locate = Callable[[Iterator[tuple[NamedLogDir, Partition]]], Iterator[tuple[NamedLogDir, Partition]]]
 
-def listed_again(named: NamedLogDir, partition: Partition, findings: Iterable[Finding]) -> Partition | None:
+
+def listed_again(
+    named: NamedLogDir, partition: Partition, findings: Iterable[Finding], located: Locate = iter
+) -> Partition | None:
     """Return the partition as it is now if a segment was deleted since it was listed; None if none was.
 
     None also if all its segments are gone: its topic was deleted, or it moved to another disk.
@@ -19,11 +24,14 @@ def listed_again(named: NamedLogDir, partition: Partition, findings: Iterable[Fi
         findings: of the replay of the listed partition.
 
     Raises:
-        TiersnapError: the log directory is gone.
+        TiersnapError: the log directory is gone, or the cluster does not tell the log start.
     """
     if not any(each.is_gone for each in findings):
         return None
-    listed, now = named.log_dir.checkpoints, open_log_dir(named.uri).checkpoints
+    listed, now = named.log_dir.checkpoints, open_log_dir(named.source).checkpoints
     starts = {**listed.log_start_offsets, **now.log_start_offsets}  # also those that --log-start states
     found = read_partition(named.log_dir.filesystem, partition.path, replace(now, log_start_offsets=starts))
-    return found if found.segments else None
+    if not found.segments:
+        return None
+    ((_, again),) = located(iter([(named, found)]))
+    return again

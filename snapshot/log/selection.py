@@ -50,10 +50,15 @@ class Selection:
 
 @dataclass(frozen=True)
 class NamedLogDir:
-    """A log directory and its URI as the user wrote it, without a password and a query."""
+    """A log directory and its URI as the user wrote it."""
 
-    uri: str
+    source: str = field(repr=False)  # opens the log directory again; may hold secrets
     log_dir: LogDir
+
+    @property
+    def uri(self) -> str:
+        """Return the URI for outputs, with its password and query masked."""
+        return masked_uri(self.source)
 
 
 def matches_topic(topic: str, pattern: re.Pattern[str] | None) -> bool:
@@ -63,7 +68,7 @@ def matches_topic(topic: str, pattern: re.Pattern[str] | None) -> bool:
 
 def open_log_dirs(uris: Sequence[str]) -> tuple[NamedLogDir, ...]:
     """Open each. Raises SourceNotFoundError, NotALogDirError: as `open_log_dir`."""
-    return tuple(NamedLogDir(masked_uri(uri), open_log_dir(uri)) for uri in uris)
+    return tuple(NamedLogDir(uri, open_log_dir(uri)) for uri in uris)
 
 
 def selected(log_dir: LogDir, uri: str, topic: re.Pattern[str] | None) -> Iterator[Partition]:

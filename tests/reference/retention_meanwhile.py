@@ -10,15 +10,19 @@ from tiersnap.snapshot.log import segment_scan
 from tiersnap.snapshot.log.file_system import FileSystem
 
 
-def delete_when_read(monkeypatch: pytest.MonkeyPatch, base_offset: int) -> None:
-    """From now on the files of the segment at `base_offset` go right before its log is opened."""
+def delete_when_read(monkeypatch: pytest.MonkeyPatch, base_offset: int, *, trims_epochs: bool = True) -> None:
+    """From now on the files of the segment at `base_offset` go right before its log is opened.
+
+    A broker trims the leader epochs only when it moves the log start, not when it deletes a segment that it tiered.
+    """
     opened = segment_scan.open_windows
 
     def delete_first(filesystem: FileSystem, path: str, **more: object) -> object:
         if path.endswith(f"{base_offset:020d}.log"):
             for each in Path(path).parent.glob(f"{base_offset:020d}.*"):
                 each.unlink(missing_ok=True)
-            _move_log_start(Path(path).parent)
+            if trims_epochs:
+                _move_log_start(Path(path).parent)
         return opened(filesystem, path, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(segment_scan, "open_windows", delete_first)

@@ -6,6 +6,8 @@ import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -16,6 +18,8 @@ import tiersnap
 from tests.reference.broker_lock import broker
 from tests.reference.broker_process import started_broker
 from tests.reference.command import tiersnap as command
+from tests.reference.log_builder import data_batch, write_partition
+from tests.reference.retention_meanwhile import delete_when_read
 from tests.reference.small_log import write_small_log
 from tiersnap.remote_storage.errors import WrongPlaceError
 from tiersnap.snapshot.errors import CorruptSnapshotError, LogDirInUseError, SourceNotFoundError, UsageError
@@ -204,6 +208,21 @@ def test_nothing_is_tiered_to_a_location_that_the_running_broker_does_not_read(t
     with started_broker(logs, properties), pytest.raises(WrongPlaceError):
         tiersnap.tier(str(logs), str(elsewhere), layout="local-tiered-storage", apply=True)
     assert not elsewhere.exists()
+
+
+def test_scan_leaves_out_a_segment_that_retention_deletes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    segments = {base: [data_batch(base, 10, 7, 0, base)] for base in (0, 10, 20)}
+    write_partition(tmp_path, "orders", 0, segments, high_watermark=30, indexes=True)
+    delete_when_read(monkeypatch, 0)
+    (found,) = tiersnap.scan(str(tmp_path))
+    assert [each.base_offset for each in found.readiness] == [10, 20]
+    assert [each.path for each in found.examination.findings if each.is_gone] == []
+
+
+@pytest.mark.parametrize("call", [tiersnap.scan, tiersnap.repair, partial(tiersnap.tier, remote="/none")])
+def test_a_topic_that_is_no_regular_expression_is_a_usage_error(call: Callable[..., object]) -> None:
+    with pytest.raises(UsageError, match=r"^topic '\(': "):
+        call(str(DATA / "kafka-4.1.1/logs"), topic="(")
 
 
 def test_a_topic_that_does_not_exist_is_a_usage_error() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -20,7 +21,14 @@ from tiersnap.remote_storage.stores.directory_files import UnfinishedFolder
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import PutResult
 from tiersnap.remote_storage.stores.store_settings import StoreSettings
-from tiersnap.snapshot.errors import CorruptDataError, ExitCode, RemoteStorageError, TiersnapError, TransientError
+from tiersnap.snapshot.errors import (
+    CorruptDataError,
+    ExitCode,
+    RemoteStorageError,
+    TiersnapError,
+    TransientError,
+    UsageError,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -76,6 +84,25 @@ def test_a_plan_waits_for_a_run_in_a_folder_and_changes_no_file(tmp_path: Path) 
         assert as_written(folder.iterdir()) == before
         with only_run(str(folder), "second"):  # a plan keeps no run off
             assert as_written(folder.iterdir()) != before
+
+
+@pytest.mark.parametrize("writes", [False, True])
+@pytest.mark.parametrize("below", ["", "sub", "sub/folder"])
+def test_a_warehouse_below_a_file_is_refused(below: str, writes: bool, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    warehouse = str(tmp_path / "file" / below)
+    with pytest.raises(UsageError, match=f"^{re.escape(warehouse)}: "), only_run(warehouse, "run", writes=writes):
+        pass
+
+
+def test_a_run_starts_while_a_plan_looks_at_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with only_run(str(tmp_path), "run-old"):
+        pass
+    with (tmp_path / KEY).open("rb") as plan:
+        fcntl.flock(plan, fcntl.LOCK_SH)
+        monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(plan, fcntl.LOCK_UN))
+        with only_run(str(tmp_path), "run-new"):
+            assert "run-new" in (tmp_path / KEY).read_text()
 
 
 def test_a_lease_that_nobody_renews_is_taken_over_and_its_holder_stops(store: DirectoryStore) -> None:

@@ -18,6 +18,7 @@ from tests.reference.fleet_run import Runner
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.model_cluster import ModelCluster
 from tests.reference.recovered import DATA
+from tests.reference.retention_meanwhile import delete_when_read
 from tiersnap.jobs.pipeline.before_spark import discover, told_of_cluster
 from tiersnap.jobs.pipeline.listing import ToldOfPartition
 from tiersnap.remote_storage.cluster.log_starts import located, moved_up
@@ -308,6 +309,23 @@ def test_verify_takes_the_log_start_of_the_leader_when_the_segments_below_are_go
     assert len(list(job.snapshots([(named, found)]))) == 3
     assert job.counts[SnapshotVerdict.UNVERIFIED] == unverified
     assert (job.right, exit_code_of(job.problems())) == (job.compared - unverified, 4 if unverified else 0)
+
+
+def test_verify_asks_the_cluster_again_when_retention_deletes_a_segment(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_dirs, cluster = open_log_dirs([str(disk)]), ModelCluster()
+    (named,) = log_dirs
+    (found,) = named.log_dir.partitions()
+    name = TopicIdPartition("led", found.topic_id, 0)
+    cluster.create(name, start=560, end=760)
+    partitions = list(located(cluster, [(named, found)]))
+    delete_when_read(monkeypatch, 560, trims_epochs=False)
+    cluster.create(name, start=660, end=760)
+    job = Verification(log_dirs, None, BrokerExpiry(0, None), located=partial(located, cluster))
+    judged = list(job.snapshots(partitions))
+    assert [partition.first_base_offset for _, partition, _ in judged] == [660] * len(judged)
+    assert (job.compared, job.right, exit_code_of(job.problems())) == (1, 1, 0)
 
 
 def test_an_answer_about_one_replica_does_not_hide_the_failure_of_another() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.reference.command import tiersnap
+from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.readiness_tables import RUN, row, table
 from tests.reference.small_log import write_small_log
 from tiersnap.jobs.cli.streams import LogFormat, configure
@@ -21,8 +22,12 @@ from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.telemetry.lineage import LineageRun, dataset_of, lineage
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.remote_storage.stores.store_settings import StoreSettings
+from tiersnap.remote_storage.verify.local_log import local_logs
 from tiersnap.snapshot.errors import RecordedError, TransientError
+from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.masking import masked, masked_values
+from tiersnap.snapshot.replay.replay_start import Beginnings
 from tiersnap.snapshot.report.files import csv_chunks, json_chunks
 from tiersnap.snapshot.report.run_info import without_user
 from tiersnap.snapshot.report.summary import summarise
@@ -140,6 +145,16 @@ def test_rows_and_next_commands_name_a_log_directory_without_its_query(
     assert ran.exit_code in (0, 4), ran.err
     assert SECRET not in ran.out + ran.err
     assert "logs" in ran.out + ran.err
+
+
+def test_log_directories_that_differ_in_their_query_are_two_sources(tmp_path: Path) -> None:
+    folder = write_partition(tmp_path, "orders", 0, {0: [data_batch(0, 10, 7, 0, 0)]}, high_watermark=10)
+    (folder / "partition.metadata").write_text("damaged")
+    sources, findings = [f"file://{tmp_path}?disk={number}" for number in (1, 2)], list[Finding]()
+    leading = {("orders", 0): sources[1]}
+    logs = local_logs(sources, Selection(), Beginnings(), check_crc=True, findings=findings, leading=leading)
+    assert len(logs.logs) == 1
+    assert [each.path for each in findings].count(f"{folder}/partition.metadata") == 1
 
 
 @pytest.mark.parametrize("log_format", list(LogFormat))

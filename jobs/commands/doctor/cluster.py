@@ -82,8 +82,8 @@ def told_copies(
 
     opened = open_log_dirs(log_dirs) if log_dirs else ()
     if opened:
-        check_cluster_of(cluster, {each.uri: each.log_dir for each in opened})
-    found = look_at_copies(cluster, [each.uri for each in opened], HungLimit(now, hung_after), records)
+        check_cluster_of(cluster, {each.source: each.log_dir for each in opened})
+    found = look_at_copies(cluster, [each.source for each in opened], HungLimit(now, hung_after), records)
     begins = {(each.partition.topic, each.partition.partition): each.attempt.start_offset for each in found.hung}
     waiting: Counter[tuple[str, int]] = Counter()
     for partition in (partition for each in opened for partition in named(each.log_dir, begins)):

@@ -147,13 +147,14 @@ def verify(
     view = situation.view_to_read()
     opened = with_stated(open_log_dirs(log_dirs), log_starts)
     expiry = replace(broker_expiry, expiration=None) if strict or against is not None else broker_expiry
-    moved = partial(moved_up, situation.cluster.value)
-    folds = FoldsAhead(check_crc=check_crc)
-    job = Verification(opened, against, expiry, check_crc, view.beginnings(broker_expiry), moved=moved, fold=folds)
+    cluster = situation.cluster.value
+    moved, locate = partial(moved_up, cluster), partial(located, cluster)
+    folds, beginnings = FoldsAhead(check_crc=check_crc), view.beginnings(broker_expiry)
+    job = Verification(opened, against, expiry, check_crc, beginnings, moved, locate, folds)
     progress = Progress(output, "verifying", count(opened, selection))
 
     def rows() -> Iterator[VerifiedSnapshot]:
-        partitions = located(situation.cluster.value, progress.watch(folds.listed(selected_of(opened, selection))))
+        partitions = locate(progress.watch(folds.listed(selected_of(opened, selection))))
         for named, partition, found in job.snapshots(partitions):
             yield VerifiedSnapshot(named.uri, partition.name, found)
 
