@@ -117,6 +117,7 @@ def test_partition_with_a_scan_window_is_uploaded_in_one_step(
     assert whole == {0: 1, 1: 1, 2: 1}
 
 
+@pytest.mark.nightly
 def test_run_killed_between_two_steps_is_continued_and_nothing_is_doubled(spark: SparkSession, tmp_path: Path) -> None:
     logs, killed, calm = write_fleet(tmp_path / "logs", 2), tmp_path / "killed", tmp_path / "calm"
     settings = settings_of(logs, killed)
