@@ -81,7 +81,7 @@ _OF_VERDICT: dict[StrEnum, Steps] = {
         ),
     ),
     Verdict.UNKNOWN_TRANSACTIONS: (
-        NextStep("", (Hole.TIER, "--scan", "exact", "--apply")),
+        NextStep("run it without a scan window (--scan exact replays the whole log)"),
         NextStep(
             "or if no upload refused the segment, name a broker of the cluster, which returns the last stable offset "
             "(--bootstrap-server)"
