@@ -90,7 +90,7 @@ def test_nothing_is_tiered_of_a_partition_whose_cluster_record_is_damaged(
     remote.store.put_if_absent(record, b"{")
     for _ in range(2):  # the second finds nothing else to do
         assert run(tmp_path / "logs", remote, warehouse, "--apply") == ExitCode.DATA_CORRUPT
-        assert "orders-0: " in (said := capsys.readouterr().err)
+        assert "failed: orders-0 10: " in (said := capsys.readouterr().err)
         assert "not the name of a cluster" in said
         assert "move it away" in said
         logs = [key for key in map(keys.recognise, remote.objects()) if key and key.kind is KeyKind.LOG]

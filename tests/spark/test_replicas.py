@@ -48,6 +48,9 @@ class Described(Cluster):
     def partition_counts(self) -> dict[str, int]:
         return {"orders": len(self._leaders)}
 
+    def hidden(self, names: Iterable[str]) -> frozenset[str]:
+        return frozenset()
+
     def settings(self, topic: str) -> dict[str, TopicConfig]:
         return {}
 
