@@ -47,7 +47,7 @@ from tiersnap.snapshot.formats.transaction_index import ongoing_transactions
 from tiersnap.snapshot.gate.judge_partition import open_at
 from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.log.file_system import LOCAL
-from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
+from tiersnap.snapshot.log.log_dir import FileRef, PartitionLog, Segment
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.producer_fold import ProducerFold, from_entries, to_entries
 from tiersnap.snapshot.replay.examine import Examination, examine_decodes
@@ -329,10 +329,7 @@ class RightSegments:
         if offset in self._states:
             return self._states[offset]
         of = self.partition
-        log = Partition(
-            "",
-            (),
-            {},
+        log = PartitionLog(
             topic=of.topic,
             topic_id=of.topic_id,
             partition=of.partition,

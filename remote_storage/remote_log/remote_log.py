@@ -30,7 +30,7 @@ from tiersnap.snapshot.formats.checkpoints import LeaderEpoch
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.gate.trusted import Provenance, may_start_replay
 from tiersnap.snapshot.log.file_system import LOCAL
-from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.log_dir import PartitionLog
 from tiersnap.snapshot.producer_fold import ProducerFold
 from tiersnap.snapshot.replay.segment_runs import fold_segment
 
@@ -43,7 +43,7 @@ class RemoteLog:
     """
 
     location: RemoteLocation
-    partition: Partition
+    partition: PartitionLog
     offset: int  # nothing from here on is read
     copies: dict[str, RemoteSegment]  # finished ones of the log's own lineage that begin below, by segment id
     claimed: frozenset[ClaimedSegment]  # segments of which there is a claim
@@ -52,7 +52,7 @@ class RemoteLog:
     _folded: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
     @classmethod
-    def listed(cls, location: RemoteLocation, partition: Partition, offset: int, *, since: int | None) -> RemoteLog:
+    def listed(cls, location: RemoteLocation, partition: PartitionLog, offset: int, *, since: int | None) -> RemoteLog:
         """List them, newest first; `since` (ms) leaves out those before which no record is as late as that."""
         local_start = 0 if since is None else offset
         found = list_remote_partition(location, name_of(partition), local_start=local_start, since=since)
@@ -165,7 +165,7 @@ class RemoteLog:
         raise CorruptDataError(f"remote segment {found.segment_id} is gone")
 
 
-def name_of(partition: Partition) -> TopicIdPartition:
+def name_of(partition: PartitionLog) -> TopicIdPartition:
     """Return the name of a local partition in remote storage."""
     return TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
 

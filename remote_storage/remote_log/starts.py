@@ -23,7 +23,7 @@ from tiersnap.snapshot.gate.next_step import Hole
 from tiersnap.snapshot.gate.printed_steps import Place
 from tiersnap.snapshot.gate.steps import VERIFY_LOCATION
 from tiersnap.snapshot.gate.trusted import Provenance
-from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.log_dir import PartitionLog
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy, RemoteState
 
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 def state_at(
     location: RemoteLocation,
-    partition: Partition,
+    partition: PartitionLog,
     offset: int,
     expiry: BrokerExpiry,
     *,
@@ -67,7 +67,9 @@ def state_at(
     return found
 
 
-def living_producers(location: RemoteLocation, partition: Partition, offset: int, expiry: BrokerExpiry) -> np.ndarray:
+def living_producers(
+    location: RemoteLocation, partition: PartitionLog, offset: int, expiry: BrokerExpiry
+) -> np.ndarray:
     """Return ids, ascending, of producers that live, of all that remote snapshots at `offset` and below know.
 
     Read are the manifests and snapshots of the segments that may have a record as late as producers live. A snapshot

@@ -16,7 +16,7 @@ from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.tier_job import TierJob
 from tiersnap.snapshot.errors import UnknownStateError
 from tiersnap.snapshot.formats.transaction_index import ongoing_transactions
-from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.log_dir import PartitionLog
 from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
 
 
@@ -45,14 +45,8 @@ def known_starts(
 
 def _open_in_remote(job: TierJob, segment: PlannedSegment) -> tuple[tuple[int, int], ...]:
     of, expiry = job.partition, BrokerExpiry(job.tierer.now, DEFAULT_PRODUCER_EXPIRATION_MS)
-    log = Partition(
-        "",
-        (),
-        {},
-        topic=of.topic,
-        topic_id=of.topic_id,
-        partition=of.partition,
-        leader_epochs=segment.leader_epochs,
+    log = PartitionLog(
+        topic=of.topic, topic_id=of.topic_id, partition=of.partition, leader_epochs=segment.leader_epochs
     )
     try:
         entries = state_at(job.location, log, segment.base_offset, expiry).entries
