@@ -24,13 +24,14 @@ _ELSEWHERE = "a virtual environment with the wheel has it: pip install 'FILE.whl
 
 
 def with_extra(extra: str, copy: Distribution | None = None) -> str:
-    """Return what brings an extra to this copy: a command for a shell, or a sentence where none can.
+    """Return the shell command that installs an extra into this copy, or a sentence if no command can.
 
-    The checkout or wheel that it was installed from, as long as it is there; else the packages that the extra names.
+    The command names the checkout or wheel from which this copy was installed, if that still exists. Otherwise it names
+    the packages of the extra.
 
     Args:
         extra: one extra, or several with commas between them.
-        copy: metadata of an installed package; None for those of the running one.
+        copy: metadata of an installed package; None means the running one.
     """
     if "PEX" in os.environ:
         return f"one file holds the extras s3 and kafka alone; {_ELSEWHERE.format(extra)}"

@@ -170,7 +170,7 @@ class Output:
     def document(self, result: object, *, errors: Sequence[TiersnapError] = (), command: str | None = None) -> None:
         """Emit one JSON object with the contract's envelope, on one line where lines are asked for.
 
-        Its texts are masked. `command` is its words; None for those of the command that is running.
+        Its texts are masked. `command` are the words of a command; None means the running one.
         """
         self._document(masked_values(plain(result)), errors, command)
 

@@ -94,8 +94,8 @@ class PartitionInput:
     """The rows of one partition, once, from the first to the last; columns that none of them fills may be left out.
 
     Attributes:
-        listed: None where none is among the rows; so `results`.
-        copies: those that are finished, or under way.
+        listed, results: None if no row has them.
+        copies: finished copies, and copies under way.
         refusals: uploads that refused a segment whose snapshot lacks a transaction.
     """
 

@@ -86,8 +86,8 @@ def hung_copy(
 
     Args:
         leader: id of the broker that leads the partition now.
-        next_offset: the first that remote storage lacks of the log, by its leader epochs; None if nobody asked yet:
-            then the copy is taken to hold it.
+        next_offset: first offset of the log that remote storage lacks, by its leader epochs. None means unknown, and
+            then any begun copy counts as the next one.
     """
     known = _of_brokers(cache, partition)
     begun = [each for each in known if each.state is _STARTED and each.broker_id == leader]

@@ -89,7 +89,7 @@ class TellBrokers:
             partitions: those with segments that brokers may not know.
             topics: names of all topics of the log directories: those that a killed run left paused are resumed.
             uploaded: ids of segments that this run has uploaded; all others are read whole and compared first.
-            leading: URI of the log directory that counts of each partition; None if there is one replica of each.
+            leading: URI of each partition's log directory that counts; not needed if each has one replica.
             uploads: partitions of which a plan uploads segments first.
         """
         try:

@@ -47,7 +47,7 @@ def tier(
         options: `scan` does not count here.
         now: ms since the epoch, the time to judge at; None for the clock.
         layout: `aiven` or `local-tiered-storage`.
-        stores: endpoint and region of S3; None for those of the environment.
+        stores: endpoint and region of S3; without it the environment tells them.
         check_crc: verify the CRC-32C of each batch.
         apply: write snapshots and segments to remote storage; without it the verdicts are those of a plan.
 

@@ -133,7 +133,7 @@ class HostOutcome:
         return bool(self.plan or any(each.leftover_count for each in taken) or has_failed)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the problems of the run; of a plan, those that `apply` does not clear."""
+        """Yield the problems of the run. A plan has those that `apply` would not clear."""
         yield from self.findings
         yield from self.errors
         yield from problems_of(self.planned_verdicts)

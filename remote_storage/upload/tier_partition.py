@@ -1,8 +1,9 @@
-"""One partition's READY segments into remote storage: what the host's command and each task of a fleet do.
+"""Upload one partition's READY segments, on a host and in each task of a fleet.
 
-Segments become visible one by one, ascending; after a failure the rest waits, so that there is never a hole. What is
-there already is left as it is, or finished (already_there); of what is not, an attempt is made (copy_attempt, begun
-ahead of its turn, see segments_in_flight), and if that loses its claim, the other attempt's copy is waited for.
+Segments become visible one by one, ascending. After a failure the rest waits, so that there is never a hole. A segment
+that remote storage holds already is left, or its claim is finished (already_there). Any other gets an attempt
+(copy_attempt), which may begin before its turn (segments_in_flight). An attempt that loses its claim waits for the
+segment of the winner.
 """
 
 from __future__ import annotations

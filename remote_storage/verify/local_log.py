@@ -62,7 +62,7 @@ class LocalLog:
     """The log of one partition on this host.
 
     Attributes:
-        beginnings: what came before its files.
+        beginnings: state of the log before its first local file.
         findings: damaged and unreadable files of all logs; they grow as logs are read.
     """
 

@@ -113,7 +113,7 @@ def examine_decodes(
         begins: what remote storage says of the log before its files.
         known: earlier results of snapshot offsets up to where the replay begins.
         largest_timestamps: ms by base offset, of segments that may have no decode.
-        find_faults: of segments that have one; None leaves the content of indexes alone.
+        find_faults: finds the faults of a segment's indexes; without it no index is read.
     """
 
     def read_runs(segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd]:

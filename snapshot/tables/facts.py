@@ -120,7 +120,7 @@ class StoredResults:
     """Results of the newest replay of one partition.
 
     Attributes:
-        replayed: None where no replay is among the facts.
+        replayed: None if the facts hold no replay.
         state: DELTA_DTYPE, the state to start from.
         snapshots, segments: by offset, ascending.
         findings: damage that the replay found.
