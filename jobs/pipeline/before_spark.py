@@ -17,7 +17,7 @@ from tiersnap.jobs.pipeline.listing import NOTHING_TOLD, RecordsInput, ToldOfPar
 from tiersnap.jobs.pipeline.partition_sources import open_source
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.spark_start import check_spark
-from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.client import Cluster, led_partitions
 from tiersnap.remote_storage.cluster.copy_tasks import ask_copy_tasks, check_cluster
 from tiersnap.remote_storage.cluster.records_task import ReadRecords, wanted_of_cluster, wanted_of_replicas
 from tiersnap.remote_storage.layouts.remote_location import open_location
@@ -201,7 +201,7 @@ def told_of_cluster(
     folders = {split_folder_name(folder) for _, folder in found.folders}
     wanted = {name for name in folders if name and not internal_reason(name[0])}
     topics = cluster.topics({topic for topic, _ in wanted})
-    led = [name for name in sorted(wanted) if name[0] in topics and topics[name[0]].leaders.get(name[1], -1) >= 0]
+    led = [(each.topic, each.partition) for each in led_partitions(topics, sorted(wanted))]
     # The high watermarks are asked for last: what is stable by then has its markers below them.
     stable = cluster.stable_offsets(led) if is_bounded else {}
     offsets = cluster.log_offsets(led)

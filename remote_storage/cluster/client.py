@@ -16,6 +16,7 @@ from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefuse
 from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.errors import MissingExtraError, TiersnapError, UsageError
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.installed import with_extra
 
 if TYPE_CHECKING:  # an extra: imported by the methods that use it
@@ -64,15 +65,30 @@ class Topic:
     leaders: Mapping[int, int]
 
 
+def is_there(topics: Mapping[str, Topic], partition: TopicIdPartition) -> bool:
+    """Return whether the cluster has a topic of the partition's name and topic id."""
+    known = topics.get(partition.topic)
+    return known is not None and known.topic_id == partition.topic_id
+
+
 def leaders_of(topics: Mapping[str, Topic], partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, int]:
     """Return the leaders of those partitions that the cluster has under their topic id; -1 where one has none."""
     return {
         each: topics[each.topic].leaders[each.partition]
         for each in partitions
-        if each.topic in topics
-        and topics[each.topic].topic_id == each.topic_id
-        and each.partition in topics[each.topic].leaders
+        if is_there(topics, each) and each.partition in topics[each.topic].leaders
     }
+
+
+def with_ids_of(topics: Mapping[str, Topic], partitions: Iterable[TopicPartition]) -> list[TopicIdPartition]:
+    """Return the partitions of `topics` with their topic ids."""
+    return [TopicIdPartition(topic, topics[topic].topic_id, number) for topic, number in partitions if topic in topics]
+
+
+def led_partitions(topics: Mapping[str, Topic], partitions: Iterable[TopicPartition]) -> dict[TopicIdPartition, int]:
+    """Return the id of the leader of each partition of `topics` that has one."""
+    leaders = leaders_of(topics, with_ids_of(topics, partitions))
+    return {each: leader for each, leader in leaders.items() if leader >= 0}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
-from tiersnap.remote_storage.cluster.client import Cluster, Topic, leaders_of
+from tiersnap.remote_storage.cluster.client import Cluster, Topic, is_there, leaders_of
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.errors import UnknownToClusterError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -61,18 +61,9 @@ class ClusterRecords:
     ) -> dict[TopicIdPartition, KnownPartition]:
         """The same, told which of those with records that are not deleted are certainly of a topic that is gone."""
         doubtful = [at for at, known in found.items() if not known.is_live and known.has_undeleted]
-        absent = self._cluster.absent({each.topic for each in doubtful} - topics.keys())
-
-        def is_gone(at: TopicIdPartition) -> bool:
-            return not _is_there(topics, at) and (at.topic in topics or at.topic in absent)
-
-        gone = frozenset(filter(is_gone, doubtful))
+        known = topics.keys() | self._cluster.absent({each.topic for each in doubtful} - topics.keys())
+        gone = {at for at in doubtful if at.topic in known and not is_there(topics, at)}
         return {at: replace(known, is_absent=at in gone) for at, known in found.items()}
-
-
-def _is_there(topics: Mapping[str, Topic], partition: TopicIdPartition) -> bool:
-    known = topics.get(partition.topic)
-    return known is not None and known.topic_id == partition.topic_id
 
 
 def _unknown(cluster: Cluster, partition: TopicIdPartition, known: Topic | None) -> UnknownToClusterError:
@@ -98,11 +89,11 @@ def read_published(
     """
     wanted = list(partitions)
     topics = cluster.topics({each.topic for each in wanted})
-    absent = [each for each in wanted if not _is_there(topics, each)]
+    absent = [each for each in wanted if not is_there(topics, each)]
     if absent and not unpublished:
         raise _unknown(cluster, absent[0], topics.get(absent[0].topic))
     found: dict[TopicIdPartition, Published] = {each: {} for each in absent}
-    left = [each for each in wanted if _is_there(topics, each)]
+    left = [each for each in wanted if each not in found]
     if left:
         with MetadataTopic.of(cluster).read(left) as reader:
             cache = reader.read_to_end()

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.cluster.client import Cluster, TopicConfig
-from tiersnap.remote_storage.cluster.stuck import led_partitions
+from tiersnap.remote_storage.cluster.client import Cluster, TopicConfig, led_partitions
+from tiersnap.remote_storage.cluster.read_records import partitions_of
 from tiersnap.remote_storage.cluster.topic_checks import is_copied, is_marked
 from tiersnap.remote_storage.errors import ClusterRefusedError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.log.file_system import FileSystem
-from tiersnap.snapshot.log.log_dir import Partition, read_properties, split_folder_name
+from tiersnap.snapshot.log.log_dir import Partition, read_properties
 from tiersnap.snapshot.log.selection import NamedLogDir, named
 
 
@@ -45,18 +45,14 @@ def ask_topics(cluster: Cluster, log_dirs: Sequence[NamedLogDir], records: Metad
     Raises:
         BrokerUnavailableError: the cluster does not answer.
     """
-    names = _topics_in(log_dirs) if log_dirs else set(cluster.partition_counts())
+    here = {topic for topic, _ in partitions_of(log_dirs)}
+    names = here if log_dirs else set(cluster.partition_counts())
     topics = cluster.topics(names | {each.topic for each in records.partitions()})
     configs = configs_of(cluster, topics)
     copied = [(name, number) for name in _copied(configs) for number in topics[name].leaders]
     return CopiedTopics(
         led_partitions(topics, copied), {name: topics[name].topic_id for name in configs if is_marked(configs[name])}
     )
-
-
-def _topics_in(log_dirs: Iterable[NamedLogDir]) -> set[str]:
-    folders = (folder for each in log_dirs for folder in each.log_dir.folders)
-    return {name[0] for name in map(split_folder_name, folders) if name is not None}
 
 
 def _copied(configs: Mapping[str, Mapping[str, TopicConfig]]) -> Iterator[str]:

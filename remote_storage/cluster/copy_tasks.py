@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
-from tiersnap.remote_storage.cluster.client import Cluster, Topic, TopicConfig
+from tiersnap.remote_storage.cluster.client import Cluster, TopicConfig, led_partitions, with_ids_of
 from tiersnap.remote_storage.cluster.leader_epochs import can_speak, open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.read_records import partitions_of, records_read
-from tiersnap.remote_storage.cluster.stuck import find_stuck, led_partitions
+from tiersnap.remote_storage.cluster.stuck import find_stuck
 from tiersnap.remote_storage.cluster.topic_checks import is_copied, value_of
 from tiersnap.remote_storage.errors import MetadataTopicAbsentError, WrongClusterError
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import AS_TOTAL, UNLIMITED
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
@@ -56,7 +55,7 @@ def ask_copy_tasks(
         metadata_topic = MetadataTopic.of(cluster)
     except MetadataTopicAbsentError:
         return ClusterAnswer(CopyTasks(lags))
-    known = list(_named(topics, partitions))
+    known = with_ids_of(topics, partitions)
     places = () if can_speak(cluster.properties) else tuple(log_dirs)
     with (
         metadata_topic.read(known if wants_records else list(candidates)) as reader,
@@ -67,10 +66,6 @@ def ask_copy_tasks(
     tasks = CopyTasks(lags, frozenset((str(each.partition.topic_id), each.partition.partition) for each in stuck))
     _log.info("brokers copy %d topics of %d, and %d copy tasks are stuck", len(copied), len(lags), len(stuck))
     return ClusterAnswer(tasks, records)
-
-
-def _named(topics: Mapping[str, Topic], partitions: Iterable[TopicPartition]) -> Iterator[TopicIdPartition]:
-    return (TopicIdPartition(topic, topics[topic].topic_id, number) for topic, number in partitions if topic in topics)
 
 
 def _lag_if_copied(settings: Mapping[str, TopicConfig]) -> CopyLag | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.client import Cluster, with_ids_of
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.errors import MetadataTopicAbsentError
 from tiersnap.remote_storage.metadata.recorded import recorded
@@ -26,7 +26,7 @@ def with_topic_ids(cluster: Cluster, partitions: Iterable[TopicPartition]) -> li
     """Return those of the partitions whose topics the cluster has, with the topic ids that it gives."""
     wanted = list(partitions)
     topics = cluster.topics({topic for topic, _ in wanted})
-    return [TopicIdPartition(topic, topics[topic].topic_id, number) for topic, number in wanted if topic in topics]
+    return with_ids_of(topics, wanted)
 
 
 def records_read(topic: MetadataTopic, reader: MetadataReader, partitions: Iterable[TopicIdPartition]) -> Records:

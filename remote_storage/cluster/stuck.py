@@ -24,7 +24,6 @@ from tiersnap.remote_storage.errors import CopyingOffError, TieringOffError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, MARK, RETENTION_MS
-from tiersnap.snapshot.formats.checkpoints import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +77,6 @@ def tiered_topics(cluster: Cluster, names: Iterable[str], talk: Callable[[str], 
         else:
             topics[name] = topic
     return topics
-
-
-def led_partitions(topics: Mapping[str, Topic], partitions: Iterable[TopicPartition]) -> dict[TopicIdPartition, int]:
-    """Return the id of the leader of each partition of `topics` that has one."""
-    found = {}
-    for name, number in partitions:
-        topic = topics.get(name)
-        if topic is not None and (leader := topic.leaders.get(number, -1)) >= 0:
-            found[TopicIdPartition(name, topic.topic_id, number)] = leader
-    return found
 
 
 def find_stuck(

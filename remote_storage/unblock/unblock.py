@@ -8,14 +8,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import starmap
 
+from tiersnap.remote_storage.cluster.client import led_partitions
 from tiersnap.remote_storage.cluster.copy_tasks import check_cluster_of
 from tiersnap.remote_storage.cluster.hung_copies import HungLimit
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage, can_speak, open_lineage
 from tiersnap.remote_storage.cluster.log_starts import located
 from tiersnap.remote_storage.cluster.lost_epochs import LostEpochs, find_lost_epochs
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
-from tiersnap.remote_storage.cluster.stuck import find_stuck, led_partitions, tiered_topics
+from tiersnap.remote_storage.cluster.read_records import partitions_of
+from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
 from tiersnap.remote_storage.locks.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -39,7 +42,7 @@ from tiersnap.snapshot.errors import TiersnapError, TransientError, UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
 from tiersnap.snapshot.log.log_dir import LogDir, read_properties, split_folder_name
-from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic, named
+from tiersnap.snapshot.log.selection import NamedLogDir, named
 from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 
 _log = logging.getLogger(__name__)
@@ -102,7 +105,7 @@ class Unblock:
             UnblockHeldError: another run was at a topic for longer than it should take.
         """
         check_cluster_of(self.cluster, self.log_dirs)
-        names = self._partition_names()
+        names = sorted(partitions_of(starmap(NamedLogDir, self.log_dirs.items()), self.topic))
         left = restore_left(self.cluster, self._records, {name for name, _ in names}, self.talk, apply=self.host.apply)
         self._refusals |= left.refusals
         topics = tiered_topics(self.cluster, {topic for topic, _ in names} - self._refusals.keys(), self.talk)
@@ -122,11 +125,6 @@ class Unblock:
             tiered = self._free(reader, lineage)
         freed, refusals = tuple(self._freeings.values()), tuple(self._refusals.values())
         return Unblocked(len(candidates), freed, tiered, refusals, tuple(self._doubts), proof, lost)
-
-    def _partition_names(self) -> list[TopicPartition]:
-        """Return the partitions in the log directories whose topics match, in ascending order."""
-        folders = [split_folder_name(name) for log_dir in self.log_dirs.values() for name in log_dir.folders]
-        return sorted({name for name in folders if name and matches_topic(name[0], self.topic)})
 
     def _prove(self) -> PlaceProof | None:
         if not self._lacking():

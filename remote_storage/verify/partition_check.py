@@ -204,7 +204,7 @@ class PartitionCheck:
             if each.objects is None or self._is_left_out(each, is_covered=is_covered, is_young=is_young):
                 continue
             is_outside = is_last or each.start_offset < begin
-            yield self._row(each.objects, Told(_of_incomplete(each, is_outside=is_outside), each.problem))
+            yield self._row(each.objects, Told(_of_incomplete(each, each.objects, is_outside=is_outside), each.problem))
 
     def _is_left_out(self, left: IncompleteSegment, *, is_covered: bool, is_young: bool) -> bool:
         """Return whether it is of an attempt that ended or is under way, or a complete segment has replaced it."""
@@ -243,8 +243,9 @@ class PartitionCheck:
         """Return the first offset of a complete or visible segment; None without any."""
         first = covered[0][0] if covered else None
         damaged = min((each.start_offset for each in incomplete if each.is_visible), default=None)
-        is_first = damaged is not None and (first is None or damaged < first)
-        return damaged if is_first and damaged is not None and not self._begins_behind(damaged) else first
+        if damaged is None or (first is not None and first <= damaged) or self._begins_behind(damaged):
+            return first
+        return damaged
 
     def _hole(self, start: int, end: int) -> RemoteCheck:
         why = f"offsets {start} to {end - 1} are in no complete remote segment of this log"
@@ -319,9 +320,8 @@ class PartitionCheck:
         )  # fmt: skip
 
 
-def _of_incomplete(left: IncompleteSegment, *, is_outside: bool) -> RemoteVerdict:
-    """Return the verdict of a segment that lacks objects; `is_outside`: it begins below or behind the complete ones."""
+def _of_incomplete(left: IncompleteSegment, objects: SegmentObjects, *, is_outside: bool) -> RemoteVerdict:
+    """Return the verdict of an incomplete segment; `is_outside`: it begins below or behind the complete ones."""
     if not left.is_visible and is_outside:
         return RemoteVerdict.SUSPECT
-    is_missing = left.objects is not None and bool(left.objects.missing)
-    return RemoteVerdict.MISSING if is_missing else RemoteVerdict.CORRUPT
+    return RemoteVerdict.MISSING if objects.missing else RemoteVerdict.CORRUPT
