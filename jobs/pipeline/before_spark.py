@@ -17,9 +17,10 @@ from tiersnap.jobs.pipeline.listing import NOTHING_TOLD, RecordsInput, ToldOfPar
 from tiersnap.jobs.pipeline.partition_sources import open_source
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.spark_start import check_spark
-from tiersnap.remote_storage.cluster.client import Cluster, led_partitions
+from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_tasks import ask_copy_tasks, check_cluster
 from tiersnap.remote_storage.cluster.records_task import ReadRecords, wanted_of_cluster, wanted_of_replicas
+from tiersnap.remote_storage.cluster.topics import led_partitions
 from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC
 from tiersnap.remote_storage.publish.broker_evidence import beside_brokers

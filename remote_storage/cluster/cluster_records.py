@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
-from tiersnap.remote_storage.cluster.client import Cluster, Topic, is_there, leaders_of
+from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
+from tiersnap.remote_storage.cluster.topics import Topic, is_there, leaders_of
 from tiersnap.remote_storage.errors import UnknownToClusterError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.restore.published import Published

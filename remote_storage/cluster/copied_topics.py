@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.cluster.client import Cluster, TopicConfig, led_partitions
+from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.read_records import partitions_of
 from tiersnap.remote_storage.cluster.topic_checks import is_copied, is_marked
+from tiersnap.remote_storage.cluster.topics import TopicConfig, led_partitions
 from tiersnap.remote_storage.errors import ClusterRefusedError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition

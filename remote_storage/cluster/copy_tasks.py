@@ -10,12 +10,13 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from tiersnap.remote_storage.cluster.client import Cluster, TopicConfig, led_partitions, with_ids_of
+from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.leader_epochs import can_speak, open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.read_records import partitions_of, records_read
 from tiersnap.remote_storage.cluster.stuck import find_stuck
 from tiersnap.remote_storage.cluster.topic_checks import is_copied, value_of
+from tiersnap.remote_storage.cluster.topics import TopicConfig, led_partitions, with_ids_of
 from tiersnap.remote_storage.errors import MetadataTopicAbsentError, WrongClusterError
 from tiersnap.remote_storage.metadata.topic_configs import AS_TOTAL, UNLIMITED
 from tiersnap.snapshot.formats.checkpoints import TopicPartition

@@ -17,10 +17,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 
-from tiersnap.remote_storage.cluster.client import Cluster, leaders_of
+from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage, can_speak, open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.topic_checks import is_copied
+from tiersnap.remote_storage.cluster.topics import leaders_of
 from tiersnap.remote_storage.errors import LeaderEpochLineageError, MetadataTopicAbsentError, UnknownTopicError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import (

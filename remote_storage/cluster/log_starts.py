@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TypeVar
 
-from tiersnap.remote_storage.cluster.client import Cluster, Topic
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.topics import Topic
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.cluster_record import read_cluster_id
 from tiersnap.remote_storage.remote_log.remote_log import name_of

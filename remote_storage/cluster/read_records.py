@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from tiersnap.remote_storage.cluster.client import Cluster, with_ids_of
+from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
+from tiersnap.remote_storage.cluster.topics import with_ids_of
 from tiersnap.remote_storage.errors import MetadataTopicAbsentError
 from tiersnap.remote_storage.metadata.recorded import recorded
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition

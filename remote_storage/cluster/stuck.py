@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.cluster.client import Cluster, Topic
+from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_progress import (
     CopyProgress,
     Watched,
@@ -20,6 +20,7 @@ from tiersnap.remote_storage.cluster.hung_copies import HungCopy, HungLimit, fin
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.cluster.topic_checks import check_settings, is_copying_off, is_marked
+from tiersnap.remote_storage.cluster.topics import Topic
 from tiersnap.remote_storage.errors import CopyingOffError, TieringOffError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition

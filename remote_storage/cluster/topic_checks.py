@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from tiersnap.remote_storage.cluster.client import Cluster, Topic, TopicConfig
+from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.permissions import not_described
+from tiersnap.remote_storage.cluster.topics import Topic, TopicConfig
 from tiersnap.remote_storage.errors import (
     CopyingOffError,
     CopyingOnError,

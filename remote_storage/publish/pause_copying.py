@@ -21,8 +21,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from tiersnap.remote_storage.cluster.client import Cluster, TopicConfig
+from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.topic_checks import is_copying_off, is_marked, value_of
+from tiersnap.remote_storage.cluster.topics import TopicConfig
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError, SettingsAsideError
 from tiersnap.remote_storage.locks.saved_configs import SavedConfigs
 from tiersnap.remote_storage.metadata.topic_configs import (

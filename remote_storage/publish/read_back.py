@@ -21,8 +21,9 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.cluster.client import Cluster, Topic
+from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.cluster.topics import Topic
 from tiersnap.remote_storage.errors import ClusterRefusedError, DeliveryFailedError, TopicRefusedError
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.layout import StoredState

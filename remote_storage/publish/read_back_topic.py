@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tiersnap.remote_storage.cluster.client import Cluster, Topic, TopicConfig
+from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import DELIVERY_MS
 from tiersnap.remote_storage.cluster.passing_errors import PASSING
 from tiersnap.remote_storage.cluster.topic_checks import value_of
+from tiersnap.remote_storage.cluster.topics import Topic, TopicConfig
 from tiersnap.remote_storage.errors import (
     BrokerUnavailableError,
     ClusterRefusedError,

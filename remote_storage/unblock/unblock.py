@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import starmap
 
-from tiersnap.remote_storage.cluster.client import led_partitions
 from tiersnap.remote_storage.cluster.copy_tasks import check_cluster_of
 from tiersnap.remote_storage.cluster.hung_copies import HungLimit
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage, can_speak, open_lineage
@@ -19,6 +18,7 @@ from tiersnap.remote_storage.cluster.lost_epochs import LostEpochs, find_lost_ep
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.cluster.read_records import partitions_of
 from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
+from tiersnap.remote_storage.cluster.topics import led_partitions
 from tiersnap.remote_storage.locks.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition

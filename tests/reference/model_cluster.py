@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError, TopicPartition
 
 from tests.reference.log_records import records_from
-from tiersnap.remote_storage.cluster.client import Cluster, Topic, TopicConfig
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.topics import Topic, TopicConfig
 from tiersnap.remote_storage.errors import ClusterRefusedError
 from tiersnap.remote_storage.metadata import metadata_records
 from tiersnap.remote_storage.metadata.metadata_records import (

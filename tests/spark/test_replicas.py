@@ -20,7 +20,8 @@ from tiersnap.jobs.cli.option_types import parse_time
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.run import run as run_job
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.remote_storage.cluster.client import Cluster, Topic, TopicConfig
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.topics import Topic, TopicConfig
 from tiersnap.snapshot.errors import ExitCode, TransientError
 from tiersnap.snapshot.gate.exit_code import exit_code_of
 from tiersnap.snapshot.metrics.of_run import of_run

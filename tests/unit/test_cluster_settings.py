@@ -8,7 +8,6 @@ import pytest
 from msgspec import structs
 
 from tiersnap.jobs.cli.text_files import read_properties
-from tiersnap.remote_storage.cluster.client import TopicConfig
 from tiersnap.remote_storage.cluster.copy_tasks import copy_lag
 from tiersnap.remote_storage.cluster.leader_epochs import can_speak
 from tiersnap.remote_storage.cluster.topic_checks import (
@@ -17,6 +16,7 @@ from tiersnap.remote_storage.cluster.topic_checks import (
     check_settings,
     is_copied,
 )
+from tiersnap.remote_storage.cluster.topics import TopicConfig
 from tiersnap.remote_storage.errors import CopyingOffError, CopyingOnError, SettingsAsideError, UnblockHeldError
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.locks.process import Process, this_process
