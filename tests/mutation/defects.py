@@ -57,7 +57,10 @@ NOTHING_GOOD_IS_DELETED = (
         "remote_storage/retire/attempt_log.py",
         "the manifest of a segment that goes outweighs its log",
         "    if log.digest:\n",
-        "    if log.digest and complete is None:\n",
+        "    if complete is not None:\n"
+        "        end, epoch = complete.end_offset, complete.leader_epochs[-1][0]\n"
+        "        return AttemptLog(log.start_offset, end, epoch, log.digest)\n"
+        "    if log.digest:\n",
         f"{_ORPHANS}a_manifest_does_not_outweigh_the_log_beside_it",
     ),
     _defect(
