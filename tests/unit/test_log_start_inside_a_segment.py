@@ -60,9 +60,7 @@ def test_tier_knows_its_own_uploads_when_the_log_start_is_inside_a_segment(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_tier_knows_its_own_uploads_when_the_log_was_copied_without_its_checkpoint(
-    tmp_path: Path, layout: str
-) -> None:
+def test_tier_knows_its_own_uploads_when_the_log_was_copied_without_its_checkpoint(tmp_path: Path, layout: str) -> None:
     """It called them lost, since nothing on the disk tells where the log begins."""
     remote, words = tmp_path / "remote", ("--layout", layout)
     assert tier(written(tmp_path, 0, 0, 0), remote, *words, "--apply").exit_code == 0
