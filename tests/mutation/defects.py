@@ -59,7 +59,7 @@ NOTHING_GOOD_IS_DELETED = (
         "    if log.digest:\n",
         "    if complete is not None:\n"
         "        end, epoch = complete.end_offset, complete.leader_epochs[-1][0]\n"
-        "        return AttemptLog(log.start_offset, end, epoch, log.digest)\n"
+        "        return AttemptLog(log.start_offset, end, epoch)\n"
         "    if log.digest:\n",
         f"{_ORPHANS}a_manifest_does_not_outweigh_the_log_beside_it",
     ),
@@ -68,7 +68,7 @@ NOTHING_GOOD_IS_DELETED = (
         "tier deletes the log of an ended attempt unread",
         "if why := _why_kept(store, found, each, log_start):",
         'if why := "":',
-        "test_leftovers.py::test_sweep_partition_keeps_the_log_of_a_killed_attempt_beside_a_damaged_one",
+        "test_leftovers.py::test_sweep_partition_keeps_a_killed_attempts_log_beside_a_damaged_one",
     ),
     _defect(
         "remote_storage/retire/partition_leftovers.py",
@@ -223,15 +223,7 @@ NOTHING_UNKNOWN_IS_COMPUTED = (
         "simulate predicts what an unknown log start hides",
         "if begins.goes_back(partition) and begins.start is None and begins.copy is None:",
         "if False:",
-        "test_log_start.py::test_nothing_is_predicted_when_the_log_start_is_unknown",
-    ),
-    _defect(
-        "snapshot/log/log_start.py",
-        "own uploads count as lost if the log was copied without its checkpoint",
-        "remote = next((start for start, end in covered if start < first <= end), None)",
-        "remote = None",
-        "test_log_start_inside_a_segment.py"
-        "::test_tier_knows_its_own_uploads_when_the_log_was_copied_without_its_checkpoint",
+        "test_log_start.py::test_a_command_names_the_unknown_log_start_and_the_option",
     ),
     _defect(
         "snapshot/replay/window_start.py",

@@ -149,7 +149,7 @@ def test_sweep_partition_ends_a_killed_attempt_before_it_deletes(store: Director
     assert not claim_protocol.is_still_ours(store, killed), "who wakes up makes nothing visible"
 
 
-def test_sweep_partition_keeps_the_log_of_a_killed_attempt_beside_a_damaged_one(
+def test_sweep_partition_keeps_a_killed_attempts_log_beside_a_damaged_one(
     store: DirectoryStore, tmp_path: Path
 ) -> None:
     """A broker copied the segment, too, and the store has flipped a bit of its log since."""

@@ -59,17 +59,6 @@ def test_tier_knows_its_own_uploads_when_the_log_start_is_inside_a_segment(
     assert scanned.rows[0]["verdicts"] == {"UPLOADED": closed, "ACTIVE_SEGMENT": 1}
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_tier_knows_its_own_uploads_when_the_log_was_copied_without_its_checkpoint(tmp_path: Path, layout: str) -> None:
-    """It called them lost, since nothing on the disk tells where the log begins."""
-    remote, words = tmp_path / "remote", ("--layout", layout)
-    assert tier(written(tmp_path, 0, 0, 0), remote, *words, "--apply").exit_code == 0
-    copied = written(tmp_path, 20, 0, None, name="copied")
-    ran = tier(copied, remote, *words, "--apply")
-    assert ran.exit_code == 0, ran.err
-    assert ran.rows[0]["verdicts"] == {"UPLOADED": 2, "ACTIVE_SEGMENT": 1}
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_tier_starts_behind_own_uploads_of_a_segment_that_the_log_start_is_in(tmp_path: Path, case: str) -> None:
     logs, remote = written(tmp_path, *CASES[case]), tmp_path / "remote"

@@ -293,7 +293,7 @@ def test_what_a_killed_attempt_left_without_a_log_goes(store, layout, tmp_path):
         (15, Fate.LEAVE, "the cluster's remote log ends at 15: tiersnap tier --apply"),
     ],
 )
-def test_the_log_of_a_killed_attempt_goes_once_other_segments_hold_its_offsets(
+def test_a_killed_attempts_log_goes_once_other_segments_hold_its_offsets(
     store, layout, tmp_path, start, action, reason
 ):
     """The active segment is nowhere else."""
