@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Annotated, Any, TextIO, TypeVar
 
 import click
@@ -96,7 +97,7 @@ class Output:
         *,
         columns: Columns | None = None,
         several: bool = False,
-        kafka: Mapping[str, str] | None = None,
+        kafka: Mapping[str, str] = MappingProxyType({}),
         paragraph: Callable[[T], Paragraph] | None = None,
         summary: object = None,
         findings: Sequence[Finding] = (),
@@ -134,11 +135,11 @@ class Output:
                 if paragraph is not None:
                     self._paragraphs(map(paragraph, first))
                 else:
-                    self._table(first, columns or kind.COLUMNS, several=several)  # type: ignore[attr-defined]
+                    self._table(first, _headings(kind, columns, several=several))
                 self._tell_others(len(first), len(everything))
                 self._tell_members(told, getattr(made, "NOT_TOLD", ()))
             case Format.KAFKA:
-                _print_as_kafka(everything, kafka or {})
+                _print_as_kafka(everything, kafka)
             case Format.JSONL if told:
                 self._line({"summary": told})
         self._tell_findings(findings)
@@ -217,11 +218,8 @@ class Output:
             for text in folded(shown(each.sentence), terminal_width(), "  ", "  "):
                 self.line(text)
 
-    def _table(self, rows: list[T], columns: Columns, *, several: bool) -> None:
-        """Print rows below their headings."""
-        headings = columns if isinstance(columns, Mapping) else {each: each.replace("_", " ") for each in columns}
-        if several:
-            headings = {"log_dir": "log dir", **headings}
+    def _table(self, rows: list[T], headings: Mapping[str, str]) -> None:
+        """Print rows below their headings, which are by field name."""
         values = [[_value_of(row, column) for column in headings] for row in rows]
         first = values[0] if values else [""] * len(headings)
         is_right = [isinstance(value, int) for value in first]
@@ -236,6 +234,13 @@ def _first_on_terminal(kind: type[T], rows: list[T]) -> list[T]:
         return rows
     rank: Callable[[T], int] | None = getattr(kind, "rank", None)
     return (rows if rank is None else sorted(rows, key=rank))[:MOST_ON_TERMINAL]
+
+
+def _headings(kind: type[Any], columns: Columns | None, *, several: bool) -> Mapping[str, str]:
+    """Return the headings of a table by field name; `columns` and `several` as `Output.rows` takes them."""
+    found: Columns = columns or kind.COLUMNS
+    headings = found if isinstance(found, Mapping) else {each: each.replace("_", " ") for each in found}
+    return {"log_dir": "log dir", **headings} if several else headings
 
 
 def _print_as_kafka(rows: Iterable[object], headings: Mapping[str, str]) -> None:

@@ -181,9 +181,7 @@ def doctor(
         if view.remote is not None:
             sections["verified"] = verified_lines(verified, place)
         for name, lines in sections.items():
-            for number, line in enumerate(lines):
-                for text in folded(shown(line), width, f"{'' if number else name:<9}", " " * 9):
-                    output.line(text)
+            _print_section(output, name, lines, width)
         for line in advice.script(width):
             output.line(shown(line))
         tell_failures(output, errors)
@@ -285,6 +283,13 @@ def _result(
     )
 
 
+def _print_section(output: Output, name: str, lines: Iterable[str], width: int) -> None:
+    """Print lines beside the name of their section."""
+    for number, line in enumerate(lines):
+        for text in folded(shown(line), width, f"{'' if number else name:<9}", " " * 9):
+            output.line(text)
+
+
 def _sections(
     host: Host,
     answers: Sequence[ProbeAnswer],
@@ -293,23 +298,25 @@ def _sections(
     location: JudgedLocation | None,
     copying: CopyFindings,
 ) -> dict[str, list[str]]:
-    """Return lines by what they are about, in the order of the screen."""
-    of_remote = {"location": list(location.lines())} if location is not None else {}
-    of_remote |= {"remote": list(_answer_lines(answers))} if answers else {}
-    of_remote |= {} if compared is None else {"records": list(lines_of(compared))}
-    told, blocking = [*copies.said, *copying.others()], list(copying.blocking())
-    of_remote |= {"copies": told} if told else {}
+    """Return lines by what they are about, in the order of the screen; none if there is nothing to say."""
+    blocking = list(copying.blocking())
+    of_remote = {
+        "location": [] if location is None else list(location.lines()),
+        "remote": list(_answer_lines(answers)),
+        "records": [] if compared is None else list(lines_of(compared)),
+        "copies": [*copies.said, *copying.others()],
+    }
     if not host.log_dirs:
-        return ({"blocked": blocking} if blocking else {}) | of_remote
+        return {"blocked": blocking, **of_remote}
     return {
         "blocked": [*blocking, *_blocks(host, has_others=bool(blocking))],
         "broker": list(_broker(host)),
         "version": [host.version()],
         "disks": [line for each in host.log_dirs for line in _disk_lines(host, each)],
         "running": list(_running(host)),
-        **({"tiered": list(host.in_remote_lines())} if host.in_remote else {}),
+        "tiered": list(host.in_remote_lines()),
         **of_remote,
-        **({"replicas": list(_forgotten(host))} if host.forgotten else {}),
+        "replicas": list(_forgotten(host)),
     }
 
 
@@ -327,13 +334,17 @@ def _running(host: Host) -> Iterator[str]:
     if host.pids:
         names = [f"process {pid}" if pid else "a process of another container" for pid in host.pids]
         yield f"yes: {', '.join(names)} holds .lock"
-    for each in host.log_dirs:
-        if each.lock_unknown:
-            yield f"not to be told for {each.uri}: {each.lock_unknown}"
-    if not host.pids and not any(each.lock_unknown for each in host.log_dirs):
-        unclean = [each.uri for each in host.log_dirs if not each.is_clean]
-        says = f"; not stopped cleanly, its next start recovers {', '.join(unclean)}" if unclean else ""
-        yield f"no: nobody holds .lock{says}"
+    unknown = [each for each in host.log_dirs if each.lock_unknown]
+    for each in unknown:
+        yield f"not to be told for {each.uri}: {each.lock_unknown}"
+    if not host.pids and not unknown:
+        yield _stopped(host)
+
+
+def _stopped(host: Host) -> str:
+    unclean = ", ".join(each.uri for each in host.log_dirs if not each.is_clean)
+    says = f"; not stopped cleanly, its next start recovers {unclean}" if unclean else ""
+    return f"no: nobody holds .lock{says}"
 
 
 def _blocks(host: Host, *, has_others: bool) -> Iterator[str]:
@@ -347,23 +358,25 @@ def _blocks(host: Host, *, has_others: bool) -> Iterator[str]:
         yield f"{count_of(host.lost_indexes, 'partition has', 'partitions have')} lost an .index"
     yield from of_unlocated(host.unlocated, remote=not host.asked_remote)
     waiting = host.waiting()
-    if waiting:
-        yield f"{human_bytes(sum(each.bytes for each in waiting))} wait for that"
-    for at in waiting[:MOST_MISSING]:
-        yield f"{at.partition}: {count_of(at.segments, 'segment')}, {human_bytes(at.bytes)}, {at.verdict}"
-    if len(waiting) > MOST_MISSING:
-        yield and_more(len(waiting) - MOST_MISSING, "partition")
-    for each in host.log_dirs:
-        if each.disk.is_read_only:
-            yield f"{each.uri}: its file system is mounted read-only"
+    yield from _waiting(waiting)
+    yield from (f"{each.uri}: its file system is mounted read-only" for each in host.log_dirs if each.disk.is_read_only)
     findings = host.findings
     yield from map(str, findings[:_MOST_FINDINGS])
     if len(findings) > _MOST_FINDINGS:
         yield f"… and {count_of(len(findings) - _MOST_FINDINGS, 'finding')} more; scan lists them"
     if unpublished := host.in_remote[Verdict.UPLOADED]:
         yield f"{count_of(unpublished, 'segment')}: {Verdict.UPLOADED}, and no record is known of them"
-    if not (has_others or waiting or findings or host.missing or host.lost_indexes or host.unlocated or unpublished):
+    if not any((has_others, waiting, findings, host.missing, host.lost_indexes, host.unlocated, unpublished)):
         yield "nothing, by the names of the files; scan checks what is in them"
+
+
+def _waiting(partitions: Sequence[WaitingPartition]) -> Iterator[str]:
+    if partitions:
+        yield f"{human_bytes(sum(each.bytes for each in partitions))} wait for that"
+    for at in partitions[:MOST_MISSING]:
+        yield f"{at.partition}: {count_of(at.segments, 'segment')}, {human_bytes(at.bytes)}, {at.verdict}"
+    if len(partitions) > MOST_MISSING:
+        yield and_more(len(partitions) - MOST_MISSING, "partition")
 
 
 def _forgotten(host: Host) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -78,18 +78,14 @@ def told_copies(
         return ToldCopies()
     from tiersnap.remote_storage.cluster.copy_tasks import check_cluster_of
     from tiersnap.remote_storage.cluster.hung_copies import HungLimit, look_at_copies
-    from tiersnap.snapshot.log.selection import named, open_log_dirs
+    from tiersnap.snapshot.log.selection import open_log_dirs
 
     opened = open_log_dirs(log_dirs) if log_dirs else ()
     if opened:
         check_cluster_of(cluster, {each.source: each.log_dir for each in opened})
     found = look_at_copies(cluster, [each.source for each in opened], HungLimit(now, hung_after), records)
     begins = {(each.partition.topic, each.partition.partition): each.attempt.start_offset for each in found.hung}
-    waiting: Counter[tuple[str, int]] = Counter()
-    for partition in (partition for each in opened for partition in named(each.log_dir, begins)):
-        key = partition.topic, partition.partition
-        closed = (at for at in partition.segments if not at.is_active and at.base_offset >= begins[key])
-        waiting[key] += sum(at.log.size for at in closed)
+    waiting = _waiting_bytes(opened, begins)
     rows, said = [], []
     for key, each in zip(begins, found.hung, strict=True):
         at, size = each.attempt, waiting.get(key, each.attempt.segment_size)
@@ -97,10 +93,26 @@ def told_copies(
         row = (*key, at.broker_id, at.id.segment_id, at.start_offset, each.age, each.usual, size)
         rows.append(HungRemoteCopy(*row))
     twice = [CopiedTwice(*each) for each in found.twice]
+    return ToldCopies(tuple(rows), tuple(twice), (*said, *_of_twice(twice)))
+
+
+def _of_twice(twice: Sequence[CopiedTwice]) -> Iterator[str]:
     if twice:
         first, are = twice[0], count_of(len(twice), "remote segment is", "remote segments are")
-        said.append(f"{are} copied twice: of {first.partition} brokers read {first.read}, not {first.segment_id}")
-    return ToldCopies(tuple(rows), tuple(twice), tuple(said))
+        yield f"{are} copied twice: of {first.partition} brokers read {first.read}, not {first.segment_id}"
+
+
+def _waiting_bytes(opened: Iterable[NamedLogDir], begins: Mapping[tuple[str, int], int]) -> Counter[tuple[str, int]]:
+    """Return the bytes of the closed segments from the offset on at which each partition's copy `begins`."""
+    from tiersnap.snapshot.log.selection import named
+
+    waiting: Counter[tuple[str, int]] = Counter()
+    for log_dir in opened:
+        for partition in named(log_dir.log_dir, begins):
+            key = partition.topic, partition.partition
+            closed = (at for at in partition.segments if not at.is_active and at.base_offset >= begins[key])
+            waiting[key] += sum(at.log.size for at in closed)
+    return waiting
 
 
 @dataclass(frozen=True, slots=True)

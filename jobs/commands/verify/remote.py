@@ -77,6 +77,28 @@ class TierRequest:
     warehouse: str | None
     recheck: int | None
 
+    def refuse_beside_files(self) -> None:
+        """Raise UsageError if an option was given that the verification of LOGDIR's files does not have."""
+        given = {"--sample": self.sample, "--resume": self.resume, "--warehouse": self.warehouse}
+        for name, value in given.items():
+            if value is not None:
+                why = f"{name} goes with remote storage alone: without --depth the files of LOGDIR are verified, too"
+                alone = "" if name == "--warehouse" else "add --depth snapshots, or "
+                raise UsageError(why, hint=f"{alone}leave LOGDIR out")
+
+    def refuse_beside_spark(self, *, has_log_dirs: bool, names_cluster: bool) -> None:
+        """Raise UsageError if something of one host was given with --warehouse, which verifies on Spark."""
+        if has_log_dirs or self.resume is not None:
+            raise UsageError(
+                "--warehouse verifies on Spark: LOGDIR and --resume are of one host",
+                hint="give log directories of this host, or --warehouse",
+            )
+        if names_cluster:
+            raise UsageError(
+                "--warehouse verifies on Spark, where no task asks a cluster",
+                hint="leave --bootstrap-server out, or --warehouse",
+            )
+
 
 def _request(
     depth: str | None, sample: SegmentSample | None, resume: Path | None, warehouse: str | None, recheck: int | None
@@ -298,11 +320,7 @@ def is_of_tier(tier: TierRequest, situation: Situation, log_dirs: tuple[str, ...
     from tiersnap.jobs.situation.situation import COMMAND_LINE
 
     if tier.depth is None and log_dirs:
-        given = {"--sample": tier.sample, "--resume": tier.resume, "--warehouse": tier.warehouse}
-        for name in (name for name, value in given.items() if value is not None):
-            why = f"{name} goes with remote storage alone: without --depth the files of LOGDIR are verified, too"
-            alone = "" if name == "--warehouse" else "add --depth snapshots, or "
-            raise UsageError(why, hint=f"{alone}leave LOGDIR out")
+        tier.refuse_beside_files()
         return False
     if against is not None:
         why = "--against goes with the files of LOGDIR, and remote storage is verified alone"
@@ -310,14 +328,6 @@ def is_of_tier(tier: TierRequest, situation: Situation, log_dirs: tuple[str, ...
     if tier.depth is None and situation.remote.value is None:
         situation.log_dirs.require("log directories")
     situation.remote.require("remote location")
-    if tier.warehouse is not None and (log_dirs or tier.resume is not None):
-        raise UsageError(
-            "--warehouse verifies on Spark: LOGDIR and --resume are of one host",
-            hint="give log directories of this host, or --warehouse",
-        )
-    if tier.warehouse is not None and situation.cluster.source == COMMAND_LINE:
-        raise UsageError(
-            "--warehouse verifies on Spark, where no task asks a cluster",
-            hint="leave --bootstrap-server out, or --warehouse",
-        )
+    if tier.warehouse is not None:
+        tier.refuse_beside_spark(has_log_dirs=bool(log_dirs), names_cluster=situation.cluster.source == COMMAND_LINE)
     return True
