@@ -48,9 +48,7 @@ class Freeing:
         self.end, self.reason = End.RESTART, reason
         self.hint = "restart the leader after this: its copier then goes on behind what was published"
 
-    def plan(
-        self, readiness: Iterable[Readiness], plan: PublishPlan | None, planned: Collection[int] = ()
-    ) -> None:
+    def plan(self, readiness: Iterable[Readiness], plan: PublishPlan | None, planned: Collection[int] = ()) -> None:
         """Take in the tiered segments and the plan of their publication.
 
         Args:

@@ -214,16 +214,11 @@ def _log_start_behind_its_end(replay: Replay) -> Iterator[Finding]:
 
 def unverified(replay: Replay, offset: int) -> Comparison:
     """Return the comparison of the snapshot at `offset`, which the replay did not reach."""
-    segments, begins = replay.partition.segments, replay.begins
+    segments = replay.partition.segments
     if segments and offset <= unloaded_below(replay.partition):
         reason = f"lies below the log, which begins at {segments[0].base_offset}: a broker deletes it when it starts"
     elif segments and offset <= segments[0].base_offset:
-        why = NOT_LOCATED if begins.is_unlocated(replay.partition) else NOT_ASKED
-        if begins.is_unasked(replay.partition):
-            return Comparison(SnapshotVerdict.NOT_COMPARED, f"not compared: {why}")
-        if why is NOT_ASKED:
-            why = NOT_TOLD if begins.why else "what it says is in remote storage"
-        reason = f"not comparable: {why}"
+        return _of_earlier_log(replay)
     elif offset < replay.started_at:
         reason = f"not compared: the replay began at {replay.started_at}, behind what remote storage holds"
     elif replay.damage is not None:
@@ -233,6 +228,17 @@ def unverified(replay: Replay, offset: int) -> Comparison:
     else:
         reason = f"lies above the log end offset {replay.log_end}"
     return Comparison(SnapshotVerdict.UNVERIFIED, reason)
+
+
+def _of_earlier_log(replay: Replay) -> Comparison:
+    """Return the comparison of a snapshot whose state comes from before the first local segment."""
+    begins = replay.begins
+    why = NOT_LOCATED if begins.is_unlocated(replay.partition) else NOT_ASKED
+    if begins.is_unasked(replay.partition):
+        return Comparison(SnapshotVerdict.NOT_COMPARED, f"not compared: {why}")
+    if why is NOT_ASKED:
+        why = NOT_TOLD if begins.why else "what it says is in remote storage"
+    return Comparison(SnapshotVerdict.UNVERIFIED, f"not comparable: {why}")
 
 
 def _trouble(finding: Finding) -> str:
