@@ -167,23 +167,16 @@ def internal_reason(topic: str) -> str:
     return "metadata topic of remote storage or of the cluster" if topic in _METADATA_TOPICS else ""
 
 
-def compaction_reason(partition: Partition, cleanup_policy: str | None = None) -> str:
-    """Return why the topic counts as compacted, or "".
-
-    Args:
-        cleanup_policy: the topic's, as `delete` or `compact,delete`; None where nobody knows it.
-    """
-    if cleanup_policy is not None:
-        is_compacted = "compact" in (word.strip() for word in cleanup_policy.split(","))
-        return f"cleanup.policy is {cleanup_policy}" if is_compacted else ""
+def compaction_reason(partition: Partition) -> str:
+    """Return why the topic counts as compacted, or ""."""
     if partition.cleaner_offset is not None:
         return f"the cleaner passed offset {partition.cleaner_offset}"
     return ""
 
 
-def never_tiered_reason(partition: Partition, cleanup_policy: str | None = None) -> str:
+def never_tiered_reason(partition: Partition) -> str:
     """Return why nothing of the partition ever goes to remote storage, or ""."""
-    return internal_reason(partition.topic) or compaction_reason(partition, cleanup_policy)
+    return internal_reason(partition.topic) or compaction_reason(partition)
 
 
 _WITH_BOTH = "no broker starts with both"
