@@ -222,7 +222,7 @@ def _partition(log_dir: str, scanned: Scanned) -> ScannedPartition:
         topic=partition.topic,
         facts=scanned.examination.facts,
         segments=len(partition.segments),
-        bytes=sum(segment.log.size for segment in partition.segments),
+        bytes=partition.log_bytes,
         deleted_segments=len(partition.deleted_segments),
         snapshots=dict(Counter(map(str, scanned.snapshots.values())).most_common()),
         verdicts=dict(Counter(str(each.verdict) for each in scanned.readiness).most_common()),
