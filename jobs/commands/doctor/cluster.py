@@ -21,6 +21,7 @@ from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
     from tiersnap.jobs.situation.situation import Situation
+    from tiersnap.remote_storage.cluster.hung_copies import HungCopy
     from tiersnap.remote_storage.cluster.missing_objects import Missing
     from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
     from tiersnap.remote_storage.publish.location_proof import LocationVerdict
@@ -77,23 +78,26 @@ def told_copies(
     if cluster is None or hung_after is None:
         return ToldCopies()
     from tiersnap.remote_storage.cluster.copy_tasks import check_cluster_of
-    from tiersnap.remote_storage.cluster.hung_copies import HungLimit, look_at_copies
+    from tiersnap.remote_storage.cluster.hung_copies import HungLimit, copied_twice, find_all_hung, read_all_records
     from tiersnap.snapshot.log.selection import open_log_dirs
 
     opened = open_log_dirs(log_dirs) if log_dirs else ()
     if opened:
         check_cluster_of(cluster, {each.source: each.log_dir for each in opened})
-    found = look_at_copies(cluster, [each.source for each in opened], HungLimit(now, hung_after), records)
-    begins = {(each.partition.topic, each.partition.partition): each.attempt.start_offset for each in found.hung}
+    cache = read_all_records(cluster) if records is None else records
+    hung = find_all_hung(cluster, cache, [each.source for each in opened], HungLimit(now, hung_after))
+    rows = tuple(_rows(opened, hung))
+    said = [f"{each.says()}; {human_bytes(row.waiting_bytes)} wait" for each, row in zip(hung, rows, strict=True)]
+    twice = [CopiedTwice(str(each), *pair) for each in cache.partitions() for pair in copied_twice(cache, each)]
+    return ToldCopies(rows, tuple(twice), (*said, *_of_twice(twice)))
+
+
+def _rows(opened: Iterable[NamedLogDir], hung: Sequence[HungCopy]) -> Iterator[HungRemoteCopy]:
+    begins = {(each.partition.topic, each.partition.partition): each.attempt.start_offset for each in hung}
     waiting = _waiting_bytes(opened, begins)
-    rows, said = [], []
-    for key, each in zip(begins, found.hung, strict=True):
+    for key, each in zip(begins, hung, strict=True):
         at, size = each.attempt, waiting.get(key, each.attempt.segment_size)
-        said.append(f"{each.says()}; {human_bytes(size)} wait")
-        row = (*key, at.broker_id, at.id.segment_id, at.start_offset, each.age, each.usual, size)
-        rows.append(HungRemoteCopy(*row))
-    twice = [CopiedTwice(*each) for each in found.twice]
-    return ToldCopies(tuple(rows), tuple(twice), (*said, *_of_twice(twice)))
+        yield HungRemoteCopy(*key, at.broker_id, at.id.segment_id, at.start_offset, each.age, each.usual, size)
 
 
 def _of_twice(twice: Sequence[CopiedTwice]) -> Iterator[str]:

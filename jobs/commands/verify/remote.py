@@ -62,9 +62,11 @@ class SegmentSample:
 
 def _sample(text: str) -> SegmentSample:
     found = _SAMPLE.fullmatch(text)
-    if found is None or not float(found[1]) or (found[2] and float(found[1]) > 100) or ("." in text and not found[2]):
-        raise ValueError(f"{text!r} is no sample; use a number of segments as 100, or 5%")
-    return SegmentSample(percent=float(found[1])) if found[2] else SegmentSample(number=int(found[1]))
+    if found is not None and found[2] and 0 < float(found[1]) <= 100:
+        return SegmentSample(percent=float(found[1]))
+    if found is not None and not found[2] and found[1].isdigit() and int(found[1]):
+        return SegmentSample(number=int(found[1]))
+    raise ValueError(f"{text!r} is no sample; use a number of segments as 100, or 5%")
 
 
 @dataclass(frozen=True, slots=True)
