@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -62,9 +62,20 @@ class ClusterRecords:
     ) -> dict[TopicIdPartition, KnownPartition]:
         """The same, told which of those with records that are not deleted are certainly of a topic that is gone."""
         doubtful = [at for at, known in found.items() if not known.is_live and known.has_undeleted]
-        known = topics.keys() | self._cluster.absent({each.topic for each in doubtful} - topics.keys())
-        gone = {at for at in doubtful if at.topic in known and not is_there(topics, at)}
+        gone = certainly_gone(self._cluster, topics, doubtful)
         return {at: replace(known, is_absent=at in gone) for at, known in found.items()}
+
+
+def certainly_gone(
+    cluster: Cluster, topics: Mapping[str, Topic], partitions: Collection[TopicIdPartition]
+) -> set[TopicIdPartition]:
+    """Return those whose topic id the cluster certainly does not have; none of a topic that is hidden.
+
+    Args:
+        topics: those of their names that the cluster shows.
+    """
+    known = topics.keys() | cluster.absent({each.topic for each in partitions} - topics.keys())
+    return {at for at in partitions if at.topic in known and not is_there(topics, at)}
 
 
 def _unknown(cluster: Cluster, partition: TopicIdPartition, known: Topic | None) -> UnknownToClusterError:

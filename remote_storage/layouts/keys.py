@@ -109,6 +109,8 @@ _AIVEN = re.compile(rf"(.+)-({UUID_PATTERN})/({_NUMBER})/({_OFFSET})-({UUID_PATT
 _LOCAL = re.compile(
     rf"{LOCAL_TIERED_STORAGE}/(.+)-({_NUMBER})-({UUID_PATTERN})/({_OFFSET})-({UUID_PATTERN})(\.[a-z_]+)"
 )
+_TOPIC_FOLDER = re.compile(rf"(.+)-({UUID_PATTERN})/")
+_LOCAL_FOLDER = re.compile(rf"{LOCAL_TIERED_STORAGE}/(.+)-({_NUMBER})-({UUID_PATTERN})/")
 _SNAPSHOT = re.compile(
     rf"{SNAPSHOTS}/(.+)-({UUID_PATTERN}|{NO_TOPIC_ID})/({_NUMBER})/"
     rf"(?:({_OFFSET})\.snapshot|manifest-(.+)\.json|(cluster)\.json)"
@@ -228,6 +230,16 @@ def topic(topic: str, *, local: bool = False) -> str:
 def topic_snapshots(topic: str) -> str:
     """Return a prefix of the keys of a topic's snapshots, whatever its id; other topics may share it."""
     return f"{SNAPSHOTS}/{topic}-"
+
+
+def topic_of_folder(folder: str) -> TopicIdPartition | None:
+    """Return partition 0 of the topic whose segments lie in a folder of either layout; None for any other folder."""
+    local = _LOCAL_FOLDER.fullmatch(folder)
+    found = _TOPIC_FOLDER.fullmatch(folder) if local is None else local
+    try:
+        return None if found is None else partition_of(found[1], found[found.re.groups], 0)
+    except InvalidKeyError:
+        return None
 
 
 def parse(key: str) -> ParsedKey:

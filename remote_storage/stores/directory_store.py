@@ -16,7 +16,7 @@ import io
 import logging
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 
 _READ_SIZE = 1 << 20
 # Exists if the store is a mount point. It belongs to root, and other users may not read it.
-_LOST_AND_FOUND = "lost+found"
+_NO_OBJECTS = frozenset({f"{UNFINISHED}/", "lost+found/"})
 _PASSING = {errno.EINTR, errno.EAGAIN, errno.EBUSY, errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
 
 
@@ -172,6 +172,15 @@ class DirectoryStore:
                         if stat.S_ISREG(status.st_mode):
                             yield ObjectInfo(key, status.st_size, None, _ms(status))
 
+    def folders(self, prefix: str = "") -> Iterator[str]:
+        """See ObjectStore; a folder without any file is none."""
+        if prefix:
+            self._parts(prefix.removesuffix("/"))
+        found, _ = self._entries(prefix, "")
+        for folder in sorted(f"{prefix}{name}/" for name in found):
+            if folder not in _NO_OBJECTS and next(self._walk(folder, folder, ""), None) is not None:
+                yield folder
+
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         failures = []
         for key in keys:
@@ -249,22 +258,26 @@ class DirectoryStore:
             yield temporary, PutResult(PutOutcome.CREATED, size, crc, _etag(temporary.status(), crc), proved=True)
 
     def _walk(self, folder: str, prefix: str, after: str) -> Iterator[ObjectInfo]:
-        with self._use(folder):
-            try:
-                with opened_folder(self.root, folder.split("/")[:-1]) as descriptor:
-                    folders, files = entries(descriptor, prefix[len(folder) :] if prefix.startswith(folder) else "")
-            except (FileNotFoundError, NotADirectoryError):
-                return
+        folders, files = self._entries(folder, prefix[len(folder) :] if prefix.startswith(folder) else "")
         # A folder sorts as its keys do: `a-b/x` before `a/x`.
         found = {name + "/": None for name in folders} | dict(files)
         for name in sorted(found):
             key, status = folder + name, found[name]
-            if key in {f"{UNFINISHED}/", f"{_LOST_AND_FOUND}/"}:
+            if key in _NO_OBJECTS:
                 continue
             if status is not None and key > after:
                 yield ObjectInfo(key, status.st_size, None, _ms(status))
             elif status is None and _may_hold(key, prefix, after):
                 yield from self._walk(key, prefix, after)
+
+    def _entries(self, folder: str, begins: str) -> tuple[Sequence[str], Sequence[tuple[str, os.stat_result]]]:
+        """Return the folders and files in a folder whose names begin so; none if there is no such folder."""
+        with self._use(folder):
+            try:
+                with opened_folder(self.root, folder.split("/")[:-1]) as descriptor:
+                    return entries(descriptor, begins)
+            except (FileNotFoundError, NotADirectoryError):
+                return [], []
 
     def _same(self, found: ObjectInfo, key: str, put: PutResult) -> PutResult:
         if _is_same(found, put):

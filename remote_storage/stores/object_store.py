@@ -204,6 +204,13 @@ class ObjectStore(Protocol):
     def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
         """Yield the objects among `keys` that a listing of `prefix` shows; a directory reads only these files."""
 
+    def folders(self, prefix: str = "") -> Iterator[str]:
+        """Yield what keys that begin with `prefix` have up to the next `/`, in order; a request for each 1,000 of them.
+
+        Args:
+            prefix: empty, or ends in `/`; so do the results, which include it.
+        """
+
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         """Delete objects in any order; absent keys are no error. Return the failures, and never raise for them."""
 

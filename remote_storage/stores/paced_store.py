@@ -174,6 +174,9 @@ class PacedStore:
     def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
         return self.inner.list_keys(prefix, keys)
 
+    def folders(self, prefix: str = "") -> Iterator[str]:
+        return self.inner.folders(prefix)
+
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         return self.inner.delete(keys)
 

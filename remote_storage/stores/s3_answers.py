@@ -21,6 +21,7 @@ class S3Entry(TypedDict, total=False):
     """An entry of an answer: an object, an upload, or an error."""
 
     Key: str
+    Prefix: str
     Size: int
     ETag: str
     LastModified: datetime
@@ -74,6 +75,7 @@ class S3Answer(TypedDict, total=False):
 
     Body: Body
     ChecksumCRC32C: str
+    CommonPrefixes: list[S3Entry]
     ContentLength: int
     Contents: list[S3Entry]
     ETag: str

@@ -177,6 +177,11 @@ class S3Store:
     def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
         return (found for found in self.list(prefix) if found.key in keys)
 
+    def folders(self, prefix: str = "") -> Iterator[str]:
+        for page in self._pages("list_objects_v2", "s3:ListBucket", prefix, Delimiter="/"):
+            for found in page.get("CommonPrefixes", []):
+                yield found["Prefix"].removeprefix(self.prefix)
+
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         failures: list[DeleteFailure] = []
         remaining = iter(keys)

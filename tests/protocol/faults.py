@@ -167,6 +167,9 @@ class FaultStore:
     def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
         return (found for found in self.list(prefix) if found.key in keys)
 
+    def folders(self, prefix: str = "") -> Iterator[str]:
+        return self._call("list", prefix, lambda: iter(tuple(self._inner.folders(prefix))))
+
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         failures: list[DeleteFailure] = []
         for key in keys:

@@ -135,6 +135,10 @@ class MemoryStore:
     def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
         return (found for found in self.list(prefix) if found.key in keys)
 
+    def folders(self, prefix: str = "") -> Iterator[str]:
+        found = {key.removeprefix(prefix) for key in self.objects if key.startswith(prefix)}
+        return iter(sorted({f"{prefix}{key.partition('/')[0]}/" for key in found if "/" in key}))
+
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         failures = []
         for key in keys:

@@ -135,6 +135,10 @@ class FlakyStore:
         """See ObjectStore."""
         return (found for found in self.list(prefix) if found.key in keys)
 
+    def folders(self, prefix: str = "") -> Iterator[str]:
+        """See ObjectStore."""
+        return self._call("list", lambda: iter(tuple(self.inner.folders(prefix))))
+
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         """See ObjectStore; a failure is reported for every key."""
         wanted = tuple(keys)

@@ -225,6 +225,14 @@ def test_listing_is_by_prefix_in_key_order(store):
     assert next(store.list("a/2/3")).size == 5
 
 
+def test_folders_are_the_first_parts_of_keys_below_a_prefix(store):
+    for key in ("a-b/1", "a.b/1", "a/1", "a/2/3", "a/2/4", "ab", "b/1"):
+        store.put_if_absent(key, key.encode())
+    assert list(store.folders()) == ["a-b/", "a.b/", "a/", "b/"]
+    assert list(store.folders("a/")) == ["a/2/"]
+    assert list(store.folders("a/2/")) == list(store.folders("nothing/")) == []
+
+
 def test_deleting_is_idempotent(store):
     for key in ("a", "b/c", "b/d"):
         store.put_if_absent(key, SMALL)

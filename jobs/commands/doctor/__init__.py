@@ -38,10 +38,12 @@ from tiersnap.jobs.commands.doctor.cluster import (
 from tiersnap.jobs.commands.doctor.copies import CopyFindings, FailingCopyTask, check_copies, steps_once
 from tiersnap.jobs.commands.doctor.location import JudgedLocation, judge_location
 from tiersnap.jobs.commands.doctor.log_dir import ExaminedLogDir
+from tiersnap.jobs.commands.doctor.unused import lines_of_unused, unused_topics
 from tiersnap.jobs.commands.simulate import ForgottenProducers
 from tiersnap.jobs.situation.remote_view import RemoteView
 from tiersnap.jobs.situation.situation import COMMAND_LINE, NO_LOCATION, Known, Situation
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
+from tiersnap.remote_storage.cluster.unused_topics import UnusedTopic
 from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer, ProbeVerdict
 from tiersnap.snapshot.gate.printed_steps import Step
 from tiersnap.snapshot.host.waiting import WaitingPartition
@@ -79,6 +81,7 @@ class DoctorResult:
     hung: list[HungRemoteCopy]
     twice: list[CopiedTwice]
     copying: CopyFindings
+    unused: Annotated[list[UnusedTopic], Meta(description="topics of the location that the cluster does not have")]
     forgotten: Annotated[list[ForgottenProducers], Meta(description="with --remote")]
     waiting: Annotated[list[WaitingPartition], Meta(description="partitions with blocked segments, the worst first")]
     next: list[Step]
@@ -127,7 +130,8 @@ def doctor(
     if such a replica led now; it reads the segments of such a replica. Exits 4 if there is one.
 
     --remote is compared with what the running broker of LOGDIR or the cluster reads. If they read another location, the
-    command names it, asks nothing there, and exits with 4, or with 5 if segments are missing.
+    command names it, asks nothing there, and exits with 4, or with 5 if segments are missing. Topics of the location
+    whose ids the cluster does not have are named as unused.
 
     --remote with --bootstrap-server names segments that brokers know and whose objects are not there, and the command
     that puts them back. Exits 5 if there is one.
@@ -153,7 +157,8 @@ def doctor(
     copying = check_copies(cluster, log_dirs, view, records, broker_expiry.now, output.talk)
     probes = _probe(view) if situation.remote.source == COMMAND_LINE else []
     host = _look(output, situation, log_starts, view, broker_expiry, compared)
-    answers = _Answers(host, probes, compared, copies, verified, location, copying)
+    unused = unused_topics(cluster, view)
+    answers = _Answers(host, probes, compared, copies, verified, location, copying, unused)
     known = Known(view if view.remote is not None else None, situation.remote.source)
     place = situation_place([each.uri for each in host.log_dirs], replace(broker, remote=known))
     advice = _advice(host, place, _steps_of_cluster(answers, place))
@@ -199,6 +204,7 @@ class _Answers:
     verified: list[VerifiedPartition]
     location: JudgedLocation | None
     copying: CopyFindings
+    unused: list[UnusedTopic]
 
     @property
     def is_elsewhere(self) -> bool:
@@ -301,6 +307,7 @@ def _result(answers: _Answers, advice: _Advice) -> DoctorResult:
         hung=list(answers.copies.hung),
         twice=list(answers.copies.twice),
         copying=answers.copying,
+        unused=answers.unused,
         forgotten=[ForgottenProducers(log_dir, name, **members(found)) for log_dir, name, found in host.forgotten],
         waiting=host.waiting(),
         next=advice.next,
@@ -328,6 +335,7 @@ def _sections(answers: _Answers) -> dict[str, list[str]]:
         "remote": list(_answer_lines(answers.probes)),
         "records": [] if compared is None else list(lines_of(compared)),
         "copies": [*answers.copies.said, *answers.copying.others()],
+        "unused": list(lines_of_unused(answers.unused)),
     }
     if not host.log_dirs:
         return {"blocked": blocking, **of_remote}

@@ -1,0 +1,73 @@
+"""Topics of a remote location that a cluster certainly does not have, so that no broker deletes their segments."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.cluster_records import certainly_gone
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.cluster_record import read_cluster_id
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.units import count_of
+
+
+@dataclass(frozen=True, slots=True)
+class UnusedTopic:
+    """A topic of a remote location whose id the cluster does not have."""
+
+    topic: str
+    topic_id: str
+    folders: list[str]  # URIs, in order: one, or one for each partition as LocalTieredStorage lays them
+
+    def says(self) -> str:
+        """Return what the owner of a location should know."""
+        others = f" and {count_of(len(self.folders) - 1, 'folder')} more" if self.folders[1:] else ""
+        return (
+            f"{self.folders[0]}{others}: no topic of this cluster has the id {self.topic_id}, so no broker of this "
+            f"cluster will delete it; the bucket's owner may, if no other cluster uses this location"
+        )
+
+
+def find_unused(store: ObjectStore, cluster: Cluster) -> list[UnusedTopic]:
+    """Return the topics with segments that the cluster certainly does not have, by name and id.
+
+    Requests: two listings, and for each topic that is returned another, and one for each `cluster.json`. A topic that
+    has one of another cluster, or one that cannot be read, is left out.
+    """
+    folders = _topic_folders(store)  # before the cluster is asked: it knows each topic that had segments then
+    topics = cluster.topics({each.topic for each in folders})
+    gone = sorted(certainly_gone(cluster, topics, folders), key=lambda each: (each.topic, each.topic_id or ""))
+    cluster_id = cluster.cluster_id()
+    return [
+        UnusedTopic(at.topic, at.topic_id or "", [store.uri + folder for folder in folders[at]])
+        for at in gone
+        if not _is_of_another(store, at, cluster_id)
+    ]
+
+
+def _topic_folders(store: ObjectStore) -> dict[TopicIdPartition, Sequence[str]]:
+    found: dict[TopicIdPartition, list[str]] = defaultdict(list)
+    for folder in chain(store.folders(), store.folders(f"{keys.LOCAL_TIERED_STORAGE}/")):
+        at = keys.topic_of_folder(folder)
+        if at is not None:
+            found[at].append(folder)
+    return dict(found)
+
+
+def _is_of_another(store: ObjectStore, topic: TopicIdPartition, cluster_id: str) -> bool:
+    """Return whether a `cluster.json` of the topic may name another cluster."""
+    for folder in store.folders(keys.partition_snapshots(topic).removesuffix(f"{topic.partition}/")):
+        key = keys.recognise(folder + KeyKind.CLUSTER.value)
+        try:
+            if key is not None and read_cluster_id(store, key.partition) not in (cluster_id, None):
+                return True
+        except CorruptDataError:
+            return True
+    return False
