@@ -295,7 +295,7 @@ def tier(
 
 
 def _publish(teller: TellBrokers, done: HostOutcome) -> Published:
-    from tiersnap.remote_storage.remote_log.remote_log import name_of
+    from tiersnap.remote_storage.metadata.segment_metadata import name_of
 
     waiting = (name_of(each.partition) for each in done.partitions if each.awaits_records)
     # Copies of other attempts that were finished without a byte were not read.
@@ -310,7 +310,7 @@ def _publish(teller: TellBrokers, done: HostOutcome) -> Published:
 
 def _uploads(done: HostOutcome) -> dict[TopicIdPartition, int]:
     """Return how many segments a plan would upload, by partition."""
-    from tiersnap.remote_storage.remote_log.remote_log import name_of
+    from tiersnap.remote_storage.metadata.segment_metadata import name_of
 
     return {name_of(each.partition): count for each in done.partitions if (count := each.plan.segments)}
 
