@@ -139,8 +139,8 @@ def tell_left_to_brokers(output: Output, verdicts: Mapping[Verdict, int]) -> Non
 
     if count := verdicts.get(Verdict.LEFT_TO_BROKER, 0):
         output.talk(
-            f"left to brokers: {count_of(count, 'segment')}, since what is uploaded beside a copy task that works is "
-            "copied a second time; where none works, --leave-to-broker none uploads them"
+            f"left to brokers: {count_of(count, 'segment')}, because a working copy task would copy them again; if no "
+            "copy task works, --leave-to-broker none uploads them"
         )
 
 

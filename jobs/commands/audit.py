@@ -212,10 +212,10 @@ def _lines(done: AuditOutcome) -> Iterator[str]:
     if done.cut_segments:
         were = count_of(done.cut_segments, "segment was", "segments were")
         yield (
-            f"{were} decoded in part, nothing is known of what lies behind: tiersnap decode --source LOGDIR says why"
+            f"{were} decoded only in part, and the rest was not audited: tiersnap decode --source LOGDIR says why"
         )
     if unknown:
         yield (
-            f"{count_of(unknown, 'partition is', 'partitions are')} taken as not compacted and whole, for no run has "
-            "replayed them; tiersnap audit --source LOGDIR looks at the disk"
+            f"{count_of(unknown, 'partition is', 'partitions are')} assumed complete and not compacted, because no run "
+            "has replayed them; tiersnap audit --source LOGDIR reads the disk"
         )

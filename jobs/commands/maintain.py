@@ -75,7 +75,7 @@ def maintain_tables(
         raise no_rows(warehouse, "")
     output.rows(MaintainedTable, done)
     if not done:
-        output.talk(f"{warehouse}: no tables yet: tiersnap run --apply fills them")
+        output.talk(f"{warehouse}: no tables yet: tiersnap run --apply creates them")
     elif not apply:
         output.talk("nothing was deleted: give --apply")
 

@@ -82,9 +82,9 @@ class RepairedFile:
 @opt.expiration_option
 @opt.as_of_option
 @click.option("--replace", is_flag=True, help="Also replace files that are CORRUPT or SUSPECT.")
-@click.option("--above-newest", is_flag=True, help="Also write above the newest snapshot that is there.")
+@click.option("--above-newest", is_flag=True, help="Also write above the newest existing snapshot.")
 @opt.topic_ids_option
-@opt.cluster_options("Another broker of the cluster, which runs: it tells the ids of topics that have lost theirs.")
+@opt.cluster_options("Another broker of the cluster, which runs: it knows the ids of topics that lost theirs.")
 @opt.selection_options
 @opt.crc_option
 @opt.broker_expiry_options
@@ -122,9 +122,9 @@ def repair(
     state that its first file begins with; without it nothing of that log is judged or made. Running it again does
     nothing twice; killed anywhere, it leaves whole files only.
 
-    It also mends what a power loss leaves beside the log. partition.metadata gets the topic's id again, by
-    --topic-ids, --bootstrap-server or the __cluster_metadata in LOGDIR; leader-epoch-checkpoint the epochs of the
-    batches; a segment right indexes. A file that holds nothing is written, any other only with --replace.
+    It also repairs other files after a power loss. The topic id in partition.metadata comes from --topic-ids,
+    --bootstrap-server or the __cluster_metadata in LOGDIR. Leader epochs and indexes come from the batches. An empty
+    file is written; any other is replaced only with --replace.
     """
     from tiersnap.jobs.cli.text_files import read_topic_ids
     from tiersnap.jobs.situation.known_topic_ids import KnownTopicIds
@@ -259,7 +259,7 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
                     "repair again"
                 )
         if any(finding.finding_kind is FindingKind.OFFSETS_MISSING for finding in repair.findings):
-            yield f"{unknown} cannot be made: they are behind a segment that is lost; put it back from another replica"
+            yield f"{unknown} cannot be made: they are above a lost segment; put it back from another replica"
         else:
             asked = repair.beginnings.find is not None
             there = "" if repair.beginnings.unlocated else ", but in remote storage"

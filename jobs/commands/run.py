@@ -180,12 +180,11 @@ run_options = opt.as_one(
     once(
         "--until",
         type=TIME,
-        help="Tier only what ends before this time: of each partition the segments up to the first whose largest "
-        "timestamp is not older.",
+        help="Tier each partition up to its first segment with a largest timestamp at or after this time.",
     ),
     opt.allow_plaintext_option,
     opt.leave_to_broker_option,
-    once("--no-upload", is_flag=True, help="Write the tables alone: --apply then writes nothing to remote storage."),
+    once("--no-upload", is_flag=True, help="Write only the tables: --apply then writes nothing to remote storage."),
     opt.apply_option("Write the tables, and to remote storage; without it nothing is written, and the plan is shown."),
 )
 
@@ -231,8 +230,8 @@ def run(
       --remote s3://bucket/tiers --warehouse s3://lake/tiersnap --apply
     tiersnap run --source /mnt/broker-1 --remote s3://bucket/tiers --print-submit
 
-    Leaves the missing producer snapshots and every segment that may be tiered in remote storage, and a report that
-    says why the rest may not. Run again, it does nothing twice: only what is new or changed is read.
+    It writes the missing producer snapshots, uploads every segment that may be tiered, and reports why the others may
+    not. The next run reads only new and changed segments.
 
     Without --apply it reads the tables, decodes what they lack, and writes nothing but the report. --apply --no-upload
     writes the tables and leaves remote storage alone.

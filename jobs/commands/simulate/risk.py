@@ -228,8 +228,8 @@ def _disagreement(row: ReplicaDisagreement) -> str:
     said = [f"{count_of(row.compared, 'snapshot')} compared"]
     if row.offset is not None:
         said.append(
-            f"at {row.offset} it lacks {count_of(row.only_here, 'producer')}, has {row.only_there} of its own and"
-            f" says otherwise of {row.differing}"
+            f"at {row.offset} it lacks {count_of(row.only_here, 'producer')}, has {row.only_there} others and"
+            f" differs in {row.differing}"
         )
     if row.log_start_goes_back:
         said.append(f"its log starts at {row.log_start_offset_there}, below {row.log_start_offset} here")
