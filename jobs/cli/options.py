@@ -107,7 +107,7 @@ producer_expiration_option = click.option(
     type=DURATION,
     default="1d",
     show_default=True,
-    help="The broker's producer.id.expiration.ms: what it drops when it loads a snapshot, a snapshot may lack.",
+    help="The broker's producer.id.expiration.ms. A snapshot may omit producers that expired.",
 )
 now_option = click.option(
     "--now",
@@ -131,7 +131,7 @@ layout_option = click.option(
     type=click.Choice(LAYOUTS),
     default="aiven",
     show_default=True,
-    help="How segments lie in remote storage: as the Aiven plugin or as Kafka's LocalTieredStorage reads them.",
+    help="The object keys of remote segments: of the Aiven plugin, or of Kafka's LocalTieredStorage.",
 )
 warehouse_option = click.option(
     "--warehouse", type=PLACE, default="tiersnap-warehouse", show_default=True, help="Folder of the Delta tables."

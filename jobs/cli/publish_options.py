@@ -30,7 +30,7 @@ Talk = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class ProofRequest:
-    """How to prove a remote location: by a read-back (`prove`), or not at all (`unproven`)."""
+    """The proof of a remote location: by a read-back (`prove`), or none (`unproven`)."""
 
     prove: bool = False
     unproven: bool = False
@@ -128,7 +128,7 @@ def to_publish(done: Published, uploads: Mapping[TopicIdPartition, int]) -> dict
 
 
 def tell_published(output: Output, done: Published, place: Place, planned: Mapping[str, int]) -> None:
-    """Say what was published, or is `planned`, why the rest was not, and what comes next."""
+    """Report the published or `planned` segments, why others are not published, and the next step."""
     tell_place(output, done.proof)
     output.talk(*_lines(done, place, planned))
 

@@ -124,7 +124,7 @@ def read(path: Path, commands: Mapping[str, click.Command]) -> dict[str, Any]:
 
 
 def _value(value: object, option: click.Option, path: Path, key: str, *, section: str = "") -> object:
-    """Return a value as it is typed, so that its option says the same of it; YAML has made numbers of some.
+    """Return a value as a user would type it, for its option to parse; YAML turned some into numbers.
 
     UsageError for none, a truth value for what is no flag, or a number that no option takes.
     """

@@ -65,7 +65,7 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
     for release, whose, eras in ((broker, "brokers", BROKER_ERAS), (client, "clients", CLIENT_ERAS)):
         if release is not None and is_newer(release, eras):
             newest = newest_known(eras)
-            output.warn(f"Kafka {release} is newer than what is known: {whose} are those of {newest}")
+            output.warn(f"Kafka {release} is newer than the known releases: the {whose} of {newest} are shown")
     error = explained.error
     if error is not None and error.code is not None:
         output.talk(f"{error.error}: error {error.code}, {error.exception}")

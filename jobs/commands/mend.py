@@ -82,8 +82,8 @@ class MendSummary:
 @command(MendedSegment, summary=MendSummary)
 @situation_options()
 @proof_options
-@once("--from", "wrong", metavar="URI", help="A backup, or the location of a mistaken upload. The log directories are read first.")
-@once("--from-layout", "lies_as", type=click.Choice(opt.LAYOUTS), help="The layout of --from.  [default: as in --remote]")
+@once("--from", "wrong", metavar="URI", help="A backup or a mistaken upload, read after LOGDIR.")
+@once("--from-layout", "lies_as", type=click.Choice(opt.LAYOUTS), help="Layout of --from.  [default: as in --remote]")
 @click.option(
     "--depth",
     type=click.Choice([each.value for each in CheckDepth]),
@@ -158,7 +158,7 @@ def mend(
     if wrong is not None:
         source = open_location(open_existing_store(wrong, view.stores, writes=False), lies_as or target.layout.name)
         if (source.store.uri, source.layout) == (target.store.uri, target.layout):
-            raise UsageError("--from and --remote are the same location", hint="give --from the location of the mistaken upload")
+            raise UsageError("--from and --remote are the same location", hint="name that of the mistaken upload")
     checked = CheckDepth(depth) if depth else None if source else CheckDepth.SNAPSHOTS
     request = MendRequest(source, checked, log_dirs, delete_bad, allow_plaintext, apply)
     with prover.metadata_topic.read_all() as reader, Progress(output, "mending") as progress:

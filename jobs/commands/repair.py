@@ -223,7 +223,7 @@ def _snapshots(repair: HostRepair, count: int, *, writes: bool, has_files: bool)
 def _unwritten(repair: HostRepair, *, in_place: bool) -> Iterator[str]:
     for each in repair.log_dirs:
         if unwritten := repair.unwritten[each.uri]:
-            yield f"{each.uri}: {count_of(unwritten, 'snapshot was', 'snapshots were')} not written for want of room"
+            yield f"{each.uri}: {count_of(unwritten, 'snapshot was', 'snapshots were')} not written: the disk is full"
             if in_place:
                 yield from _room(repair.lacking[each.uri], Path(each.log_dir.path))
                 yield f"next: {again()}"
@@ -243,11 +243,11 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
     from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS
 
     if wrong := repair.actions[RepairAction.NEEDS_REPLACE]:
-        yield f"{count_of(wrong, 'snapshot is', 'snapshots are')} not to be trusted; next: {again('--replace')}"
+        yield f"{count_of(wrong, 'snapshot is', 'snapshots are')} wrong; next: {again('--replace')}"
     if wrong := repair.file_actions[RepairAction.NEEDS_REPLACE]:
         yield f"{count_of(wrong, 'other file is', 'other files are')} wrong; next: {again('--replace')}"
     if lost := repair.file_actions[RepairAction.NOT_TOLD]:
-        yield f"{count_of(lost, 'other file is', 'other files are')} lost, and nothing here tells the content"
+        yield f"{count_of(lost, 'other file is', 'other files are')} lost, and nothing here has the content"
     if unread := repair.actions[RepairAction.UNVERIFIED]:
         yield f"{count_of(unread, 'snapshot')} could not be read: run as the user that runs the broker"
     if unknown := repair.actions[RepairAction.NO_START]:

@@ -98,7 +98,7 @@ class RestoredSegment:
     RestoreRequest,
     once("--topic", help="The topic's name: restore all its partitions that are in remote storage."),
     opt.partitions_option("Restore only this partition; may be given several times, of one topic."),
-    once("--topic-id", help="The id in remote storage, if the topic was created again and has segments under several ids."),
+    once("--topic-id", help="The id in remote storage, if the topic has segments under several ids."),
     click.option("--layout", type=click.Choice(opt.LAYOUTS), help="The layout to read, if segments exist in both."),
     once("--cluster-id", help="The cluster that wrote the segments; needed if no run recorded it."),
     once("--as-topic-id", help="The topic's id in the target's cluster; as in remote storage by default."),
@@ -108,7 +108,7 @@ class RestoredSegment:
         help="keep, the default in the same cluster. In another cluster choose: empty (except producers with open "
         "transactions), or keep if no producer ids collide.",
     ),
-    once("--log-start", type=int, help="The first offset to restore, of one partition; by default as in remote storage."),
+    once("--log-start", type=int, help="The first offset of one partition; by default as in remote storage."),
     once(
         "--until",
         type=int,
@@ -146,8 +146,8 @@ def restore(
     tiersnap restore --remote s3://bucket/tiers --to /new-disk/kafka \
       --partition orders-0 --unpublished --apply
 
-    Shows the plan; --apply carries it out. Every batch is checked, what the tier lacks is made from the log, and the
-    folder gets its name only when all of it is on disk. Killed anywhere, it goes on where it was when run again. The
+    Shows the plan; --apply carries it out. Every batch is checked, missing files are made from the log, and the folder
+    gets its name only when it is complete on disk. If it is killed, the next call continues. The
     restored log ends with the last tiered segment; the partition must be in no other log directory of the broker.
     """
     from tiersnap.remote_storage.cluster.cluster_records import read_published
@@ -297,7 +297,7 @@ def _tell_plan(output: Output, plan: RestorePlan) -> None:
 
 def _taken_by(plan: RestorePlan) -> str:
     retention = "retention deletes the oldest segments"
-    return retention if plan.topic_is_checked else f"{retention}, and the deletion of a topic all"
+    return retention if plan.topic_is_checked else f"{retention}, and brokers delete all if the topic is deleted"
 
 
 def _tell_done(output: Output, plan: RestorePlan, found: RestoredLog) -> None:

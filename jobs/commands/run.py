@@ -159,7 +159,7 @@ run_options = opt.as_one(
         type=click.Choice(("exact", "window")),
         default="exact",
         show_default=True,
-        help="exact decodes all that remote storage does not hold; window only what is within --expiration, for a "
+        help="exact decodes all segments that are not in remote storage; window only those within --expiration, for a "
         "first run over a long log.",
     ),
     opt.topic_ids_option,
@@ -168,7 +168,7 @@ run_options = opt.as_one(
         "--leader",
         "leaders",
         multiple=True,
-        help="One of the sources: of several replicas of a partition the one that lies here is taken.",
+        help="The source to take if several have a replica of a partition.",
     ),
     opt.topic_option,
     opt.crc_option,
@@ -192,8 +192,8 @@ run_options = opt.as_one(
 @command(VerdictCount, summary=RunSummary, cls=_KeepsWords)
 @run_options
 @opt.cluster_options(
-    "A broker of the cluster: it says which segments are tiered, whose copy task works, and without --leader which "
-    "replica of a partition leads."
+    "A broker of the cluster, to ask which segments are tiered, which copy tasks work, and without --leader which "
+    "replica leads."
 )
 @publishing_options
 @spark_options

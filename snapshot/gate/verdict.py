@@ -75,9 +75,7 @@ _SAID: dict[Level, dict[Verdict, str]] = {
         Verdict.UNKNOWN_TRANSACTIONS: (
             "The scan window does not show which transactions are open where it begins, or in an older segment."
         ),
-        Verdict.UNREADABLE_SEGMENT: (
-            "This user may not read the segment file, or it was deleted since it was listed."
-        ),
+        Verdict.UNREADABLE_SEGMENT: ("This user may not read the segment file, or it was deleted since it was listed."),
         Verdict.UNVERIFIED_SNAPSHOT: "The producer snapshot exists, but was not compared with the log.",
         Verdict.MISSING_INDEX: "Leader epochs are lost, and no local batch has them.",
         Verdict.TOPIC_ID_UNKNOWN: (
