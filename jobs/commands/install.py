@@ -58,7 +58,7 @@ class InstalledSnapshot:
 @click.option("--replace", is_flag=True, help="Also replace files that are CORRUPT or SUSPECT.")
 @click.option("--above-newest", is_flag=True, help="Also write above the newest snapshot that the broker can load.")
 @click.option(
-    "--compare/--no-compare", default=True, show_default=True, help="Compare each with the log, by folding it."
+    "--compare/--no-compare", default=True, show_default=True, help="Replay the log and compare each file with it."
 )
 @opt.crc_option
 @opt.broker_expiry_options

@@ -230,7 +230,7 @@ def _unwritten(repair: HostRepair, *, in_place: bool) -> Iterator[str]:
 
 
 def _room(needed: int, log_dir: Path) -> Iterator[str]:
-    """Yield the needed and free bytes, and what frees more if they are too few."""
+    """Yield the needed and free bytes, and if they are too few, the ways to free more."""
     from tiersnap.snapshot.log.disk import deleted_bytes, disk_of, says_space, ways_to_free
 
     yield says_space(needed, log_dir)

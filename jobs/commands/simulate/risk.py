@@ -115,7 +115,7 @@ risk_options = opt.as_one(
         is_flag=True,
         help="Instead, what the ways that KIP-952 rejected would cost the logs.",
     ),
-    click.option("--boundaries", is_flag=True, help="A row a segment's end instead of a row a partition."),
+    click.option("--boundaries", is_flag=True, help="A row for each segment's end instead of each partition."),
     click.option("--replica", "replicas", multiple=True, metavar="DIR", help="A log directory of another replica."),
     click.option(
         "--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Rows shown of a warehouse."
