@@ -271,8 +271,8 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
     if above := repair.actions[RepairAction.ABOVE_NEWEST]:
         yield (
             f"{above} lie above the newest snapshot that the broker can load, and the highest of them would become its "
-            "live state: give --above-newest to write them; or start the broker, which makes those of the last two "
-            "segments, stop it and repair again"
+            "live state: give --above-newest to write them; or start the broker, which writes the last two itself, "
+            "stop it and repair again"
         )
     for name, why in _LEFT_ALONE.items():
         action = RepairAction(name)

@@ -187,7 +187,7 @@ def _tell_target(output: Output, target: Target, topic: str, *, topic_is_checked
     if target.meta.is_kraft and target.meta.directory_id is None:
         output.talk(
             f"{target.path}/meta.properties has no directory.id: a broker makes a new one, and then its partitions "
-            "have no leader until its second start; put in the one that the directory had"
+            "have no leader until its second start; write the directory's earlier id into the file"
         )
 
 
