@@ -12,18 +12,23 @@ SYNC := -q --frozen --all-extras --group dev --python $(PYTHON)
 UV := UV_PROJECT_ENVIRONMENT=.venv .venv-tools/bin/uv
 
 ##@ Start here
-.PHONY: help install artefact dist demo demo-broker
+.PHONY: help packages install artefact dist demo demo-broker
 help: ## This list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: .venv/.installed ## Locked packages into .venv, `tiersnap` with them, Delta's jars into the user's cache
 
-.venv/.installed: pyproject.toml uv.lock
+packages: .venv/.packages
+
+.venv/.packages: pyproject.toml uv.lock
 	@test -x .venv-tools/bin/uv || { $(PYTHON) -m venv .venv-tools && .venv-tools/bin/pip install -q --disable-pip-version-check uv==$(UV_VERSION); }
 	@# uv brings certificates of its own; behind a proxy that signs for itself, those of the machine are needed.
 	$(UV) sync $(SYNC) 2>/dev/null || $(UV) sync $(SYNC) --system-certs
 	@# Some hundred processes of the tests import it, and workers of Spark.
 	@$(BIN)/python -m compileall -q -j 0 .venv/lib jobs snapshot remote_storage >/dev/null || true
+	@touch $@
+
+.venv/.installed: .venv/.packages
 	@# Once more after a while: Maven Central is not always there.
 	$(BIN)/python -m tiersnap.jobs.pipeline.delta_jars || { sleep 30; $(BIN)/python -m tiersnap.jobs.pipeline.delta_jars; }
 	@# Sessions of this host start sooner with it.
@@ -158,7 +163,7 @@ bench-check: install ## Hot loops against a peer in the same run; fails when one
 docs-pictures: install ## The README's pictures of the report, into docs/img, by a real Chromium
 	$(BIN)/python -m tests.browser.pictures
 
-lint: install ## Style, types, import directions, spelling, house rules
+lint: packages ## Style, types, import directions, spelling, house rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --any-exprs-report .cache/typed

@@ -25,17 +25,10 @@ from tiersnap.jobs.cli.streams import LogFormat, configure, guarded, mask_traceb
 from tiersnap.jobs.commands import COMMANDS, GROUPS, MERGED, words_of_command
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import ExitCode, MissingExtraError, TiersnapError, UsageError
-from tiersnap.snapshot.installed import with_extra
+from tiersnap.snapshot.installed import EXTRAS, with_extra
 from tiersnap.snapshot.masking import masked
 
 _log = logging.getLogger(__name__)
-# Extras, and the modules that they bring.
-_EXTRAS = {
-    "spark": ("pyspark", "py4j", "delta", "deltalake", "pandas"),
-    "s3": ("boto3", "botocore", "s3transfer"),
-    "kafka": ("confluent_kafka",),
-    "demo": ("moto",),
-}
 _HELP = """Rebuild the producer snapshots that Kafka tiered storage needs, and tier nothing without one.
 
 \b
@@ -208,5 +201,5 @@ def _format_of(argv: list[str]) -> Format:
 def missing_extra(error: ImportError, what: str) -> MissingExtraError | None:
     """Return what to raise for a module that an extra brings; None where it is no such module."""
     module = (error.name or "").partition(".")[0]
-    extra = next((extra for extra, modules in _EXTRAS.items() if module in modules), None)
+    extra = next((extra for extra, modules in EXTRAS.items() if module in modules), None)
     return None if extra is None else MissingExtraError(f"{what} needs {module}", hint=with_extra(extra))

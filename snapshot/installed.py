@@ -19,6 +19,14 @@ from urllib.parse import unquote, urlsplit
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
+EXTRAS = {
+    "spark": ("pyspark", "py4j", "delta", "deltalake", "pandas"),
+    "s3": ("boto3", "botocore", "s3transfer"),
+    "kafka": ("confluent_kafka",),
+    "demo": ("moto",),
+}
+"""The modules that each extra brings, the most important one first."""
+
 _OF_EXTRA = re.compile(r"(?P<package>.*?)\s*;\s*extra\s*==\s*['\"](?P<extra>[^'\"]+)['\"]")
 _ELSEWHERE = "a virtual environment with the wheel has it: pip install 'FILE.whl[{}]'"
 

@@ -267,6 +267,11 @@ class _Group:
         inner = ((each,) if isinstance(each, _Column) else each.group.columns for each in self.parts)
         return tuple(chain.from_iterable(inner))
 
+    def refuse_one_name_twice(self) -> None:
+        columns = [each.name for each in self.columns]
+        if twice := sorted({name for name in columns if columns.count(name) > 1}):
+            raise TypeError(f"{self.kind.__name__}: two fields for one column: {', '.join(twice)}")
+
     def arrow_fields(self, *, is_optional: bool) -> list[pa.Field[pa.DataType]]:
         found = []
         for part in self.parts:
@@ -332,9 +337,7 @@ def _group_of(kind: type) -> _Group:
     group = _Group(
         kind, names, tuple(_part_of(name, hints[name]) for name in names), any(each.kw_only for each in found)
     )
-    columns = [each.name for each in group.columns]
-    if twice := sorted({name for name in columns if columns.count(name) > 1}):
-        raise TypeError(f"{kind.__name__}: two fields for one column: {', '.join(twice)}")
+    group.refuse_one_name_twice()
     for part in group.parts:
         if isinstance(part, _Contained) and part.is_optional:
             _ = part.certain
@@ -346,12 +349,16 @@ def _part_of(name: str, hint: Any) -> _Column | _Contained:  # noqa: ANN401 - an
     if isinstance(without_extras(inner), type) and is_dataclass(without_extras(inner)):
         return _Contained(_group_of(without_extras(inner)), is_optional)
     comment = (each.description for each in (*_extras(hint), *_extras(inner)) if isinstance(each, Meta))
-    widths = [each for each in (*_extras(hint), *_extras(inner)) if isinstance(each, Width)]
+    widths = [*_widths(hint), *_widths(inner)]
     return _Column(name, _kind_of(without_extras(inner), widths), is_optional, next(comment, None) or "")
 
 
 def _extras(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401
     return hint.__metadata__ if get_origin(hint) is Annotated else ()
+
+
+def _widths(hint: Any) -> list[Width]:  # noqa: ANN401
+    return [each for each in _extras(hint) if isinstance(each, Width)]
 
 
 def without_extras(hint: Any) -> Any:  # noqa: ANN401
@@ -367,7 +374,7 @@ def _without_none(hint: Any) -> tuple[Any, bool]:  # noqa: ANN401
 
 
 def _kind_of(hint: Any, widths: Sequence[Width] = ()) -> _Kind:  # noqa: ANN401
-    widths = [*widths, *(each for each in _extras(hint) if isinstance(each, Width))]
+    bits = next((each.bits for each in (*widths, *_widths(hint))), 64)
     hint = without_extras(hint)
     origin = get_origin(hint)
     if origin is tuple:
@@ -380,5 +387,4 @@ def _kind_of(hint: Any, widths: Sequence[Width] = ()) -> _Kind:  # noqa: ANN401
     if isinstance(hint, type) and is_dataclass(hint):
         return _Struct(hint)
     simple = next(each for each in (str, bool, int, float) if issubclass(hint, each))
-    bits = widths[0].bits if widths else 64
     return _Enum(simple, bits, hint) if issubclass(hint, Enum) else _Kind(simple, bits)

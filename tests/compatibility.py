@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
 import sys
 import tomllib
@@ -12,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import tier_counts
 from tests.broker.harness import jars
 from tests.broker.harness.releases import Release
 from tests.broker.harness.tiering import AivenTier, LocalTier
@@ -39,26 +38,6 @@ _TOP = """# Compatibility
 What was tried, by the name of a test that does it; made of the tests by `make compatibility`. *Nightly* tests run in
 `make nightly`, the others in CI; those of the Aiven plugin if its source is at hand. What is not named was not tried.
 """
-
-
-class _Collected:
-    """A pytest plugin that keeps what was collected."""
-
-    def __init__(self) -> None:
-        self.items: list[pytest.Item] = []
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self.items = list(session.items)
-
-
-def collected() -> list[pytest.Item]:
-    """Return every test that a table is made of, the nightly ones among them."""
-    plugin = _Collected()
-    folders = ("tests/broker", "tests/s3/test_object_store_contract.py", "tests/spark")
-    with contextlib.redirect_stdout(io.StringIO()):
-        code = pytest.main(["--collect-only", "-q", "-m", "", *folders], plugins=[plugin])
-    assert code == 0, code
-    return plugin.items
 
 
 def page(items: Sequence[pytest.Item]) -> str:
@@ -133,8 +112,17 @@ def _extra(name: str) -> list[str]:
     return found
 
 
+def main() -> None:
+    """Write the page; with --check, compare it and the counts of docs/contributing with the tests instead."""
+    items = tier_counts.collect(*tier_counts.SIDE_TIERS)
+    text = page(items)
+    if "--check" not in sys.argv:
+        PAGE.write_text(text, encoding="utf-8")
+        return
+    wrong = [] if PAGE.read_text(encoding="utf-8") == text else [f"{PAGE}: stale; next: make compatibility"]
+    wrong += tier_counts.differences(tier_counts.counts(items), tier_counts.documented())
+    sys.exit("\n".join(wrong) or 0)
+
+
 if __name__ == "__main__":
-    text = page(collected())
-    if "--check" in sys.argv:
-        sys.exit(0 if PAGE.read_text(encoding="utf-8") == text else f"{PAGE}: stale; next: make compatibility")
-    PAGE.write_text(text, encoding="utf-8")
+    main()

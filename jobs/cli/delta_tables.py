@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import accumulate, starmap
@@ -40,7 +39,7 @@ from tiersnap.snapshot.tables.readiness import VERDICT_COLUMNS, VERDICTS, Segmen
 from tiersnap.snapshot.tables.remote_log_segments import STATE_COLUMNS, AttemptState, newest_states, read_states
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS, VERSION_KEY
 from tiersnap.snapshot.tables.segment_verdict import GivenVerdict, SegmentVerdict
-from tiersnap.snapshot.tables.table_format import refuse_newer, refuse_other
+from tiersnap.snapshot.tables.table_format import filled_by, refuse_newer, refuse_other
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -145,8 +144,7 @@ def no_rows(warehouse: str, lacks: str) -> SourceNotFoundError:
         lacks = "this is no warehouse, none of its tables is here"
     return SourceNotFoundError(
         f"{warehouse}: {lacks}",
-        hint="--warehouse takes the folder that a run was given; tiersnap run --source LOGDIR --remote URI "
-        f"--warehouse {shlex.quote(warehouse)} --apply fills it",
+        hint=f"--warehouse takes the folder that a run was given; {filled_by(warehouse)}",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,17 +40,26 @@ def kept_options(ctx: click.Context) -> dict[str, tuple[str, ...]]:
     """
     names = _names(ctx.command) - _NOT_KEPT
     given = {option: words for option, words in given_options(ctx, of_file=_LOCATION).items() if option in names}
-    root = ctx.find_root()
     found: dict[str, tuple[str, ...]] = {}
-    for name in NAMED if isinstance(root.command, click.Group) else ():
-        command: click.Command | None = root.command
-        for word in name.split():
-            command = command.get_command(root, word) if isinstance(command, click.Group) else None
-        known = set() if command is None else _names(command)
-        words = tuple(word for option, words in given.items() if option in known for word in words)
+    for name in NAMED:
+        command = _find_command(ctx.find_root(), name)
+        if command is None:
+            continue
+        words = _words_of(given, [option for option in given if option in _names(command)])
         if words:
             found[name] = words
     return found
+
+
+def _find_command(root: click.Context, name: str) -> click.Command | None:
+    command: click.Command | None = root.command
+    for word in name.split():
+        command = command.get_command(root, word) if isinstance(command, click.Group) else None
+    return command
+
+
+def _words_of(given: Mapping[str, Sequence[str]], options: Iterable[str]) -> tuple[str, ...]:
+    return tuple(word for option in options for word in given.get(option, ()))
 
 
 def _names(command: click.Command) -> set[str]:
@@ -64,21 +73,20 @@ def given_options(ctx: click.Context, *, of_file: Container[str] = ()) -> dict[s
         of_file: options that count also if the file of settings gave them.
     """
     found: dict[str, tuple[str, ...]] = {}
-    for param in ctx.command.params:
-        names = [name for name in (*param.opts, *param.secondary_opts) if name.startswith("--")]
-        option = names[0].removeprefix("--") if names else ""
-        value = ctx.params.get(str(param.name))
-        if not isinstance(param, click.Option) or not option or not _is_written(param, value):
-            continue
-        source = ctx.get_parameter_source(str(param.name))
-        if source in _NOT_GIVEN and not (source is ParameterSource.DEFAULT_MAP and option in of_file):
-            continue
-        if isinstance(value, bool):
-            found[option] = (names[0],) if value else tuple(param.secondary_opts)
-        else:
-            values = value if isinstance(value, tuple) else (value,)
-            found[option] = tuple(word for each in values for word in (names[0], text_of(param, each)))
+    for name, option in long_options(ctx.command).items():
+        value = ctx.params.get(str(option.name))
+        source = ctx.get_parameter_source(str(option.name))
+        is_of_file = source is ParameterSource.DEFAULT_MAP and name in of_file
+        if _is_written(option, value) and (is_of_file or source not in _NOT_GIVEN):
+            found[name] = _as_written(f"--{name}", option, value)
     return found
+
+
+def _as_written(name: str, option: click.Option, value: object) -> tuple[str, ...]:
+    if isinstance(value, bool):
+        return (name,) if value else tuple(option.secondary_opts)
+    values = value if isinstance(value, tuple) else (value,)
+    return tuple(word for each in values for word in (name, text_of(option, each)))
 
 
 def _is_written(option: click.Option, value: object) -> bool:
@@ -103,7 +111,7 @@ def again(*flags: str, without: Container[str] = ()) -> str:
     ctx = click.get_current_context()
     name, *words = ctx.command_path.split()
     given = given_options(ctx)
-    words += [*_arguments(ctx), *(word for option, each in given.items() if option not in without for word in each)]
+    words += [*_arguments(ctx), *_words_of(given, [option for option in given if option not in without])]
     config = given_options(ctx.find_root()).get("config", ())
     # A value may equal another word.
     more = (flag for flag in flags if not (flag.startswith("--") and flag in words))
@@ -157,8 +165,8 @@ def command_place(
     ctx = click.get_current_context()
     given = given_options(ctx, of_file={*_LOCATION, *_CLUSTER})
     if location is None:
-        location = [word for name in _LOCATION for word in given.get(name, ())][1:] if "remote" in given else []
-    server = tuple(word for name in _CLUSTER for word in given.get(name, ())) or tuple(cluster)
+        location = _words_of(given, _LOCATION)[1:] if "remote" in given else ()
+    server = _words_of(given, _CLUSTER) or tuple(cluster)
     shown = tuple(map(masked_uri, log_dirs))
     values = {
         Hole.LOG_DIRS: shown,

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Annotated, Any, TextIO, TypeVar
 
 import click
@@ -96,7 +97,7 @@ class Output:
         *,
         columns: Columns | None = None,
         several: bool = False,
-        kafka: Mapping[str, str] | None = None,
+        kafka: Mapping[str, str] = MappingProxyType({}),
         paragraph: Callable[[T], Paragraph] | None = None,
         summary: object = None,
         findings: Sequence[Finding] = (),
@@ -118,38 +119,38 @@ class Output:
             errors: what failed while the rest was done: `errors` of the document in JSON, lines `{"error": …}` in JSON
                 lines; people are told by the command. It may grow with the rows.
         """
+        everything: list[T] = []
         if self.format is Format.JSONL:
-            for row in rows:
-                self._line(members(row))
-            for finding in findings:
-                self._line({"finding": finding})
-            for error in errors:
-                self._line({"error": _error_object(error)})
+            self._lines(rows, findings, errors)
         else:
-            rows = list(rows)
+            everything.extend(rows)
         made = summary() if callable(summary) else summary
         told = {} if made is None else _plain_members(made)
-        if self.format is Format.JSON:
-            found = list(findings)
-            self._document({"rows": [members(row) for row in rows], "findings": found, **told}, errors)
-        elif self.format is Format.TABLE:
-            everything = list(rows)
-            first = _first_on_terminal(kind, everything)
-            if paragraph is None:
-                self._table(first, columns or kind.COLUMNS, several=several)  # type: ignore[attr-defined]
-            else:
-                self._paragraphs(map(paragraph, first))
-            self._tell_others(len(first), len(everything))
-            self._tell_members(told, getattr(made, "NOT_TOLD", ()))
-        elif self.format is Format.KAFKA:
-            from tiersnap.snapshot.exactly_once.transactions.kafka_table import kafka_text
-
-            headings = kafka or {}
-            for text in kafka_text(headings, ({name: _value_of(row, name) for name in headings} for row in rows)):
-                sys.stdout.write(text)
-        elif told:
-            self._line({"summary": told})
+        match self.format:
+            case Format.JSON:
+                shown_rows = [members(row) for row in everything]
+                self._document({"rows": shown_rows, "findings": list(findings), **told}, errors)
+            case Format.TABLE:
+                first = _first_on_terminal(kind, everything)
+                if paragraph is not None:
+                    self._paragraphs(map(paragraph, first))
+                else:
+                    self._table(first, _headings(kind, columns, several=several))
+                self._tell_others(len(first), len(everything))
+                self._tell_members(told, getattr(made, "NOT_TOLD", ()))
+            case Format.KAFKA:
+                _print_as_kafka(everything, kafka)
+            case Format.JSONL if told:
+                self._line({"summary": told})
         self._tell_findings(findings)
+
+    def _lines(self, rows: Iterable[T], findings: Iterable[Finding], errors: Iterable[TiersnapError]) -> None:
+        for row in rows:
+            self._line(members(row))
+        for finding in findings:
+            self._line({"finding": finding})
+        for error in errors:
+            self._line({"error": _error_object(error)})
 
     def _tell_members(self, told: Mapping[str, object], not_told: Iterable[str]) -> None:
         for name, value in told.items():
@@ -217,13 +218,12 @@ class Output:
             for text in folded(shown(each.sentence), terminal_width(), "  ", "  "):
                 self.line(text)
 
-    def _table(self, rows: list[T], columns: Columns, *, several: bool) -> None:
-        """Print rows below their headings."""
-        headings = columns if isinstance(columns, Mapping) else {each: each.replace("_", " ") for each in columns}
-        headings = {"log_dir": "log dir", **headings} if several else headings
+    def _table(self, rows: list[T], headings: Mapping[str, str]) -> None:
+        """Print rows below their headings, which are by field name."""
         values = [[_value_of(row, column) for column in headings] for row in rows]
-        is_right = [bool(values) and isinstance(value, int) for value in (values[0] if values else headings)]
-        cells = [list(headings.values()), *([cell(value) for value in line] for line in values)]
+        first = values[0] if values else [""] * len(headings)
+        is_right = [isinstance(value, int) for value in first]
+        cells = [list(headings.values()), *(list(map(cell, line)) for line in values)]
         for text in lines_of_table(cells, is_right, terminal_width()):
             self.line(text)
 
@@ -234,6 +234,21 @@ def _first_on_terminal(kind: type[T], rows: list[T]) -> list[T]:
         return rows
     rank: Callable[[T], int] | None = getattr(kind, "rank", None)
     return (rows if rank is None else sorted(rows, key=rank))[:MOST_ON_TERMINAL]
+
+
+def _headings(kind: type[Any], columns: Columns | None, *, several: bool) -> Mapping[str, str]:
+    """Return the headings of a table by field name; `columns` and `several` as `Output.rows` takes them."""
+    found: Columns = columns or kind.COLUMNS
+    headings = found if isinstance(found, Mapping) else {each: each.replace("_", " ") for each in found}
+    return {"log_dir": "log dir", **headings} if several else headings
+
+
+def _print_as_kafka(rows: Iterable[object], headings: Mapping[str, str]) -> None:
+    """Print rows as Kafka's own tool does; `headings` are by field name."""
+    from tiersnap.snapshot.exactly_once.transactions.kafka_table import kafka_text
+
+    for text in kafka_text(headings, ({name: _value_of(row, name) for name in headings} for row in rows)):
+        sys.stdout.write(text)
 
 
 def _value_of(row: object, column: str) -> object:
@@ -261,11 +276,6 @@ def _plain_members(made: object) -> dict[str, Any]:
     found = plain({name: each for name, each in members(made).items() if each is not msgspec.UNSET})
     masked_members: Any = masked_values(found)
     return dict(masked_members)
-
-
-def of_row(kind: type[T], row: Mapping[str, Any]) -> T:
-    """Return a row as its type, whose fields are the keys of the row."""
-    return kind(**row)
 
 
 def cell(value: object) -> str:

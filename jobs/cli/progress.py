@@ -76,11 +76,11 @@ class Progress:
 
     def watch(self, partitions: Iterable[tuple[D, Partition]]) -> Iterator[tuple[D, Partition]]:
         """Hand each partition of several log directories on."""
-        return self._each(partitions, lambda each: each[1].name, lambda each: _size(each[1]))
+        return self._each(partitions, lambda each: each[1].name, lambda each: each[1].log_bytes)
 
     def watch_one(self, partitions: Iterable[Partition]) -> Iterator[Partition]:
         """Hand each partition of one log directory on."""
-        return self._each(partitions, lambda each: each.name, _size)
+        return self._each(partitions, lambda each: each.name, lambda each: each.log_bytes)
 
     def watch_done(self, results: Iterable[T]) -> Iterator[T]:
         """Count what stands for a partition each, as the result of somebody else who goes through them."""
@@ -137,7 +137,3 @@ class Progress:
         self._output.clear = ""
         sys.stderr.write(_CLEAR)
         sys.stderr.flush()
-
-
-def _size(partition: Partition) -> int:
-    return sum(segment.log.size for segment in partition.segments)

@@ -90,6 +90,23 @@ def read(path: Path, commands: Mapping[str, click.Command]) -> dict[str, Any]:
     Raises:
         UsageError: no such file, not YAML, a key that no command knows, or one without a value; it names the key.
     """
+    found = _read_yaml(path)
+    known = {name: options_of(command) for name, command in commands.items()}
+    defaults: dict[str, dict[str, object]] = {name: {} for name in commands}
+    everywhere = {key: value for key, value in found.items() if key not in commands}
+    all_names = set(commands).union(*known.values())
+    said_once = set[str]().union(*map(_said_once, commands.values()))
+    for key, value in everywhere.items():
+        _require(str(key), all_names, path, said_once)
+        for name, options in known.items():
+            if key in options:
+                defaults[name][str(options[key].name)] = _value(value, options[key], path, str(key))
+    for name in commands.keys() & found.keys():
+        defaults[name] |= _read_section(found[name], name, commands[name], path)
+    return _nested(defaults)
+
+
+def _read_yaml(path: Path) -> dict[Any, Any]:
     import yaml
 
     try:
@@ -103,24 +120,18 @@ def read(path: Path, commands: Mapping[str, click.Command]) -> dict[str, Any]:
         raise UsageError(f"{path}{where}: not YAML: {_reason(error)}") from error
     if not isinstance(found, dict):
         raise UsageError(f"{path}: expected `setting: value` lines")
-    known = {name: options_of(command) for name, command in commands.items()}
-    defaults: dict[str, dict[str, object]] = {name: {} for name in commands}
-    everywhere = {key: value for key, value in found.items() if key not in commands}
-    all_options = {option for options in known.values() for option in options}
-    said_once = {option for command in commands.values() for option in _said_once(command)}
-    for key, value in everywhere.items():
-        _require(str(key), all_options | set(commands), path, said_once)
-        for name, options in known.items():
-            if key in options:
-                defaults[name][str(options[key].name)] = _value(value, options[key], path, str(key))
-    for name in commands.keys() & found.keys():
-        section = found[name]
-        if not isinstance(section, dict):
-            raise UsageError(f"{path}: {name}: expected `setting: value` lines below it")
-        for key, value in section.items():
-            _require(str(key), set(known[name]), path, _said_once(commands[name]), section=name)
-            defaults[name][str(known[name][key].name)] = _value(value, known[name][key], path, str(key), section=name)
-    return _nested(defaults)
+    return found
+
+
+def _read_section(section: object, name: str, command: click.Command, path: Path) -> dict[str, object]:
+    """Return the values of the settings below a command's `name`, by parameter name."""
+    if not isinstance(section, dict):
+        raise UsageError(f"{path}: {name}: expected `setting: value` lines below it")
+    options, values = options_of(command), {}
+    for key, value in section.items():
+        _require(str(key), set(options), path, _said_once(command), section=name)
+        values[str(options[key].name)] = _value(value, options[key], path, str(key), section=name)
+    return values
 
 
 def _value(value: object, option: click.Option, path: Path, key: str, *, section: str = "") -> object:

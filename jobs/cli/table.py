@@ -8,9 +8,9 @@ a command is not folded, so that it can be pasted.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, zip_longest
+from itertools import chain, pairwise, zip_longest
 
 _HEADING, _SENTENCE = 9, 24  # columns below which neither is folded
 Cells = Sequence[Sequence[str]]
@@ -41,12 +41,11 @@ def lines_of_table(cells: Cells, is_right: Sequence[bool], width: int | None) ->
     kept = list(range(len(columns)))
     apart = [] if width is None else sorted(_taken_out(columns, kept, width))
     widths = _widths([columns[each] for each in kept], width)
-    below = [[f"{cells[0][each]}: {row[each]}" for each in apart if row[each]] for row in cells]
-    below[0] = []
+    below: list[list[str]] = [[], *(_named_values(cells[0], row, apart) for row in cells[1:])]
     for row, (texts, following) in zip(cells, pairwise([*below, []]), strict=True):
         yield from _row([row[each] for each in kept], widths, [is_right[each] for each in kept])
         if texts != following:
-            yield from (line for text in texts for line in folded(text, width, "  ", "    "))
+            yield from chain.from_iterable(folded(text, width, "  ", "    ") for text in texts)
 
 
 def folded(text: str, width: int | None, first: str = "", others: str = "") -> list[str]:
@@ -54,6 +53,10 @@ def folded(text: str, width: int | None, first: str = "", others: str = "") -> l
     if width is None or "tiersnap " in text:
         return [first + text]
     return textwrap.wrap(text, max(width, _SENTENCE), initial_indent=first, subsequent_indent=others) or [first]
+
+
+def _named_values(headings: Sequence[str], row: Sequence[str], columns: Iterable[int]) -> list[str]:
+    return [f"{headings[each]}: {row[each]}" for each in columns if row[each]]
 
 
 def _taken_out(columns: Sequence[_Column], kept: list[int], width: int) -> Iterator[int]:

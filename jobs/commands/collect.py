@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -127,8 +127,13 @@ def collect(
     elif not apply:
         output.talk(f"nothing was shipped; next: {again('--apply')}")
     if len(places) > 1:
-        output.talk(f"a run takes them as: {shlex.join(word for place in places for word in ('--source', place))}")
+        output.talk(f"a run takes them as: {_sources(places)}")
     return exit_code_of(totals.problems())
+
+
+def _sources(places: Iterable[str]) -> str:
+    """Return the options of `run` that name the shipped log directories."""
+    return shlex.join(word for place in places for word in ("--source", place))
 
 
 def _row(log_dir: str, done: Collected) -> CollectedPartition:

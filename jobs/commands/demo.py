@@ -14,13 +14,13 @@ from tiersnap.jobs.cli.option_types import LocalPath
 from tiersnap.jobs.cli.output import Output
 from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError, UsageError
-from tiersnap.snapshot.installed import with_extra
+from tiersnap.snapshot.installed import EXTRAS, with_extra
 from tiersnap.snapshot.log.refuse_log_dir import refuse_log_dir
 
 _log = logging.getLogger(__name__)
 
 BUCKET = "tiersnap-demo"
-_EXTRAS = {"demo": "moto", "spark": "pyspark", "s3": "boto3"}  # with a module that each brings
+_NEEDED = ("demo", "spark", "s3")  # extras
 # The ids that a broker >= 2.8 would give these topics of a 2.7.2 broker; any id will do here.
 TOPIC_IDS = "ledger a1b2c3d4e5f6g7h8i9j0kA\n"
 
@@ -78,7 +78,8 @@ def demo(output: Output, folder: Path) -> int:
 
 def require_extras() -> None:
     """Raise MissingExtraError if a later step would lack an extra: the S3 server, Spark, or what talks to S3."""
-    lacking = {extra: module for extra, module in _EXTRAS.items() if find_spec(module) is None}
+    modules = {extra: EXTRAS[extra][0] for extra in _NEEDED}
+    lacking = {extra: module for extra, module in modules.items() if find_spec(module) is None}
     if lacking:
         raise MissingExtraError(f"the demo needs {' and '.join(lacking.values())}", hint=with_extra(",".join(lacking)))
 

@@ -47,7 +47,6 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
     """
     from tiersnap.snapshot.exactly_once.explain.explain import explain as explain_word
     from tiersnap.snapshot.exactly_once.explain.explain import names
-    from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS, is_newer, newest_known
 
     if word is None:
         kips = [(each.kip, "", each.title) for each in explained_kips()]
@@ -62,10 +61,7 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
             f"{shortened(word)}: no error of producers, no situation and no word of a broker's log",
             hint="tiersnap explain lists all words",
         )
-    for release, whose, eras in ((broker, "brokers", BROKER_ERAS), (client, "clients", CLIENT_ERAS)):
-        if release is not None and is_newer(release, eras):
-            newest = newest_known(eras)
-            output.warn(f"Kafka {release} is newer than the known releases: the {whose} of {newest} are shown")
+    _warn_of_newer(output, broker, client)
     error = explained.error
     if error is not None and error.code is not None:
         output.talk(f"{error.error}: error {error.code}, {error.exception}")
@@ -75,6 +71,16 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
         output.talk(modelled if broker is None else f"not modelled as an answer of Kafka {broker}")
     if explained.word is not None:
         output.talk(f"next: {explained.word.command}")
+
+
+def _warn_of_newer(output: Output, broker: str | None, client: str | None) -> None:
+    """Warn if a release is newer than all whose answers are known."""
+    from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS, is_newer, newest_known
+
+    for release, whose, eras in ((broker, "brokers", BROKER_ERAS), (client, "clients", CLIENT_ERAS)):
+        if release is not None and is_newer(release, eras):
+            newest = newest_known(eras)
+            output.warn(f"Kafka {release} is newer than the known releases: the {whose} of {newest} are shown")
 
 
 def _print_kip(output: Output, kip: ExplainedKip) -> None:

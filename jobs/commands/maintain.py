@@ -127,9 +127,9 @@ def remove_orphans(
 
     Only what tiersnap announced is removed: a claim names the attempt, or a manifest the snapshot. And only of
     partitions whose cluster.json names this cluster, which has no record of it in __remote_log_metadata, or one that
-    it was deleted. Segments that are published or may still be, and objects that are not ours, are left alone. A copy
-    goes only after the segments that hold its offsets were read whole. Objects that are too young are counted, with the
-    time from which they may go.
+    it was deleted. Segments that are published or may still be, and objects that are not ours, are left alone. A log,
+    complete or not, goes only after the segments that hold its offsets were read whole; else its row says why it stays,
+    and which command comes next. Objects that are too young are counted, with the time from which they may go.
 
     Both layouts are looked at, whichever the brokers read, so there is no --layout.
 

@@ -123,10 +123,10 @@ def mend(
     A missing object is made again from the log in LOGDIR, as tiersnap tier makes it. If no log directory holds the
     segment, the object comes from --from: a backup, or a wrong prefix or layout that it was uploaded to. The segment is
     fetched, read completely and compared before anything is written; an encrypted one is refused. Without either, the
-    object is made from the segment's other objects or from another copy of the segment, and the producer state at its
-    first offset comes from remote storage. A log with other batches than the tier's, as of a diverged clone, is
-    refused. The object gets the key that brokers look for, under the same segment id. No record changes, nothing is
-    overwritten, --from stays as it is. Brokers read it without a restart.
+    object is made from the segment's other objects or from the log of another copy of the segment, complete or not, and
+    the producer state at its first offset comes from remote storage. A log with other batches than the tier's, as of a
+    diverged clone, is refused. The object gets the key that brokers look for, under the same segment id. No record
+    changes, nothing is overwritten, --from stays as it is. Brokers read it without a restart.
 
     A segment that tiersnap verify finds wrong at --depth, or whose missing object cannot be made to fit the others, is
     replaced by a right one under a new id, from the same sources: uploaded as by tier and published as by publish,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -138,10 +138,7 @@ def repair(
     from tiersnap.snapshot.repair.repair_plan import PlanOptions
     from tiersnap.snapshot.replay.folds_ahead import FoldsAhead
 
-    if apply and out is not None:
-        raise UsageError("--apply writes into LOGDIR and --out elsewhere: give one of them")
-    if every_boundary and out is None:
-        raise UsageError("--all writes boundaries that have a file already: give --out DIR to write them elsewhere")
+    _check_out(out, apply=apply, every_boundary=every_boundary)
     expires = opt.expiry(expiration, as_of, broker_expiry)
     if out is not None:
         refuse_log_dir(out, "--out")
@@ -181,35 +178,46 @@ def repair(
     return exit_code_of(job.problems())
 
 
-def _written(repair: HostRepair, *, writes: bool, in_place: bool) -> Iterator[str]:
-    from tiersnap.snapshot.gate.steps import DOCTOR
+def _check_out(out: Path | None, *, apply: bool, every_boundary: bool) -> None:
+    if apply and out is not None:
+        raise UsageError("--apply writes into LOGDIR and --out elsewhere: give one of them")
+    if every_boundary and out is None:
+        raise UsageError("--all writes boundaries that have a file already: give --out DIR to write them elsewhere")
 
-    count, files = (
-        each[RepairAction.WRITE] + each[RepairAction.REPLACE] for each in (repair.actions, repair.file_actions)
-    )
+
+def _written(repair: HostRepair, *, writes: bool, in_place: bool) -> Iterator[str]:
+    count, files = map(_count_written, (repair.actions, repair.file_actions))
     yield from _snapshots(repair, count, writes=writes, has_files=files > 0)
     if files:
         yield f"{count_of(files, 'other file')} {'in place' if writes else 'to write; nothing was written'}"
-    if (count or files) and writes and in_place and not repair.undone and not repair.errors:
-        doctor = command_place([each.uri for each in repair.log_dirs]).text(DOCTOR)
-        yield f"next: start the broker; the same on the hosts of the other replicas, then {doctor}"
-    elif (count or files) and not writes and not repair.undone:
-        yield f"next: stop the broker, then {again('--apply')}"
+    if (count or files) and not repair.undone:
+        yield from _next_of(repair, writes=writes, in_place=in_place)
     yield from _unwritten(repair, in_place=in_place)
 
 
-def _snapshots(repair: HostRepair, count: int, *, writes: bool, has_files: bool) -> Iterator[str]:
-    from tiersnap.snapshot.repair.log_dirs import is_local
+def _count_written(actions: Mapping[RepairAction, int]) -> int:
+    return actions[RepairAction.WRITE] + actions[RepairAction.REPLACE]
 
+
+def _next_of(repair: HostRepair, *, writes: bool, in_place: bool) -> Iterator[str]:
+    """Yield the next step of a repair with files to write, or that were written."""
+    from tiersnap.snapshot.gate.steps import DOCTOR
+
+    if not writes:
+        yield f"next: stop the broker, then {again('--apply')}"
+    elif in_place and not repair.errors:
+        doctor = command_place([each.uri for each in repair.log_dirs]).text(DOCTOR)
+        yield f"next: start the broker; the same on the hosts of the other replicas, then {doctor}"
+
+
+def _snapshots(repair: HostRepair, count: int, *, writes: bool, has_files: bool) -> Iterator[str]:
     kept = repair.actions[RepairAction.KEEP]
     right = count_of(kept, "snapshot is", "snapshots are")
     if writes and count:
         yield f"{count_of(count, 'snapshot is', 'snapshots are')} in place, {kept} right already"
     elif count:
         yield f"{count_of(count, 'snapshot')} to write, {kept} right already; nothing was written"
-        for each in repair.log_dirs:
-            if repair.needed[each.uri] and is_local(each):
-                yield from _room(repair.needed[each.uri], Path(each.log_dir.path))
+        yield from _needed_room(repair)
     elif repair.errors:
         yield f"nothing was written; {right} right already"
     elif has_files:
@@ -218,6 +226,14 @@ def _snapshots(repair: HostRepair, count: int, *, writes: bool, has_files: bool)
         repair.beginnings.unknown or repair.beginnings.unlocated or repair.actions[RepairAction.NOT_COMPARED]
     ):
         yield f"nothing to write: {right} right already"
+
+
+def _needed_room(repair: HostRepair) -> Iterator[str]:
+    from tiersnap.snapshot.repair.log_dirs import is_local
+
+    for each in repair.log_dirs:
+        if repair.needed[each.uri] and is_local(each):
+            yield from _room(repair.needed[each.uri], Path(each.log_dir.path))
 
 
 def _unwritten(repair: HostRepair, *, in_place: bool) -> Iterator[str]:
@@ -240,8 +256,6 @@ def _room(needed: int, log_dir: Path) -> Iterator[str]:
 
 
 def _waiting(repair: HostRepair) -> Iterator[str]:
-    from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS
-
     if wrong := repair.actions[RepairAction.NEEDS_REPLACE]:
         yield f"{count_of(wrong, 'snapshot is', 'snapshots are')} wrong; next: {again('--replace')}"
     if wrong := repair.file_actions[RepairAction.NEEDS_REPLACE]:
@@ -251,20 +265,7 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
     if unread := repair.actions[RepairAction.UNVERIFIED]:
         yield f"{count_of(unread, 'snapshot')} could not be read: run as the user that runs the broker"
     if unknown := repair.actions[RepairAction.NO_START]:
-        for each in repair.log_dirs:
-            if not each.log_dir.checkpoints.log_starts_are_known:
-                yield (
-                    f"{each.uri}: {LOG_START_OFFSETS} cannot be read, so nothing says whether a log begins at its "
-                    "files or in remote storage: start the broker, which writes a new one in a minute, stop it and "
-                    "repair again"
-                )
-        if any(finding.finding_kind is FindingKind.OFFSETS_MISSING for finding in repair.findings):
-            yield f"{unknown} cannot be made: they are above a lost segment; put it back from another replica"
-        else:
-            asked = repair.beginnings.find is not None
-            there = "" if repair.beginnings.unlocated else ", but in remote storage"
-            then = ", and remote storage does not tell" if asked else f"{there}; next: {with_remote()}"
-            yield f"{unknown} cannot be made: what came before a log's files is not known here{then}"
+        yield from _without_start(repair, unknown)
     if count := repair.actions[RepairAction.NOT_COMPARED]:
         yield of_not_compared(count, with_remote(), is_certain=not repair.beginnings.unlocated)
     yield from of_unknown_beginnings(repair.beginnings)
@@ -278,3 +279,25 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
         action = RepairAction(name)
         if left := repair.actions[action]:
             yield f"{count_of(left, 'snapshot is', 'snapshots are')} {action}: {why}"
+
+
+def _without_start(repair: HostRepair, count: int) -> Iterator[str]:
+    """Yield why `count` snapshots cannot be made: the state before them is unknown."""
+    from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS
+
+    for each in repair.log_dirs:
+        if not each.log_dir.checkpoints.log_starts_are_known:
+            yield (
+                f"{each.uri}: {LOG_START_OFFSETS} cannot be read, so nothing says whether a log begins at its "
+                "files or in remote storage: start the broker, which writes a new one in a minute, stop it and "
+                "repair again"
+            )
+    if any(finding.finding_kind is FindingKind.OFFSETS_MISSING for finding in repair.findings):
+        yield f"{count} cannot be made: they are above a lost segment; put it back from another replica"
+        return
+    if repair.beginnings.find is not None:
+        then = ", and remote storage does not tell"
+    else:
+        there = "" if repair.beginnings.unlocated else ", but in remote storage"
+        then = f"{there}; next: {with_remote()}"
+    yield f"{count} cannot be made: what came before a log's files is not known here{then}"

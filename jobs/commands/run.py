@@ -298,18 +298,7 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
     from tiersnap.snapshot.report.step_place import judged_place
 
     done, verdicts = outcome.counts, outcome.verdicts
-    summary = RunSummary(
-        run_id=settings.run_id,
-        counts=done,
-        ready_elsewhere=outcome.ready_elsewhere or UNSET,
-        encryption_unknown=outcome.encryption_unknown,
-        forgetful=outcome.forgetful or UNSET,
-        forgetful_count=outcome.forgetful_count or UNSET,
-        finding_count=outcome.finding_count,
-        error_count=outcome.error_count,
-        seconds={name: round(value, 2) for name, value in outcome.seconds.items()},
-        report=str(report / "index.html"),
-    )
+    summary = _summary(outcome, settings.run_id, report)
     rows = [VerdictCount(verdict, verdicts[verdict]) for verdict in Verdict if verdicts.get(verdict)]
     output.rows(VerdictCount, rows, summary=summary, findings=outcome.findings, errors=outcome.errors)
     place = judged_place(settings.sources, settings.remote, settings.warehouse, settings.options)
@@ -325,16 +314,36 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
             f"READY and not tiered by this run: {count_of(count, 'segment')}; only decodes were collected. On the host "
             f"of {log_dir}: {place.text(TIER_HERE)}"
         )
-    if not settings.uploads:
+    if settings.uploads:
+        _tell_uploaded(output, outcome, is_done=is_fine and not verdicts.get(Verdict.UPLOADED))
+    else:
         tell_unknown_encryption(output, outcome.encryption_unknown if TO_UPLOAD & verdicts.keys() else 0)
         output.talk(_next_of(outcome, settings, place))
-    elif outcome.copies_finished:
+    tell_in_remote(output, verdicts, place.clears)
+
+
+def _tell_uploaded(output: Output, outcome: RunOutcome, *, is_done: bool) -> None:
+    """Print the finished copies, or that a run with uploads wrote nothing."""
+    if outcome.copies_finished:
         tell_finished_copies(output, outcome.copies_finished)
     elif outcome.did_nothing:
         what = "no object was written and no Delta version committed"
-        is_done = is_fine and not verdicts.get(Verdict.UPLOADED)
         output.talk(f"nothing to do: {what}" if is_done else what)
-    tell_in_remote(output, verdicts, place.clears)
+
+
+def _summary(outcome: RunOutcome, run_id: str, report: Path) -> RunSummary:
+    return RunSummary(
+        run_id=run_id,
+        counts=outcome.counts,
+        ready_elsewhere=outcome.ready_elsewhere or UNSET,
+        encryption_unknown=outcome.encryption_unknown,
+        forgetful=outcome.forgetful or UNSET,
+        forgetful_count=outcome.forgetful_count or UNSET,
+        finding_count=outcome.finding_count,
+        error_count=outcome.error_count,
+        seconds={name: round(value, 2) for name, value in outcome.seconds.items()},
+        report=str(report / "index.html"),
+    )
 
 
 def _next_of(outcome: RunOutcome, settings: RunSettings, place: Place) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -220,7 +221,7 @@ def _partition(log_dir: str, scanned: Scanned) -> ScannedPartition:
         topic=partition.topic,
         facts=scanned.examination.facts,
         segments=len(partition.segments),
-        bytes=sum(segment.log.size for segment in partition.segments),
+        bytes=partition.log_bytes,
         deleted_segments=len(partition.deleted_segments),
         snapshots=dict(Counter(map(str, scanned.snapshots.values())).most_common()),
         verdicts=dict(Counter(str(each.verdict) for each in scanned.readiness).most_common()),
@@ -282,24 +283,36 @@ def _next_steps(totals: ScanTotals, place: Place, *, has_remote: bool) -> Iterat
 
 def _of_problems(totals: ScanTotals, place: Place) -> Iterator[str]:
     """Yield the next step of each verdict, then of each kind of finding that has another one."""
+    steps: dict[str, str] = {}  # the first problem, by the step that clears it
+    for step, problem in chain(_steps_of_verdicts(totals, place), _steps_of_findings(totals, place)):
+        steps.setdefault(step, problem)
+    yield from (f"next for {problem}: {step}" for step, problem in steps.items())
+
+
+def _steps_of_verdicts(totals: ScanTotals, place: Place) -> Iterator[tuple[str, str]]:
+    """Yield (step, verdict)."""
     from tiersnap.snapshot.log.findings import NOT_READ, FindingKind
     from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS
 
     paths = (each.path for each in totals.findings if each.finding_kind not in NOT_READ and each.path.endswith(".log"))
     damaged = place.beside(next(paths, "FILE"))
     has_no_watermarks = any(each.path.endswith(f"/{HIGH_WATERMARKS}") for each in totals.findings)
-    steps: dict[str, str] = {}  # the first problem, by the step that clears it
     for verdict in map(Verdict, _CAUSES):
         is_met = totals.unread if verdict is Verdict.UNVERIFIED_SNAPSHOT else totals.verdicts[verdict]
-        waits_for_file = verdict is Verdict.ABOVE_LSO and has_no_watermarks
         if is_met:
-            cleared = FindingKind.MISSING_CHECKPOINT if waits_for_file else verdict
-            steps.setdefault(damaged.clears(cleared), verdict)
-    in_snapshots = {FindingKind.CORRUPT_SNAPSHOT} if any(totals.wanted[each] for each in _WRONG) else frozenset()
+            waits_for_file = verdict is Verdict.ABOVE_LSO and has_no_watermarks
+            yield damaged.clears(FindingKind.MISSING_CHECKPOINT if waits_for_file else verdict), verdict
+
+
+def _steps_of_findings(totals: ScanTotals, place: Place) -> Iterator[tuple[str, str]]:
+    """Yield (step, kind of finding), without deleted files, which `Output.rows` tells."""
+    from tiersnap.snapshot.log.findings import FindingKind
+
+    has_wrong_snapshots = any(totals.wanted[each] for each in _WRONG)
     for each in totals.findings:
-        if not each.is_gone and each.finding_kind not in in_snapshots:  # what is gone has its line with the findings
-            steps.setdefault(place.beside(each.path).clears(each.finding_kind), each.finding_kind)
-    yield from (f"next for {problem}: {step}" for step, problem in steps.items())
+        is_told = has_wrong_snapshots and each.finding_kind is FindingKind.CORRUPT_SNAPSHOT
+        if not (each.is_gone or is_told):
+            yield place.beside(each.path).clears(each.finding_kind), each.finding_kind
 
 
 def _of_lost_indexes(totals: ScanTotals, place: Place) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -261,9 +261,14 @@ def _next_steps(outcome: HangingOutcome, left_out: int) -> Iterator[str]:
     for verdict in verdicts:
         if verdict in NEXT_STEP:
             yield f"next for {verdict}: {NEXT_STEP[verdict]}"
-    in_two_phases = [each.coordinated for each in judged if each.verdict is TransactionVerdict.TWO_PHASE]
-    ids = sorted({each.transactional_id for each in in_two_phases if each is not None})
-    yield from _commands("to abort over its application's head", [terminate_transaction(each) for each in ids])
+    ids = sorted(_two_phase_ids(judged))
+    yield from _commands("to abort over its application's head", list(map(terminate_transaction, ids)))
+
+
+def _two_phase_ids(judged: Iterable[JudgedTransaction]) -> set[str]:
+    """Return the transactional ids of the transactions in two-phase commit, as far as they are known."""
+    in_two_phases = (each.coordinated for each in judged if each.verdict is TransactionVerdict.TWO_PHASE)
+    return {each.transactional_id for each in in_two_phases if each is not None}
 
 
 def _commands(when: str, commands: Sequence[NextStep]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -23,6 +24,7 @@ from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.unblock.freeing import Freeing
+    from tiersnap.remote_storage.unblock.unblock import Unblocked
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,6 @@ def unblock(
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.log.log_dir import open_log_dir
     from tiersnap.snapshot.log.places import places_of
-    from tiersnap.snapshot.replay.remote_listing import Encryption
 
     situation = request.situation
     places = places_of(situation.log_dirs.require("log directories"))
@@ -123,33 +124,44 @@ def unblock(
         host, talk, watch = request.host_in(location), output.talk, progress.watch_done
         job = Unblock(prover, host, log_dirs, request.topic, broker_id, talk, hung, watch)
         done = job.run()
-    errors, mended = (*done.tiered.errors, *done.refusals, *done.doubts), done.tiered.counts.snapshots_mended
+    errors = (*done.tiered.errors, *done.refusals, *done.doubts)
     next_place = host_place(tuple(log_dirs), situation)
     rows = [
         FreedPartition.of(each, next_place.clears(each.waits_for) if each.waits_for else each.hint)
         for each in done.freeings
     ]
-    told = () if done.proof is None else (done.proof.sentence, done.proof.evidence)
-    summary = UnblockSummary(request.tierer.run_id, len(done.tiered.copied), mended, *told) if rows else None
-    if summary is not None and not request.apply:
-        summary = replace(summary, plan=done.tiered.plan)
+    summary = _summary(done, request) if rows else None
     findings = done.tiered.findings if rows else ()
     output.rows(FreedPartition, rows, summary=summary, findings=findings, errors=errors)
     tell_place(output, done.proof)
     tell_failures(output, errors)
     output.warn(*(each.says() for each in done.lost_epochs))
     output.talk(*dict.fromkeys(next_place.text(step) for each in done.lost_epochs for step in each.cure()))
-    if not rows and done.lost_epochs:
-        return exit_code_of(done.problems())
-    if not rows:
+    if rows:
+        _tell_freed(output, done, rows, apply=request.apply)
+    elif not done.lost_epochs:
         looked_at = count_of(done.candidates, "tiered partition")
         idle = "brokers copy no partition of LOGDIR now: none can be stuck"
         output.talk(f"none of {looked_at} is stuck" if done.candidates else idle)
-        return exit_code_of(done.problems())
-    tell_mended(output, mended)
-    output.warn(*sorted({row.hint for row in rows if row.hint}))
-    if not request.apply:
-        tell_unknown_encryption(output, done.tiered.encryption[Encryption.UNKNOWN])
-        output.talk(*([done.tiered.plan.sentence] if done.tiered.plan else []))
-        output.talk(f"nothing was tiered, published or set; next: {again('--apply')}")
     return exit_code_of(done.problems())
+
+
+def _summary(done: Unblocked, request: HostRequest) -> UnblockSummary:
+    tiered = done.tiered
+    told = () if done.proof is None else (done.proof.sentence, done.proof.evidence)
+    summary = UnblockSummary(request.tierer.run_id, len(tiered.copied), tiered.counts.snapshots_mended, *told)
+    return summary if request.apply else replace(summary, plan=tiered.plan)
+
+
+def _tell_freed(output: Output, done: Unblocked, rows: Iterable[FreedPartition], *, apply: bool) -> None:
+    """Print the next steps of the partitions, and of a plan what --apply would upload."""
+    from tiersnap.snapshot.replay.remote_listing import Encryption
+
+    tell_mended(output, done.tiered.counts.snapshots_mended)
+    output.warn(*sorted({row.hint for row in rows if row.hint}))
+    if apply:
+        return
+    tell_unknown_encryption(output, done.tiered.encryption[Encryption.UNKNOWN])
+    if done.tiered.plan:
+        output.talk(done.tiered.plan.sentence)
+    output.talk(f"nothing was tiered, published or set; next: {again('--apply')}")

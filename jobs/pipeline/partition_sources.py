@@ -11,7 +11,7 @@ from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
-from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir, read_partition, read_properties
+from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir, read_properties
 from tiersnap.snapshot.tables.listed import ListedPartition
 
 
@@ -59,7 +59,7 @@ class LogDirSource:
             topic_ids: ids by topic, for topics that have none on disk.
             located: gives the partition with its log start, if something else than its files tells it.
         """
-        found = read_partition(self.filesystem, f"{self.log_dir.path}/{folder}", self.log_dir.checkpoints)
+        found = self.log_dir.partition(folder)
         partition = located(replace(found, topic_id=found.topic_id or topic_ids.get(found.topic)))
         return ListedPartition.of(self.uri, partition, self.properties), partition
 

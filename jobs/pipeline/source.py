@@ -34,7 +34,7 @@ from pyspark.sql.types import StructType
 
 from tiersnap.jobs.pipeline.schemas import RECORD_BATCHES
 from tiersnap.snapshot.log.findings import Finding
-from tiersnap.snapshot.log.log_dir import LogDir, Partition, Segment, open_log_dir, read_partition, split_folder_name
+from tiersnap.snapshot.log.log_dir import LogDir, Partition, Segment, open_log_dir, split_folder_name
 from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.tables.schemas import to_batch
@@ -175,7 +175,7 @@ class KafkaSegmentReader(DataSourceReader):
         if not folders:
             raise ValueError(self._nothing_selected(log_dir))
         for folder in folders:
-            partition = read_partition(log_dir.filesystem, f"{log_dir.path}/{folder}", log_dir.checkpoints)
+            partition = log_dir.partition(folder)
             for finding in _unlisted(partition):
                 self._tell(finding)
             for segment in partition.segments:

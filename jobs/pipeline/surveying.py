@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -33,6 +32,7 @@ from tiersnap.snapshot.formats.record_batch import CONTROL_MASK
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
+from tiersnap.snapshot.tables.table_format import filled_by
 
 _KEPT = (FactKind.REPLAYED, FactKind.STATE, FactKind.BOUNDARY, FactKind.SEGMENT, FactKind.GONE)
 
@@ -97,7 +97,7 @@ def started_on(warehouse: str, spark: SparkSession | Session) -> SparkSession:
 def _not_replayed(warehouse: str) -> SourceNotFoundError:
     return SourceNotFoundError(
         f"{warehouse}: no partition was replayed in this warehouse",
-        hint=f"tiersnap run --source LOGDIR --remote URI --warehouse {shlex.quote(warehouse)} --apply fills it",
+        hint=filled_by(warehouse),
     )
 
 

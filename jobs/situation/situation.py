@@ -14,7 +14,7 @@ unknown fact is None.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -212,10 +212,12 @@ def _broker(found: Sequence[BrokerSettings | str], given: Given) -> Known[Broker
         return Known(known[0], _named(known[0]))
     if known and not (given.log_dirs or given.remote or given.cluster):
         raise UsageError(f"{_several(known)}: which one?", hint=_one_command_each(known))
-    if known:
-        return Known(None, _several(known))
+    return Known(None, _several(known) if known else _why_no_broker(found, given))
+
+
+def _why_no_broker(found: Iterable[BrokerSettings | str], given: Given) -> str:
     none = "no process holds .lock of the log directories" if given.log_dirs else _NO_BROKER
-    return Known(None, next((each for each in found if isinstance(each, str)), none))
+    return next((each for each in found if isinstance(each, str)), none)
 
 
 def _named(broker: BrokerSettings) -> str:

@@ -12,6 +12,7 @@ from tiersnap.remote_storage.cluster.topics import TopicConfig, led_partitions
 from tiersnap.remote_storage.errors import ClusterRefusedError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.remote_log import name_of
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition, read_properties
@@ -34,7 +35,7 @@ class CopiedTopics:
             brokers = {None if owner is None else owner.node_id, *(self.leaders.values() if owner is None else ())}
             led = {(at.topic, at.partition) for at, leader in self.leaders.items() if leader in brokers}
             for partition in named(log_dir, led):
-                name = TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
+                name = name_of(partition)
                 if name in self.leaders:
                     found[name] = log_dir.filesystem, partition
         return found

@@ -134,40 +134,24 @@ def copied_twice(cache: MetadataCache, partition: TopicIdPartition) -> Iterator[
         yield from ((loser.id.segment_id, winner.id.segment_id) for loser in losers)
 
 
-@dataclass(frozen=True, slots=True)
-class CopiesOfCluster:
-    """The copy attempts in a cluster's records.
-
-    Attributes:
-        hung: those that hang.
-        twice: partition, and segment ids of the loser and the winner, of segments that are in remote storage twice.
-    """
-
-    hung: tuple[HungCopy, ...] = ()
-    twice: tuple[tuple[str, str, str], ...] = ()
-
-
-def look_at_copies(
-    cluster: Cluster, log_dirs: Iterable[str], limit: HungLimit, records: MetadataCache | None = None
-) -> CopiesOfCluster:
-    """Return what the records tell of all partitions that brokers copy.
+def find_all_hung(
+    cluster: Cluster, cache: MetadataCache, log_dirs: Iterable[str], limit: HungLimit
+) -> tuple[HungCopy, ...]:
+    """Return the copies that hang among all partitions that brokers copy.
 
     Args:
+        cache: all records of the cluster.
         log_dirs: have the leader epochs of partitions whose leaders cannot be asked for them.
-        records: of the cluster; they are read where nobody gives them.
 
     Raises:
         BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
     """
-    cache = read_all_records(cluster) if records is None else records
-    twice = tuple((str(each), *pair) for each in cache.partitions() for pair in copied_twice(cache, each))
     doubtful = [each for each in cache.partitions() if any(cache.in_state(each, _STARTED))]
     if not doubtful:
-        return CopiesOfCluster((), twice)
+        return ()
     leaders = _leaders_if_copied(cluster, doubtful)
     with open_lineage(cluster, () if can_speak(cluster.properties) else log_dirs) as lineage:
-        found = tuple(find_hung(cluster, cache, lineage, leaders, limit))
-    return CopiesOfCluster(found, twice)
+        return tuple(find_hung(cluster, cache, lineage, leaders, limit))
 
 
 def _leaders_if_copied(cluster: Cluster, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, int]:

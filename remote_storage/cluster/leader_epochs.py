@@ -36,7 +36,7 @@ from tiersnap.remote_storage.errors import (
     UnknownTopicError,
 )
 from tiersnap.remote_storage.metadata.segment_metadata import EndOffsetFor, TopicIdPartition, end_offset_for
-from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, LogDir, open_log_dir, read_partition
+from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, LogDir, open_log_dir
 from tiersnap.snapshot.units import count_of
 
 _log = logging.getLogger(__name__)
@@ -227,7 +227,7 @@ def _of_log_dirs(log_dirs: Iterable[LogDir], partition: TopicIdPartition, leader
     """Read `leader-epoch-checkpoint`; the log end is not known there and taken to be high enough."""
     for log_dir in log_dirs:
         if str(partition) in log_dir.folders:
-            found = read_partition(log_dir.filesystem, f"{log_dir.path}/{partition}", log_dir.checkpoints)
+            found = log_dir.partition(str(partition))
             if found.topic_id != partition.topic_id:
                 raise UnknownTopicError(
                     f"{found.path}: topic id {found.topic_id}, the cluster's is {partition.topic_id}",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
+from tiersnap.remote_storage.remote_log.remote_log import name_of
 from tiersnap.snapshot.gate.next_step import NextStep
 from tiersnap.snapshot.gate.steps import REPLACE_APPLY
 from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, Partition, Segment
@@ -60,7 +61,7 @@ def find_lost_epochs(
     """
     found = []
     for each in partitions:
-        name = TopicIdPartition(each.topic, each.topic_id, each.partition)
+        name = name_of(each)
         end = _remote_end(records, name, each)
         lacking = [segment for segment in each.segments if _is_lacking(each, segment) and segment.base_offset >= end]
         if lacking and name in leaders:

@@ -22,7 +22,7 @@ from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientE
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.gate.exit_code import Problem
 from tiersnap.snapshot.log.findings import DELETED, NOT_READ, Finding, FindingKind
-from tiersnap.snapshot.log.log_dir import FileRef, LogDir, Partition, Segment, read_partition
+from tiersnap.snapshot.log.log_dir import FileRef, LogDir, Partition, Segment
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.regular_file import SMALL_FILE_BYTES
 from tiersnap.snapshot.replay.partition_replay import cut_offsets
@@ -145,9 +145,8 @@ class Collection:
         return done
 
     def _plan(self, folder: str, before: Listing | None) -> CollectPlan:
-        path = f"{self.log_dir.path}/{folder}"
-        partition = read_partition(self.log_dir.filesystem, path, self.log_dir.checkpoints)
-        _check_findings(path, partition)
+        partition = self.log_dir.partition(folder)
+        _check_findings(partition.path, partition)
         return plan_partition(
             self.uri,
             partition,

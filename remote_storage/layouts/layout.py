@@ -24,6 +24,14 @@ class IndexType(StrEnum):
     TRANSACTION = "TRANSACTION"
 
 
+INDEXES_OF_ENTRIES = {
+    "offset index": IndexType.OFFSET,
+    "time index": IndexType.TIMESTAMP,
+    "transaction index": IndexType.TRANSACTION,
+}
+"""Indexes whose entries have an order, by the names that their faults give them (formats.index_order)."""
+
+
 class StoredState(StrEnum):
     """The part of one attempt's objects that is in the store."""
 

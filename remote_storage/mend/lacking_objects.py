@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts.keys import KeyKind
-from tiersnap.remote_storage.layouts.layout import IndexType, PlannedObject
+from tiersnap.remote_storage.layouts.layout import INDEXES_OF_ENTRIES, IndexType, PlannedObject
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import KIND_OF_INDEX
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.layouts.rsm_manifest import RsmManifest
@@ -33,11 +33,6 @@ from tiersnap.snapshot.repair.index_check import CheckedIndexes
 _log = logging.getLogger(__name__)
 
 _PIECE = 1 << 20
-_REBUILT = {
-    "offset index": IndexType.OFFSET,
-    "time index": IndexType.TIMESTAMP,
-    "transaction index": IndexType.TRANSACTION,
-}
 Contents = Mapping[IndexType, bytes]
 
 
@@ -159,7 +154,7 @@ def _local(
     contents: Contents,
 ) -> tuple[PlannedObject, ...]:
     for name, why in checked.rebuilt.items():
-        if KIND_OF_INDEX[_REBUILT[name]] in there.objects:
+        if KIND_OF_INDEX[INDEXES_OF_ENTRIES[name]] in there.objects:
             raise not_rebuilt(record, f"{name}: {why}")
     _check_leader_epochs(location.store, record, there)
     return tuple(each for each in location.layout.plan(contents, record) if each.key not in there.keys)

@@ -124,7 +124,7 @@ class RemoteLogs:
                 self.rules,
                 frozenset(wrong),
                 frozenset(each.end_offset + 1 for each in records),
-                StoredLogs(self.store, found, frozenset(wrong)),
+                StoredLogs(self.store, found, frozenset(wrong), _others(listed, found)),
                 local,
                 Path(folder),
             )
@@ -134,6 +134,11 @@ class RemoteLogs:
         have_all = [each for each in listed if not each.missing]
         found = in_parallel(partial(read_segment, self.store), have_all)
         return [each for each in found if isinstance(each, RemoteSegment)]
+
+
+def _others(listed: Mapping[str, SegmentObjects], complete: Iterable[RemoteSegment]) -> list[SegmentObjects]:
+    ids = {each.segment_id for each in complete}
+    return [each for segment_id, each in listed.items() if segment_id not in ids]
 
 
 def lineage_of(store: ObjectStore, copies: Iterable[RemoteSegment]) -> LeaderEpochs:

@@ -1,13 +1,18 @@
-"""The logs of a partition's complete remote segments, which provide a segment's content or confirm it."""
+"""The logs of a partition's remote segments, which provide a segment's content or confirm it.
+
+A log that was read whole provides content even if its segment lost another object, or has a damaged manifest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
 from tiersnap.remote_storage.remote_log.segment_bytes import fetched_segment
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
+from tiersnap.remote_storage.retire.attempt_log import AttemptLog, read_attempt_log
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.log.file_system import LOCAL
@@ -16,15 +21,19 @@ from tiersnap.snapshot.replay.segment_runs import fold_segment
 
 @dataclass
 class StoredLogs:
-    """Logs of complete remote segments; each is read once.
+    """Logs of remote segments; each is read once.
 
     Attributes:
+        copies: complete segments.
         wrong: ids of wrong segments: they may contradict a log, but never provide one.
+        incomplete: the objects of other segments.
     """
 
     store: ObjectStore
     copies: Sequence[RemoteSegment]
     wrong: Collection[str] = ()
+    incomplete: Sequence[SegmentObjects] = ()
+    _logs: dict[str, AttemptLog | None] = field(default_factory=dict)
     _digests: dict[str, str | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -36,7 +45,22 @@ class StoredLogs:
         if not also_wrong:
             left_out.update(self.wrong)
         others = (each for each in self.copies if extent(each.metadata) == extent(record))
-        return [each for each in others if each.segment_id not in left_out]
+        return [*(each for each in others if each.segment_id not in left_out), *self._incomplete_twins(record)]
+
+    def _incomplete_twins(self, record: RemoteLogSegmentMetadata) -> Iterator[RemoteSegment]:
+        """Yield incomplete segments whose log is undamaged and has the size, offsets and leader epoch of a record."""
+        end = record.end_offset + 1, record.segment_leader_epochs[-1][0]
+        for each in self.incomplete:
+            if each.log is None or each.segment_id == record.id.segment_id:
+                continue
+            if (each.start_offset, each.log.size) != (record.start_offset, record.segment_size):
+                continue
+            if each.segment_id not in self._logs:
+                self._logs[each.segment_id] = read_attempt_log(self.store, each)
+            log = self._logs[each.segment_id]
+            if log is not None and (log.end_offset, log.leader_epoch) == end:
+                metadata = replace(record, id=replace(record.id, segment_id=each.segment_id))
+                yield RemoteSegment(each, metadata, None if each.is_local else {})
 
     def undamaged_twin(self, record: RemoteLogSegmentMetadata) -> RemoteSegment | None:
         """Return another remote segment with the same extent and an undamaged log; None without one."""

@@ -238,7 +238,7 @@ def _decode_id(reader: FlexibleReader) -> RemoteLogSegmentId:
     partition = _decode_partition(reader)
     segment_id = uuid_text(reader.raw(16))
     reader.tags()
-    return RemoteLogSegmentId(partition.topic, partition.topic_id or "", partition.partition, segment_id)
+    return RemoteLogSegmentId.of(partition, segment_id)
 
 
 def _encode_partition(partition: TopicIdPartition) -> bytes:

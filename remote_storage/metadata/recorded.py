@@ -10,7 +10,7 @@ from tiersnap.remote_storage.metadata import metadata_records
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC, CorruptMetadataRecordError
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
-from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_partition, split_folder_name
+from tiersnap.snapshot.log.log_dir import LogDir, Partition, split_folder_name
 from tiersnap.snapshot.log.records import SegmentRecords
 from tiersnap.snapshot.replay.remote_listing import ListedCopy, RemoteSegmentState
 from tiersnap.snapshot.replay.remote_records import PartitionRecords, Records
@@ -75,7 +75,7 @@ def replicas(log_dirs: Iterable[LogDir], is_wanted: Callable[[int], bool] = lamb
         for folder in each.folders:
             name = split_folder_name(folder)
             if name is not None and name[0] == METADATA_TOPIC and is_wanted(name[1]):
-                replica = Replica(each, read_partition(each.filesystem, f"{each.path}/{folder}", each.checkpoints))
+                replica = Replica(each, each.partition(folder))
                 best = found.setdefault(name[1], replica)
                 found[name[1]] = max(best, replica, key=lambda one: one.end)
     return found

@@ -132,6 +132,11 @@ class RemoteLogSegmentId:
         if not is_uuid(self.segment_id):
             raise InvalidKeyError(f"segment id {self.segment_id[:_SHOWN]!r} is not 22 characters base64url of 16 bytes")
 
+    @classmethod
+    def of(cls, partition: TopicIdPartition, segment_id: str) -> RemoteLogSegmentId:
+        """Return the id of an attempt at a segment of a partition, which needs a topic id."""
+        return cls(partition.topic, partition.topic_id or "", partition.partition, segment_id)
+
     @property
     def topic_id_partition(self) -> TopicIdPartition:
         """The partition it belongs to."""

@@ -214,7 +214,8 @@ def as_options(values: Values) -> str:
     """`values` as options of `kafka-configs --alter`, each with a space before it."""
     added = ",".join(f"{name}={value}" for name, value in values.items() if value is not None)
     deleted = ",".join(name for name, value in values.items() if value is None)
-    return (f" --add-config {added}" if added else "") + (f" --delete-config {deleted}" if deleted else "")
+    options = f" --add-config {added}" if added else ""
+    return f"{options} --delete-config {deleted}" if deleted else options
 
 
 def _unlike(settings: Mapping[str, TopicConfig], before: Values, aside: Mapping[str, str]) -> dict[str, str | None]:

@@ -54,9 +54,7 @@ class NonceSegment:
 
     def upload(self, location: RemoteLocation) -> RemoteLogSegmentMetadata:
         """Upload it and return its COPY_SEGMENT_STARTED; raises as `copy_segment`."""
-        at = RemoteLogSegmentId(
-            self.partition.topic, self.partition.topic_id or "", self.partition.partition, new_segment_id()
-        )
+        at = RemoteLogSegmentId.of(self.partition, new_segment_id())
         with self._bundle() as bundle:
             metadata = bundle.metadata(at, broker_id=self.leader, event_timestamp=int(time.time() * 1000))
             copy_segment(location, bundle, metadata)

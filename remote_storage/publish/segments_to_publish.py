@@ -75,7 +75,10 @@ class PublishPlan:
         """Return refusals, lost segments, and the first segment that is held back or read in part."""
         lost = [planned.metadata for planned in self.segments if planned.action is PublishAction.LOST]
         held = [planned.error for planned in self.segments if planned.error is not None]
-        return [*([self.refusal] if self.refusal else []), *([lost_copies(lost)] if lost else []), *held[:1]]
+        errors = [] if self.refusal is None else [self.refusal]
+        if lost:
+            errors.append(lost_copies(lost))
+        return [*errors, *held[:1]]
 
     @property
     def blocked_by(self) -> TiersnapError | None:

@@ -10,6 +10,7 @@ from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.metadata.recorded import read_replicas
 from tiersnap.remote_storage.publish.broker_evidence import beside_brokers
 from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.probe import check_lists
 from tiersnap.remote_storage.stores.store_settings import DEFAULT_LAYOUT, StoreSettings
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -64,7 +65,7 @@ def tier(
     options.expiry(now).checked(options.producer_expiration)
     location = open_location(open_store(remote, stores, writes=apply), layout)
     beside_brokers([log_dir], location).refuse_contradiction()
-    next(iter(location.store.list()), None)  # a location that does not answer is told before the work
+    check_lists(location.store)  # a location that does not answer is told before the work
     opened = open_log_dirs([log_dir])
     host = HostTier(
         location,

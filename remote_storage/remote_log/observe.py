@@ -175,6 +175,12 @@ def missing_objects(records: PartitionRecords, complete: Container[str], local_s
             yield replace(each, state=RemoteSegmentState.COPY_SEGMENT_STARTED)
 
 
+def _end_of(found: RemoteInventory, lineage: LeaderEpochs) -> int:
+    """Return the exclusive end of the offsets of a lineage that remote segments hold."""
+    held = (interval for copy in found.segments for interval in copy.facts.held(lineage))
+    return max((end for _, end in held), default=0)
+
+
 def find_lost(
     location: RemoteLocation,
     found: RemoteInventory,
@@ -194,8 +200,7 @@ def find_lost(
     """
     whole = {copy.segment_id for copy in found.segments}
     whole_from = {copy.start_offset for copy in found.segments}
-    held = [interval for copy in found.segments for interval in copy.facts.held(lineage)]
-    reached = max((end for _, end in held), default=0)
+    reached = _end_of(found, lineage)
     for base, end in segments:
         if end > reached:
             break

@@ -175,7 +175,7 @@ def metadata_of(
 ) -> RemoteLogSegmentMetadata:
     """Return metadata that names the objects of a remote segment and says nothing else; `end_offset` is exclusive."""
     return RemoteLogSegmentMetadata(
-        id=RemoteLogSegmentId(partition.topic, partition.topic_id or "", partition.partition, segment_id),
+        id=RemoteLogSegmentId.of(partition, segment_id),
         start_offset=start_offset,
         end_offset=end_offset - 1,
         broker_id=-1,

@@ -227,7 +227,7 @@ def _check_all_there(attempt: SegmentObjects) -> None:
 def _segment_id(partition: TopicIdPartition, segment_id: str) -> RemoteLogSegmentId:
     if partition.topic_id is None:
         raise TiersnapError(f"{partition}: remote segments have a topic id")
-    return RemoteLogSegmentId(partition.topic, partition.topic_id, partition.partition, segment_id)
+    return RemoteLogSegmentId.of(partition, segment_id)
 
 
 def newest(copies: Sequence[RemoteSegment]) -> RemoteSegment:

@@ -16,6 +16,7 @@ from tiersnap.remote_storage.layouts import chunk_index
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import CorruptDataError, TransientError
@@ -117,6 +118,28 @@ def fetched_segment(store: ObjectStore, copy: RemoteSegment) -> Iterator[Segment
         except ObjectNotFoundError as error:
             raise CorruptDataError(error.message) from error
         yield segment
+
+
+@contextmanager
+def fetched_log(store: ObjectStore, attempt: SegmentObjects) -> Iterator[Segment]:
+    """Give the log object of an attempt as a segment file whose end is unknown; no manifest is read.
+
+    Raises:
+        CorruptDataError: the log is gone, or ends early.
+        UsageError, NoSpaceError: it cannot be written; see `cannot_write`.
+    """
+    log = attempt.log
+    assert log is not None
+    with tempfile.TemporaryDirectory(prefix="tiersnap-") as scratch:
+        path = Path(scratch) / f"{attempt.start_offset:020d}.log"
+        try:
+            with path.open("xb") as file:
+                file.writelines(_fetch(store, log.key, log.size))
+        except ObjectNotFoundError as error:
+            raise CorruptDataError(error.message) from error
+        except OSError as error:
+            raise cannot_write(path, error) from error
+        yield Segment(attempt.start_offset, None, FileRef(str(path), log.size, 0))
 
 
 def _chunks(store: ObjectStore, copy: RemoteSegment) -> Iterator[tuple[bytes, Iterable[bytes]]]:

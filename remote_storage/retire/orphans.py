@@ -6,27 +6,27 @@ record of it, or has recorded its deletion. The objects are listed before the re
 that was written in between is seen.
 
 While the topic lives, a complete copy that ends above the published offsets is no orphan: `publish` may still publish
-it. A copy whose offsets no other complete copy holds is no orphan either: a record or a claim does not restore lost
-objects. The other copies are read whole first: if they are damaged, this one may be the last good copy of the log.
+it. An attempt with a log stays, complete or not, unless other segments hold its offsets, were read whole and are right:
+if they are damaged, this one may be the last good log. See Remaining. An attempt without a log holds no offsets.
 
 Objects of a broker's failed attempt, which its record names, may be removed too: see judge_attempts_of_brokers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from tiersnap.remote_storage.locks.claim import Claim
-from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.partition_objects import PartitionObjects
-from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
 from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
 from tiersnap.remote_storage.remote_log.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, Orphan, OrphanKind
+from tiersnap.remote_storage.retire.remaining import Remaining
 from tiersnap.remote_storage.stores.object_store import ObjectInfo
-from tiersnap.remote_storage.verify.compare_whole import ReadSegment
 from tiersnap.snapshot.units import utc
 
 
@@ -49,21 +49,15 @@ class Aged:
 
 
 def judge_attempts(
-    stored: PartitionObjects,
-    known: KnownPartition,
-    aged: Aged,
-    claims: dict[str, Claim],
-    look: Callable[[SegmentObjects], RemoteSegment | IncompleteSegment],
-    read: Callable[[RemoteSegment], ReadSegment],
+    stored: PartitionObjects, aged: Aged, claims: dict[str, Claim], others: Remaining
 ) -> Iterator[Orphan]:
     """Yield the orphans among the copies and attempts of a partition.
 
     Args:
         claims: by the segment ids that they name.
-        look: reads the manifest of a copy that has all its objects.
-        read: reads all bytes of a copy.
+        others: the segments that must hold the offsets of a removed one.
     """
-    others = _Others(sorted(stored.attempts, key=lambda each: each.start_offset), known, look, read)
+    known = others.known
     for attempt in candidates(stored, known, aged):
         claim = claims.get(attempt.segment_id)
         action, reason = Fate.LEAVE, "no claim of ours names it"
@@ -73,18 +67,12 @@ def judge_attempts(
         yield _of_attempt(attempt, action, reason)
 
 
-def judge_attempts_of_brokers(
-    stored: PartitionObjects,
-    known: KnownPartition,
-    aged: Aged,
-    look: Callable[[SegmentObjects], RemoteSegment | IncompleteSegment],
-    read: Callable[[RemoteSegment], ReadSegment],
-) -> Iterator[Orphan]:
+def judge_attempts_of_brokers(stored: PartitionObjects, aged: Aged, others: Remaining) -> Iterator[Orphan]:
     """Yield the attempts that brokers of a live partition began and will not finish (KnownPartition.ended_attempts).
 
     One may be removed if segments in the cluster's records hold its offsets and were read whole. See judge_attempts.
     """
-    others = _Others(sorted(stored.attempts, key=lambda each: each.start_offset), known, look, read)
+    known = others.known
     for attempt in stored.attempts if known.is_live and known.has_leader else ():
         if attempt.segment_id not in known.ended_attempts:
             continue
@@ -143,116 +131,33 @@ def _of_object(kind: OrphanKind, action: Fate, reason: str, info: ObjectInfo, pa
     return Orphan(kind, action, reason, (info.key,), info.size, partition)
 
 
-def _fate(attempt: SegmentObjects, claim: Claim, others: _Others) -> tuple[Fate, str]:
+def _fate(attempt: SegmentObjects, claim: Claim, others: Remaining) -> tuple[Fate, str]:
     known = others.known
     if attempt.segment_id in known.records:
         return Fate.REMOVE, TOPIC_DELETED if known.is_absent else "the cluster has deleted it"
-    finished = others.finished_instead(attempt, claim)
-    copy = others.complete(attempt)
-    if copy is None:
-        reason = "it was never finished, or lost an object"
-    elif not known.is_live:
-        reason = TOPIC_DELETED
-    elif why := _why_left(copy, claim, finished, others):
+    finished, copy = others.finished_instead(attempt, claim), others.complete(attempt)
+    if known.is_live and (why := _why_left(attempt, copy, claim, others)):
         return Fate.LEAVE, why
-    else:
-        reason = "the cluster knows no such segment, and others hold its offsets"
-    return Fate.REMOVE, f"another attempt finished: {finished}" if finished else reason
+    if finished is not None:
+        return Fate.REMOVE, f"another attempt finished: {finished}"
+    if copy is None:
+        return Fate.REMOVE, "it was never finished, or lost an object"
+    if not known.is_live:
+        return Fate.REMOVE, TOPIC_DELETED
+    return Fate.REMOVE, "the cluster knows no such segment, and others hold its offsets"
 
 
-def _why_left(copy: RemoteSegment, claim: Claim, finished: str | None, others: _Others) -> str:
-    """Return why a complete segment of a live topic stays; "" if it may be removed."""
-    published = others.known.published_end(copy.metadata.segment_leader_epochs[-1][0])
-    if finished is not None or copy.end_offset <= published:
-        return others.why_kept(copy, finished)
+def _why_left(attempt: SegmentObjects, copy: RemoteSegment | None, claim: Claim, others: Remaining) -> str:
+    """Return why an attempt of a live topic stays; "" if it may be removed. `copy` is its complete segment."""
+    finished = others.finished_instead(attempt, claim)
+    if copy is None or finished is not None:
+        return others.why_kept(attempt, finished)
+    published = others.known.published_end(copy.leader_epochs[-1][0])
+    if copy.end_offset <= published:
+        return others.why_kept(attempt, None)
     # `publish` skips an unfinished attempt.
     first = "" if claim.finished else "tiersnap tier --apply, which finishes it, then "
     return f"not published yet, and the cluster's remote log ends at {published}: {first}tiersnap publish"
-
-
-_LOST = "no other complete segment holds its offsets: the segments that the cluster knows lost objects"
-
-
-@dataclass(frozen=True, slots=True)
-class _Others:
-    """The attempts of a partition in ascending start offset, to find other copies of the same offsets."""
-
-    attempts: Sequence[SegmentObjects]
-    known: KnownPartition
-    look: Callable[[SegmentObjects], RemoteSegment | IncompleteSegment]
-    read: Callable[[RemoteSegment], ReadSegment]
-    _read: dict[str, ReadSegment] = field(default_factory=dict)
-
-    def complete(self, attempt: SegmentObjects) -> RemoteSegment | None:
-        """Return the complete segment of an attempt; None if it lacks objects."""
-        found = None if attempt.missing else self.look(attempt)
-        return found if isinstance(found, RemoteSegment) else None
-
-    def finished_instead(self, attempt: SegmentObjects, claim: Claim) -> str | None:
-        """Return the id of the attempt that superseded this one, by its claim; None without one.
-
-        A segment in another layout supersedes nothing.
-        """
-        if claim.finished in (None, attempt.segment_id):
-            return None
-        for each in self.attempts:
-            if each.segment_id == claim.finished and each.is_local is not attempt.is_local:
-                return None
-        return claim.finished
-
-    def why_kept(self, copy: RemoteSegment, finished: str | None) -> str:
-        """Return why a segment stays; "" if `finished`, or segments in the records, are right and hold its offsets.
-
-        Offsets below the log start need no segment.
-        """
-        epoch = copy.metadata.segment_leader_epochs[-1][0]
-        holding = self._holding(copy.start_offset, copy.end_offset, epoch, finished)
-        if holding is None:
-            return _LOST
-        return next(filter(None, (self._doubt(copy, other) for other in holding)), "")
-
-    def why_attempt_is_kept(self, attempt: SegmentObjects, record: RemoteLogSegmentMetadata) -> str:
-        """Return why the objects of a broker's attempt stay; "" if segments in the records hold its offsets."""
-        copy = self.complete(attempt)
-        if copy is not None:
-            return self.why_kept(copy, None)
-        epoch = record.segment_leader_epochs[-1][0]
-        holding = self._holding(record.start_offset, record.end_offset + 1, epoch, None)
-        if holding is None:
-            return _LOST
-        return next(filter(None, map(self._unproven, holding)), "")
-
-    def _holding(self, start: int, end: int, epoch: int, finished: str | None) -> list[RemoteSegment] | None:
-        """Return the complete segments that together hold [start, end); None if they lack an offset."""
-        reached = max(start, self.known.log_start or 0)
-        holding: list[RemoteSegment] = []
-        for attempt in self.attempts:
-            if not attempt.start_offset <= reached < end:
-                break
-            counts = attempt.segment_id == finished or self.known.finished_end(attempt.segment_id, epoch) > reached
-            if not counts:
-                continue
-            other = self.complete(attempt)
-            if other is not None and other.end_offset > reached:
-                holding.append(other)
-                reached = other.end_offset
-        return None if reached < end else holding
-
-    def _unproven(self, other: RemoteSegment) -> str:
-        doubt = self._read_once(other).doubt
-        return f"{other.segment_id}, which holds its offsets, is not proven to be right: {doubt}" if doubt else ""
-
-    def _doubt(self, copy: RemoteSegment, other: RemoteSegment) -> str:
-        if unproven := self._unproven(other):
-            return unproven
-        if copy.bounds == other.bounds and self._read_once(copy).digest not in ("", self._read_once(other).digest):
-            return f"its log and the log of {other.segment_id} differ; nothing shows which one is right"
-        return ""
-
-    def _read_once(self, segment: RemoteSegment) -> ReadSegment:
-        if segment.segment_id not in self._read:
-            self._read[segment.segment_id] = self.read(segment)
-        return self._read[segment.segment_id]
 
 
 TOPIC_DELETED = "the topic was deleted"

@@ -25,6 +25,7 @@ from tiersnap.remote_storage.remote_log.partition_objects import (
 )
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_segment
 from tiersnap.remote_storage.remote_log.snapshot_objects import readable_manifests
+from tiersnap.remote_storage.retire.attempt_log import read_attempt_log
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition, KnownToCluster
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, Orphan, OrphanKind, with_action
 from tiersnap.remote_storage.retire.orphans import (
@@ -38,6 +39,7 @@ from tiersnap.remote_storage.retire.orphans import (
     young_candidates,
 )
 from tiersnap.remote_storage.retire.partition_leftovers import delete_visible_first
+from tiersnap.remote_storage.retire.remaining import Remaining
 from tiersnap.remote_storage.retire.store_leftovers import (
     UploadOfSegment,
     judge_saved_configs,
@@ -132,10 +134,15 @@ def orphans_of(store: ObjectStore, stored: PartitionObjects, known: KnownPartiti
     looked_at = (*candidates(stored, known, aged), *young_candidates(stored, known, aged))
     offsets = frozenset(each.start_offset for each in looked_at)
     claims = read_claims(store, stored, offsets)
-    look = partial(read_segment, store)
-    read = partial(_read, store, aged.now)
-    found = list(judge_attempts(stored, known, aged, claims, look, read))
-    yield from judge_attempts_of_brokers(stored, known, aged, look, read)
+    others = Remaining(
+        sorted(stored.attempts, key=lambda each: each.start_offset),
+        known,
+        partial(read_segment, store),
+        partial(_read, store, aged.now),
+        partial(read_attempt_log, store),
+    )
+    found = list(judge_attempts(stored, aged, claims, others))
+    yield from judge_attempts_of_brokers(stored, aged, others)
     refusal = known.refusal(stored.cluster_id)
     if refusal:
         yield from _of_refused_partition(stored.partition, refusal, found)

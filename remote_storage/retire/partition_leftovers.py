@@ -4,8 +4,9 @@ An attempt that ends deletes its objects, or the attempt that takes it over does
 answered, so an object can appear later. Only objects that a claim of ours names are deleted, after a grace by the
 store's clock that is longer than any attempt may take.
 
-A complete segment that a later attempt replaced is deleted only after the later segment was read whole and compared in
-the same call: names and sizes prove nothing, and the earlier one may be the last good copy.
+A log is deleted only after complete segments that hold its offsets were read whole and compared in the same call: names
+and sizes prove nothing, and it may be the last good copy. Without such segments it stays, and so do the objects beside
+it: the attempt that takes over its claim deletes them once it has read the local segment, or a later call does.
 
 A killed attempt that nobody continued is ended first. If it still runs, it finds its claim changed, and makes nothing
 visible.
@@ -23,6 +24,7 @@ from tiersnap.remote_storage.locks.claim import Claim
 from tiersnap.remote_storage.locks.claim_protocol import STALE_AFTER_MS
 from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory, leftovers_of
 from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment
+from tiersnap.remote_storage.retire.attempt_log import UNKNOWN_END, holding, read_attempt_log
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
 from tiersnap.remote_storage.verify.compare_whole import read_remaining
 from tiersnap.snapshot.errors import CorruptDataError, TransientError
@@ -66,17 +68,21 @@ def _old_leftovers(store: ObjectStore, found: RemoteInventory) -> list[RemoteSeg
     return [each for each in wanted if each in superseded or now - each.written_at > GRACE_MS]
 
 
-def sweep_partition(store: ObjectStore, found: RemoteInventory) -> Swept:
+def sweep_partition(store: ObjectStore, found: RemoteInventory, *, log_start: int = 0) -> Swept:
     """Delete the old leftovers. It can be killed anywhere and run again.
+
+    Args:
+        log_start: offsets below it need no segment.
 
     Raises:
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
     """
     done, superseded = Swept(), found.superseded
     for each in _old_leftovers(store, found):
-        if each in superseded and isinstance(each, RemoteSegment) and (doubt := _doubt(store, found, each)):
-            _log.warning(doubt.message)
-            done += Swept(doubts=(doubt,))
+        if why := _why_kept(store, found, each, log_start):
+            _log.info("%s at %d of %s stays: %s", each.segment_id, each.start_offset, found.partition, why)
+            if each in superseded:
+                done += Swept(doubts=(_doubt(store, found, each, why),))
         elif each in superseded or _is_ended(store, each):
             failures = delete_visible_first(store, each.keys)
             deleted = len(each.keys) - len(failures)
@@ -85,19 +91,43 @@ def sweep_partition(store: ObjectStore, found: RemoteInventory) -> Swept:
     return done
 
 
-def _doubt(store: ObjectStore, found: RemoteInventory, superseded: RemoteSegment) -> CorruptDataError | None:
-    """Return why a complete segment stays; None if the segment that replaced it was read and is right."""
-    finished = None if superseded.claim is None else superseded.claim.finished
-    remaining = next(each for each in found.segments if each.segment_id == finished)
+def _why_kept(
+    store: ObjectStore, found: RemoteInventory, left: RemoteSegment | IncompleteSegment, log_start: int
+) -> str:
+    """Return why a leftover stays; "" if it has no log, or complete segments that were read hold its offsets."""
+    if left.objects is None or left.objects.log is None:
+        return ""
+    log = read_attempt_log(store, left.objects, left if isinstance(left, RemoteSegment) else None)
+    if log is None:
+        return UNKNOWN_END
+    remaining = holding(_counted(found, log.leader_epoch), max(log.start_offset, log_start), log.end_offset)
+    if remaining is None:
+        return f"no other complete segments hold its offsets, up to {log.end_offset}"
     expiry = BrokerExpiry(store.now(), DEFAULT_PRODUCER_EXPIRATION_MS)
-    location = RemoteLocation(store, remaining.layout)
-    if not (why := read_remaining(location, remaining, expiry).doubt):
-        return None
+    for each in remaining:
+        read = read_remaining(RemoteLocation(store, each.layout), each, expiry)
+        if read.doubt:
+            return f"{each.segment_id}, which holds its offsets, is not proven right: {read.doubt}"
+        if each.bounds == log.bounds and log.digest not in ("", read.digest):
+            return f"its log and the log of {each.segment_id} differ; nothing shows which one is right"
+    return ""
+
+
+def _counted(found: RemoteInventory, leader_epoch: int) -> list[RemoteSegment]:
+    """Return the segments that remain, of this leader epoch or a later one, in ascending start offset."""
+    left_out = {each.segment_id for each in found.superseded}
+    counted = (each for each in found.segments if each.segment_id not in left_out and not each.is_unfinished)
+    return [each for each in counted if each.leader_epochs[-1][0] >= leader_epoch]
+
+
+def _doubt(
+    store: ObjectStore, found: RemoteInventory, left: RemoteSegment | IncompleteSegment, why: str
+) -> CorruptDataError:
+    location = RemoteLocation(store, found.segments[0].layout)
     return CorruptDataError(
-        f"{found.partition}: {superseded.segment_id} at {superseded.start_offset} is superseded and stays: "
-        f"{remaining.segment_id}, which was finished in its place, is not proven right: {why}",
+        f"{found.partition}: {left.segment_id} at {left.start_offset} is superseded and stays: {why}",
         hint=f"tiersnap verify --remote {shlex.join(location.words)} --depth full",
-        segment_id=superseded.segment_id,
+        segment_id=left.segment_id,
     )
 
 

@@ -132,33 +132,28 @@ def _of_answer(error: boto.ClientError, action: str, bucket: str, key: str) -> T
         )
     if is_missing_object(error):
         return ObjectNotFoundError(f"{where}: there is no such object", hint="", **attrs)
-    return _of_refusal(where, said, attrs, action=action, bucket=bucket, code=code, status=status)
+    refusal, hint = _refusal(action, bucket, code, status, said)
+    return RemoteStorageError(f"{where}: {refusal}", hint=hint, **attrs)
 
 
 def _is_transient(code: str, status: int) -> bool:
     return code in _TRANSIENT_CODES or (status >= 500 and status != 501) or status == 429
 
 
-def _of_refusal(
-    where: str, said: str, attrs: Mapping[str, object], *, action: str, bucket: str, code: str, status: int
-) -> TiersnapError:
-    """Return the error of a request that the server will refuse again; `said` is its message."""
+def _refusal(action: str, bucket: str, code: str, status: int, said: str) -> tuple[str, str]:
+    """Return the failure and the hint of a request that the server will refuse again; `said` is its message."""
     if code in _CREDENTIAL_CODES:
-        return RemoteStorageError(f"{where}: credentials refused: {code}", hint=_CREDENTIALS_HINT, **attrs)
+        return f"credentials refused: {code}", _CREDENTIALS_HINT
     if code == "RequestTimeTooSkewed":
-        return RemoteStorageError(f"{where}: {said}", hint="set this machine's clock", **attrs)
+        return said, "set this machine's clock"
     if code in _REGION_CODES or status == 301:
-        return RemoteStorageError(
-            f"{where}: bucket {bucket!r} is in another region: {code or status}",
-            hint="set the bucket's region",
-            **attrs,
-        )
+        return f"bucket {bucket!r} is in another region: {code or status}", "set the bucket's region"
     if code in _CHECKSUM_CODES:
-        return RemoteStorageError(f"{where}: bytes did not arrive as sent: {code}", hint=_COMPAT_HINT, **attrs)
+        return f"bytes did not arrive as sent: {code}", _COMPAT_HINT
     if status == 403:
-        return RemoteStorageError(f"{where}: access denied for {action}", hint=_grant(action, bucket), **attrs)
+        return f"access denied for {action}", _grant(action, bucket)
     hint = _COMPAT_HINT if code in _UNSUPPORTED_CODES or status == 501 else ""
-    return RemoteStorageError(f"{where}: {action} answered {status} {code}: {said}", hint=hint, **attrs)
+    return f"{action} answered {status} {code}: {said}", hint
 
 
 def _grant(action: str, bucket: str) -> str:

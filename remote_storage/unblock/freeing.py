@@ -48,34 +48,32 @@ class Freeing:
         self.end, self.reason = End.RESTART, reason
         self.hint = "restart the leader after this: its copier then goes on behind what was published"
 
-    def plan(
-        self, readiness: Iterable[Readiness], plan: PublishPlan | None, planned: Collection[int] | None = None
-    ) -> None:
+    def plan(self, readiness: Iterable[Readiness], plan: PublishPlan | None, planned: Collection[int] = ()) -> None:
         """Take in the tiered segments and the plan of their publication.
 
         Args:
             readiness: of the partition's segments.
-            planned: base offsets of the segments that --apply would upload and then publish; None with --apply.
+            planned: base offsets of the segments that --apply would upload and then publish; none with --apply.
         """
         if self.stuck.hung is not None and not self.reason:
             self.reason = self.stuck.hung.says()
-        segments, uploads = sorted(readiness, key=lambda each: each.base_offset), frozenset(planned or ())
-        waiting = self._first_waiting(segments, uploads)
-        ahead = {base for base in uploads if base >= self.stuck.next_offset}
-        self.tier = len(ahead) + self._count_done(segments)
+        segments = tuple(readiness)
+        ahead = sum(base >= self.stuck.next_offset for base in planned)
+        self.tier = ahead + self._count_done(segments)
         if plan is not None:
             self.take(plan)
-        if plan is not None and plan.blocked_by is not None:
-            self.refuse(plan.blocked_by)
-        elif not self.publish and not self._must_look(plan) and not ahead:
-            self._block(waiting)
-        else:
-            self.publish += len(ahead)
+            if plan.blocked_by is not None:
+                self.refuse(plan.blocked_by)
+                return
+        self.publish += ahead
+        if not self.publish and not self._must_look(plan):
+            self._block(self._first_waiting(segments, planned))
 
     def _first_waiting(self, segments: Iterable[Readiness], uploads: Collection[int]) -> Readiness | None:
         """Return the first segment that is neither in remote storage nor passed by nor among the planned `uploads`."""
         left = (each for each in segments if each.verdict not in IN_REMOTE_STORAGE and each.base_offset not in uploads)
-        return next((each for each in left if not self._is_passed_by(each)), None)
+        waiting = (each for each in left if not self._is_passed_by(each))
+        return min(waiting, key=lambda each: each.base_offset, default=None)
 
     def _count_done(self, segments: Iterable[Readiness]) -> int:
         """Return the number of segments in remote storage from the next offset on."""

@@ -246,7 +246,7 @@ class Unblock:
         failed = {name_of(each.partition): _first_transient(each.errors) for each in tiered.partitions}
         for name, freeing in self._freeings.items():
             freeing.failure = failed.get(freeing.stuck.partition)
-            freeing.plan(readiness.get(name, ()), plans.get(name), planned.get(name))
+            freeing.plan(readiness.get(name, ()), plans.get(name), planned.get(name, ()))
         if host.apply:
             release.run(plans)
 

@@ -34,6 +34,7 @@ from tiersnap.snapshot.gate.judge_partition import Policy, SegmentReadiness, ope
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_properties
+from tiersnap.snapshot.log.log_start import log_start_of
 from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic
 from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions
 from tiersnap.snapshot.replay.facts import PartitionFacts
@@ -276,7 +277,8 @@ class HostTier:
     def _sweep(self, done: HostPartition, known: KnownManifests) -> None:
         job = TierJob(self.location, name_of(done.partition), self.tierer, known)
         try:
-            swept = sweep_partition(job.store, job.list_remote_partition(done.partition.first_base_offset))
+            found = job.list_remote_partition(done.partition.first_base_offset)
+            swept = sweep_partition(job.store, found, log_start=log_start_of(done.partition) or 0)
             done.leftovers_removed = swept.objects
             done.errors.extend(swept.doubts)
             swept.check()

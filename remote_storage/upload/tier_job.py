@@ -103,10 +103,7 @@ class TierJob:
 
     def metadata(self, ready: SegmentBundle, attempt: Attempt) -> RemoteLogSegmentMetadata:
         """COPY_SEGMENT_STARTED of one attempt."""
-        partition = self.partition
-        segment_id = RemoteLogSegmentId(
-            partition.topic, partition.topic_id or "", partition.partition, attempt.segment_id
-        )
+        segment_id = RemoteLogSegmentId.of(self.partition, attempt.segment_id)
         return ready.metadata(segment_id, broker_id=self.tierer.broker_id, event_timestamp=self.tierer.now)
 
     def event(

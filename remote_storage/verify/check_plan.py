@@ -78,12 +78,21 @@ class CheckPlan:
         """Return how many bytes a check reads at most."""
         return self.bytes + sum(self.largest.values())
 
+    def note(self, partition: TopicIdPartition, kind: KeyKind, size: int) -> None:
+        """Count an object of a segment, whether it is verified or not."""
+        self.partitions[partition] += kind in _LOGS
+        if kind not in (*_LOGS, KeyKind.RSM_MANIFEST):
+            self.largest[partition, kind] = max(size, self.largest.get((partition, kind), 0))
+
     def add(self, kind: KeyKind, size: int, modified: int) -> None:
         """Count an object of a segment that is verified."""
+        if kind in _LOGS:
+            self._add_log(size, modified)
+        elif kind in _SMALLEST or self.asked.depth is not CheckDepth.METADATA:
+            self.bytes += size
+
+    def _add_log(self, size: int, modified: int) -> None:
         depth, expiration = self.asked.depth, self.asked.producer_expiration
-        if kind not in _LOGS:
-            self.bytes += size if depth is not CheckDepth.METADATA or kind in _SMALLEST else 0
-            return
         self.segments += 1
         of_depth = _LOCAL if self.location.is_local else _AIVEN
         self.requests += of_depth[depth]
@@ -127,11 +136,9 @@ def plan_check(
         if not _is_of_segment(key, location):
             elsewhere.add(partition)
             continue
-        plan.partitions[partition] += kind in _LOGS
+        plan.note(partition, kind, info.size)
         if sampled is None or sample_order(key.segment_id, asked.now) <= sampled:
             plan.add(kind, info.size, info.modified)
-        if kind not in (*_LOGS, KeyKind.RSM_MANIFEST):
-            plan.largest[partition, kind] = max(info.size, plan.largest.get((partition, kind), 0))
     plan.partitions.update(dict.fromkeys(claimed - elsewhere - plan.partitions.keys(), 0))
     if not plan.partitions:
         raise ObjectNotFoundError(

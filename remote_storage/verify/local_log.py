@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -36,6 +36,7 @@ from tiersnap.snapshot.log.selection import (
 from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.examine import examine_decodes
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
+from tiersnap.snapshot.replay.facts import SegmentFacts
 from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 from tiersnap.snapshot.replay.segment_runs import LocalDecodes
 
@@ -122,13 +123,17 @@ class LocalLog:
             begins=self.beginnings.of(self.partition),
         )
         self.findings.extend(each for each in found.findings if each not in self.partition.findings)
-        told = ((copy.segment_id, found.snapshots.get(offset)) for offset, copy in ending.items())
-        right = (each for each in found.segments if each.damage_kind is None)
-        digests = {(each.base_offset, each.next_base_offset): each.digest for each in right}
+        digests = _digests_of(found.segments)
         return ToldLocally(
-            {segment_id: comparison for segment_id, comparison in told if comparison is not None},
-            {copy.segment_id: digests[copy.bounds] for copy in copies if of_log(copy) and digests.get(copy.bounds)},
+            {copy.segment_id: found.snapshots[end] for end, copy in ending.items() if end in found.snapshots},
+            {copy.segment_id: digests[copy.bounds] for copy in filter(of_log, copies) if digests.get(copy.bounds)},
         )
+
+
+def _digests_of(segments: Iterable[SegmentFacts]) -> dict[tuple[int, int | None], str]:
+    """Return the digest of each undamaged segment by its base offset and exclusive end."""
+    right = (each for each in segments if each.damage_kind is None)
+    return {(each.base_offset, each.next_base_offset): each.digest for each in right}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.layouts.layout import INDEXES_OF_ENTRIES, IndexType
 from tiersnap.remote_storage.locks.claim import ClaimedSegment
 from tiersnap.remote_storage.locks.claim_protocol import read_claim
 from tiersnap.remote_storage.remote_log.remote_log import differs_from_claim, vouched_snapshot
@@ -37,11 +37,6 @@ from tiersnap.snapshot.replay.snapshot_comparison import compare
 from tiersnap.snapshot.units import count_of
 
 _SMALL = 1 << 20  # bytes: what is fetched ahead, some dozens at once
-_BY_ORDER = {
-    "offset index": IndexType.OFFSET,
-    "time index": IndexType.TIMESTAMP,
-    "transaction index": IndexType.TRANSACTION,
-}
 _ALIKE = "the same bytes as"
 Indexes = Mapping[IndexType, bytes | None]
 
@@ -317,7 +312,7 @@ class WholeSegmentCheck:
 def _out_of_order(copy: RemoteSegment, indexes: Indexes) -> Iterator[str]:
     """Yield a sentence for each index that is wrong by its size and the order of its entries."""
     extent = SegmentExtent(copy.start_offset, copy.end_offset - 1, copy.metadata.segment_size)
-    for name, index in _BY_ORDER.items():
+    for name, index in INDEXES_OF_ENTRIES.items():
         data = indexes[index]
         if data is not None and (fault := fault_of_order(name, data, extent)):
             yield f"{name}: {fault}"

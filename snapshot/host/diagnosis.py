@@ -65,7 +65,7 @@ class SegmentCounts:
     def _add_sizes(self, partition: Partition) -> None:
         self.partitions += 1
         self.segments += len(partition.segments)
-        self.bytes += sum(segment.log.size for segment in partition.segments)
+        self.bytes += partition.log_bytes
         for segment in partition.segments:
             age = max(0, self.now - segment.log.modified_ns // 1_000_000)
             self.recent_bytes += segment.log.size if age < DAY_MS else 0

@@ -141,6 +141,11 @@ class Partition(PartitionLog):
         """Return the base offset of the first segment; 0 without one."""
         return self.segments[0].base_offset if self.segments else 0
 
+    @property
+    def log_bytes(self) -> int:
+        """Return the size of the segments' logs."""
+        return sum(segment.log.size for segment in self.segments)
+
 
 @dataclass(frozen=True, slots=True)
 class OtherFolder:
@@ -164,8 +169,11 @@ class LogDir:
 
     def partitions(self) -> Iterable[Partition]:
         """List each live partition, ascending by folder name."""
-        for folder in self.folders:
-            yield read_partition(self.filesystem, f"{self.path}/{folder}", self.checkpoints)
+        return map(self.partition, self.folders)
+
+    def partition(self, folder: str) -> Partition:
+        """List one partition by its folder's name; see `read_partition`."""
+        return read_partition(self.filesystem, f"{self.path}/{folder}", self.checkpoints)
 
 
 def split_folder_name(name: str) -> TopicPartition | None:

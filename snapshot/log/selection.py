@@ -19,7 +19,6 @@ from tiersnap.snapshot.log.log_dir import (
     LogDir,
     Partition,
     open_log_dir,
-    read_partition,
     read_properties,
     split_folder_name,
 )
@@ -89,9 +88,7 @@ def selected_of(log_dirs: Sequence[NamedLogDir], selection: Selection) -> Iterat
     left = set(selection.partitions)
     for each in log_dirs:
         for folder in folders_of(each.log_dir, selection):
-            partition = read_partition(
-                each.log_dir.filesystem, f"{each.log_dir.path}/{folder}", each.log_dir.checkpoints
-            )
+            partition = each.log_dir.partition(folder)
             has_partition = True
             has_content |= bool(partition.segments or partition.findings)
             left.discard((partition.topic, partition.partition))
@@ -146,7 +143,7 @@ def named(log_dir: LogDir, names: Collection[TopicPartition]) -> Iterator[Partit
     """List, one by one, those of the named partitions that are there."""
     for folder in log_dir.folders:
         if split_folder_name(folder) in names:
-            yield read_partition(log_dir.filesystem, f"{log_dir.path}/{folder}", log_dir.checkpoints)
+            yield log_dir.partition(folder)
 
 
 def folders_of(log_dir: LogDir, selection: Selection) -> Iterator[str]:
@@ -167,23 +164,16 @@ def internal_reason(topic: str) -> str:
     return "metadata topic of remote storage or of the cluster" if topic in _METADATA_TOPICS else ""
 
 
-def compaction_reason(partition: Partition, cleanup_policy: str | None = None) -> str:
-    """Return why the topic counts as compacted, or "".
-
-    Args:
-        cleanup_policy: the topic's, as `delete` or `compact,delete`; None where nobody knows it.
-    """
-    if cleanup_policy is not None:
-        is_compacted = "compact" in (word.strip() for word in cleanup_policy.split(","))
-        return f"cleanup.policy is {cleanup_policy}" if is_compacted else ""
+def compaction_reason(partition: Partition) -> str:
+    """Return why the topic counts as compacted, or ""."""
     if partition.cleaner_offset is not None:
         return f"the cleaner passed offset {partition.cleaner_offset}"
     return ""
 
 
-def never_tiered_reason(partition: Partition, cleanup_policy: str | None = None) -> str:
+def never_tiered_reason(partition: Partition) -> str:
     """Return why nothing of the partition ever goes to remote storage, or ""."""
-    return internal_reason(partition.topic) or compaction_reason(partition, cleanup_policy)
+    return internal_reason(partition.topic) or compaction_reason(partition)
 
 
 _WITH_BOTH = "no broker starts with both"

@@ -70,7 +70,6 @@ def examine(
     partition: Partition,
     *,
     check_crc: bool = True,
-    cleanup_policy: str | None = None,
     on_boundary: OnBoundary | None = None,
     begins: Beginning = NOT_LOOKED,
     fold: FoldSegment = fold_segment,
@@ -86,7 +85,6 @@ def examine(
         partition,
         decodes,
         read_snapshot,
-        cleanup_policy=cleanup_policy,
         on_boundary=on_boundary,
         begins=begins,
         find_faults=partial(faults_by_order, filesystem),
@@ -98,7 +96,6 @@ def examine_decodes(
     decodes: DecodeSource,
     read_snapshot: ReadSnapshot,
     *,
-    cleanup_policy: str | None = None,
     on_boundary: OnBoundary | None = None,
     begins: Beginning = NOT_LOOKED,
     known: Mapping[int, SnapshotAt] = MappingProxyType({}),
@@ -108,7 +105,6 @@ def examine_decodes(
     """Replay a partition and return its facts, findings and snapshots.
 
     Args:
-        cleanup_policy: the topic's configuration, None where nobody knows it.
         on_boundary: see OnBoundary; a boundary's entries are valid only inside the call.
         begins: what remote storage says of the log before its files.
         known: earlier results of snapshot offsets up to where the replay begins.
@@ -127,7 +123,7 @@ def examine_decodes(
         remembered = None if on_boundary is None else on_boundary(boundary)
         reached[boundary.offset] = remembered or boundary.snapshot
     snapshots = {offset: each.comparison for offset, each in reached.items()}
-    return conclude(replay, snapshots, reached=reached, cleanup_policy=cleanup_policy, find_faults=find_faults)
+    return conclude(replay, snapshots, reached=reached, find_faults=find_faults)
 
 
 def _undecoded(segment: Segment, largest_timestamp: int) -> SegmentEnd:
@@ -153,7 +149,6 @@ def conclude(
     snapshots: Mapping[int, Comparison],
     *,
     reached: Mapping[int, SnapshotAt] = MappingProxyType({}),
-    cleanup_policy: str | None = None,
     find_faults: FindFaults | None = None,
 ) -> Examination:
     """Return the examination of a finished replay.
@@ -172,25 +167,25 @@ def conclude(
     }
     for offset in partition.snapshots:
         known.setdefault(offset, unverified(replay, offset))
-    finds = None if never_tiered_reason(partition, cleanup_policy) else find_faults
+    finds = None if never_tiered_reason(partition) else find_faults
     return Examination(
         partition,
         dict(sorted(known.items())),
         reached,
-        partition_facts(replay, cleanup_policy),
+        partition_facts(replay),
         tuple(_segment_facts(segment, replay, finds) for segment in partition.segments),
         tuple(_at_end(segment, replay, known) for segment in partition.segments),
-        tuple(_findings(replay, cleanup_policy)),
+        tuple(_findings(replay)),
         replay.closed_state,
         replay.lacks_start,
         replay.damage or replay.refusal,
     )
 
 
-def _findings(replay: Replay, cleanup_policy: str | None) -> Iterator[Finding]:
+def _findings(replay: Replay) -> Iterator[Finding]:
     partition = replay.partition
     # The cleaner leaves a closed segment of 0 bytes where no record of it survived; elsewhere one is damage.
-    may_be_empty = bool(never_tiered_reason(partition, cleanup_policy))
+    may_be_empty = bool(never_tiered_reason(partition))
     told = {(each.finding_kind, each.path) for each in partition.findings}  # what is no regular file is listed as such
     yield from partition.findings
     for damage in (end.finding for end in replay.ends.values() if end.finding):
@@ -214,16 +209,11 @@ def _log_start_behind_its_end(replay: Replay) -> Iterator[Finding]:
 
 def unverified(replay: Replay, offset: int) -> Comparison:
     """Return the comparison of the snapshot at `offset`, which the replay did not reach."""
-    segments, begins = replay.partition.segments, replay.begins
+    segments = replay.partition.segments
     if segments and offset <= unloaded_below(replay.partition):
         reason = f"lies below the log, which begins at {segments[0].base_offset}: a broker deletes it when it starts"
     elif segments and offset <= segments[0].base_offset:
-        why = NOT_LOCATED if begins.is_unlocated(replay.partition) else NOT_ASKED
-        if begins.is_unasked(replay.partition):
-            return Comparison(SnapshotVerdict.NOT_COMPARED, f"not compared: {why}")
-        if why is NOT_ASKED:
-            why = NOT_TOLD if begins.why else "what it says is in remote storage"
-        reason = f"not comparable: {why}"
+        return _of_earlier_log(replay)
     elif offset < replay.started_at:
         reason = f"not compared: the replay began at {replay.started_at}, behind what remote storage holds"
     elif replay.damage is not None:
@@ -235,13 +225,24 @@ def unverified(replay: Replay, offset: int) -> Comparison:
     return Comparison(SnapshotVerdict.UNVERIFIED, reason)
 
 
+def _of_earlier_log(replay: Replay) -> Comparison:
+    """Return the comparison of a snapshot whose state comes from before the first local segment."""
+    begins = replay.begins
+    why = NOT_LOCATED if begins.is_unlocated(replay.partition) else NOT_ASKED
+    if begins.is_unasked(replay.partition):
+        return Comparison(SnapshotVerdict.NOT_COMPARED, f"not compared: {why}")
+    if why is NOT_ASKED:
+        why = NOT_TOLD if begins.why else "what it says is in remote storage"
+    return Comparison(SnapshotVerdict.UNVERIFIED, f"not comparable: {why}")
+
+
 def _trouble(finding: Finding) -> str:
     if finding.finding_kind in (FindingKind.PERMISSION_DENIED, FindingKind.DELETED_FILE):
         return f"the log below it cannot be read ({finding.message})"
     return f"the log is damaged below it ({finding.finding_kind})"
 
 
-def partition_facts(replay: Replay, cleanup_policy: str | None = None) -> PartitionFacts:
+def partition_facts(replay: Replay) -> PartitionFacts:
     """The replayed partition as the gate sees it."""
     partition = replay.partition
     if partition.high_watermark is None:
@@ -253,7 +254,7 @@ def partition_facts(replay: Replay, cleanup_policy: str | None = None) -> Partit
     return PartitionFacts(
         topic_id=partition.topic_id,
         internal=internal_reason(partition.topic),
-        compacted=compaction_reason(partition, cleanup_policy),
+        compacted=compaction_reason(partition),
         log_start=log_start_of(partition),
         log_start_unknown=why_unknown(partition) if replay.begins.is_unlocated(partition) else "",
         transactions_unknown="" if replay.begins.start is None else replay.begins.start.transactions_unknown,

@@ -6,7 +6,7 @@ which nothing is there may have an old checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Protocol
@@ -152,14 +152,18 @@ class RemoteListing:
             leader_epochs: (epoch, start offset), ascending; None where they are not known.
             log_end_offset: of the local log, exclusive.
         """
-        begun = [copy for copy in self.copies if not copy.is_finished and not copy.is_published]
         return replace(
             coverage_of((copy.facts for copy in self.copies), leader_epochs or (), log_end_offset),
-            in_flight=frozenset(copy.base_offset for copy in begun if not copy.is_ours),
-            unfinished=tuple((copy.base_offset, copy.next_base_offset) for copy in begun if copy.is_ours),
+            in_flight=frozenset(copy.base_offset for copy in self._begun(is_ours=False)),
+            unfinished=tuple((copy.base_offset, copy.next_base_offset) for copy in self._begun(is_ours=True)),
             broker_wrote_at=max((copy.written_at for copy in self.copies if copy.is_brokers), default=None),
             encrypted_by=self.encrypted_by or "",
         )
+
+    def _begun(self, *, is_ours: bool) -> Iterator[ListedCopy]:
+        """Yield the copies that are neither finished nor published."""
+        begun = (copy for copy in self.copies if not copy.is_finished and not copy.is_published)
+        return (copy for copy in begun if copy.is_ours == is_ours)
 
     def tiered_segments(self, partition: Partition) -> frozenset[int]:
         """Return the base offsets of the segments that remote storage holds whole."""

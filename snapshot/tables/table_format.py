@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterable
 
 from tiersnap.snapshot.errors import CorruptDataError, UsageError
 from tiersnap.snapshot.tables.schemas import FORMAT_VERSION
 
 START_ANEW = "tiersnap run --source LOGDIR --remote URI --warehouse OTHER --apply starts from remote storage"
+
+
+def filled_by(warehouse: str) -> str:
+    """Return the command that fills a warehouse, as the end of a hint."""
+    return f"tiersnap run --source LOGDIR --remote URI --warehouse {shlex.quote(warehouse)} --apply fills it"
 
 
 def refuse_newer(path: str, version: int | None) -> None:

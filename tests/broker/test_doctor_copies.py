@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 NO_EPOCHS = "segmentLeaderEpochs can not be null or empty"
 
 
+@pytest.mark.nightly
 def test_lost_leader_epochs_are_named_and_repair_brings_them_back(current_disks, copy_of, tmp_path, capsys):
     disks = copy_of(current_disks)
     folder = disks.partition(TOPIC)
@@ -49,6 +50,7 @@ def test_lost_leader_epochs_are_named_and_repair_brings_them_back(current_disks,
         assert broker.log.count(NO_EPOCHS) == 0
 
 
+@pytest.mark.nightly
 def test_a_transaction_that_stays_open_is_named_once_segments_wait_above_it(current_disks, copy_of, tmp_path, capsys):
     tier = LocalTier(tmp_path / "tier")
     with Broker(copy_of(current_disks), CURRENT_VERSION, tier=tier) as broker:

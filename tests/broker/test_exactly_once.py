@@ -17,7 +17,7 @@ from tests.reference.command import tiersnap
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 
 
-@pytest.fixture(params=[pytest.param("clean start", marks=pytest.mark.nightly), "unclean start"])
+@pytest.fixture(params=["clean start", "unclean start"])
 def disks(request, lost, tmp_path):
     """Without the partition: its folder lost and the broker stopped cleanly, or the whole disk lost."""
     if request.param == "unclean start":
@@ -53,6 +53,7 @@ def restore_and_resend(lost, disks, *words: str) -> tuple[int, int, Resent]:
     return known, len(last), resent
 
 
+@pytest.mark.nightly
 def test_with_the_restored_snapshots_every_batch_sent_again_is_a_duplicate(lost, disks):
     known, producers, resent = restore_and_resend(lost, disks)
     assert known > producers >= 28, "20 of one batch, 4 and 4; and the transactional ones"

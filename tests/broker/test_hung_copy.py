@@ -28,7 +28,7 @@ RELEASES = [
     pytest.param(
         version,
         is_soft,
-        marks=[pytest.mark.kafka(version), *([] if (version, is_soft) == ("4.1.1", False) else [pytest.mark.nightly])],
+        marks=pytest.mark.kafka(version),
         id=f"{version}-{'soft' if is_soft else 'hard'}",
     )
     for version in ("3.9.1", "4.1.1", "4.4.0")
@@ -54,6 +54,7 @@ def closed(broker: Broker) -> tuple[int, ...]:
     return tuple(segment_bases(broker.disks.partition(TOPIC))[:-1])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("version", "is_soft"), RELEASES)
 def test_a_copy_that_hangs_is_named_by_one_doctor_and_freed(
     version: str, is_soft: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -21,7 +21,8 @@ def tier_options(remote: Path) -> tuple[str | Path, ...]:
     return "--remote", remote, "--topic", TOPIC, "--expiration", "none", "--apply"
 
 
-@pytest.mark.parametrize("harm", ["deleted", pytest.param("empty", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("harm", ["deleted", "empty"])
 def test_with_the_stored_snapshots_a_broker_tiers_all_with_right_state(current_disks, copy_of, tmp_path, harm):
     """Stored from a copy on another host; here they are lost, or a clean start wrote empty ones."""
     disks = copy_of(current_disks)

@@ -32,6 +32,7 @@ def verdicts(ran: Ran) -> dict[str, int]:
     return ran.row(partition=f"{TOPIC}-0")["verdicts"]
 
 
+@pytest.mark.nightly
 def test_tier_leaves_to_a_copy_task_that_works_what_it_takes_once_copying_is_off(release, disks_of, tmp_path):
     disks = disks_of(release.version)
     tiered = release.tier(tmp_path / "tier")

@@ -82,6 +82,7 @@ def test_a_replica_that_loops_on_lost_objects_joins_the_isr_after_mend(release: 
             assert known_producers(second) <= known_producers(first)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("release", releases("4.1.1"))
 def test_brokers_read_the_right_segment_in_the_place_of_a_poisoned_one(release: Release, tmp_path: Path) -> None:
     """While copying is on; the old one is deleted, and the broker goes on copying where it was."""

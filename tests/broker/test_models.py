@@ -56,6 +56,7 @@ def test_coordinator_of_each_release_answers_any_state_as_the_model_does(release
         assert (question.line, question.answered(era)) == (question.line, said)
 
 
+@pytest.mark.nightly
 @pytest.mark.kafka("4.1.1")
 def test_kafkas_errors_have_the_codes_the_exceptions_and_the_base_classes_of_the_models():
     named = [each for each in ERRORS if each.code is not None]

@@ -417,7 +417,7 @@ def test_no_batch_is_appended_twice_after_repair_of_a_log_that_begins_in_remote_
 
 
 @pytest.mark.parametrize("release", [each for each in releases(CURRENT_VERSION) if not each.id.endswith("aiven")])
-@pytest.mark.parametrize("flag", ["garble", "throw"])
+@pytest.mark.parametrize("flag", ["garble", pytest.param("throw", marks=pytest.mark.nightly)])
 def test_unblock_finishes_no_attempt_that_its_storage_manager_failed(release, tmp_path, capsys, flag):
     """It throws after all objects exist: damaged ones (KAFKA-19981), or such that the broker cannot delete either."""
     tier = FlakyTier(tmp_path / "tier", 1000, version=release.version)

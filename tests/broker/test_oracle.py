@@ -17,6 +17,7 @@ DATA = Path(__file__).parents[1] / "data"
 LOGS = sorted(path.parent.name for path in DATA.glob("*/logs"))
 
 
+@pytest.mark.nightly
 @pytest.mark.kafka("4.1.1")
 @pytest.mark.parametrize("name", LOGS)
 def test_kafkas_classes_fold_a_bundled_log_to_the_snapshots_bundled_with_it(name, tmp_path):

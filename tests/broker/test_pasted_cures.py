@@ -60,13 +60,11 @@ STUCK = [
 
 
 def variants() -> Iterator[object]:
-    """Yield one for each landing, the others for each night."""
+    """Yield each stuck situation and each release."""
     for each in (*STUCK, *map(Variant, SITUATIONS)):
         written_by = (LEGACY_VERSION,) if each.mode == "ZooKeeper" else ()
-        is_first = each == Variant("missing_snapshot")
-        marks = [pytest.mark.kafka(each.version, *written_by), *([] if is_first else [pytest.mark.nightly])]
         name = f"{each.situation}-{each.version}-{each.mode}{'-s3' * each.is_on_s3}"
-        yield pytest.param(each, marks=marks, id=name)
+        yield pytest.param(each, marks=pytest.mark.kafka(each.version, *written_by), id=name)
 
 
 @pytest.fixture
@@ -94,6 +92,7 @@ def stage(
     return Stage(variant.version, tmp_path, laid, tier)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("variant", list(variants()))
 def test_commands_of_doctor_cure_a_broker_in_need(variant: Variant, stage: Stage) -> None:
     with getattr(stuck_brokers, variant.situation)(stage) as need:

@@ -83,6 +83,7 @@ def objects_of_read_backs(*places: Path) -> list[str]:
     return [name for place in places for name in files(place) if PROBE_TOPIC in name]
 
 
+@pytest.mark.nightly
 def test_what_was_published_at_a_wrong_place_is_named_and_comes_back(site):
     """One topic was tiered to another directory, and one in another layout; an early release published both."""
     elsewhere = site.root / "elsewhere"

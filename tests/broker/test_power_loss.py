@@ -54,6 +54,7 @@ def verified(tier: LocalTier) -> Ran:
     return tiersnap("verify", "--remote", tier.directory, "--layout", "local-tiered-storage", "--topic", TOPIC)
 
 
+@pytest.mark.nightly
 def test_broker_tiers_broken_indexes_as_they_are_and_repair_mends_them(tmp_path):
     tier = LocalTier(tmp_path / "tier")
     disks, records = broken(tmp_path, tier)
@@ -78,6 +79,7 @@ def test_broker_tiers_broken_indexes_as_they_are_and_repair_mends_them(tmp_path)
     assert_said(verified(right), 0)
 
 
+@pytest.mark.nightly
 def test_broken_indexes_are_read_whole_after_tier(tmp_path):
     tier = LocalTier(tmp_path / "tier")
     disks, records = broken(tmp_path, tier)
@@ -106,6 +108,7 @@ def written(root: Path) -> tuple[Disks, list[Record]]:
     return disks, records
 
 
+@pytest.mark.nightly
 def test_broker_starts_again_with_the_id_and_the_epochs_that_repair_writes(tmp_path):
     disks, records = written(tmp_path)
     folder = disks.partition(TOPIC)
@@ -124,6 +127,7 @@ def test_broker_starts_again_with_the_id_and_the_epochs_that_repair_writes(tmp_p
         assert read_all(broker, TOPIC) == records
 
 
+@pytest.mark.nightly
 def test_records_of_a_stray_folder_are_read_again_as_the_runbook_says(tmp_path):
     disks, records = written(tmp_path)
     folder = disks.partition(TOPIC)

@@ -92,11 +92,9 @@ NAMED = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.kafka(CURRENT_VERSION)
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name == "one snapshot deleted by hand" else pytest.mark.nightly) for name in CASES],
-)
+@pytest.mark.parametrize("name", CASES)
 def test_a_broker_of_today_tiers_up_to_the_first_missing_snapshot_and_wrong_ones_unseen_until_repaired(
     name, current_disks, copy_of, tmp_path
 ):

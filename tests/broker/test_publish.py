@@ -146,11 +146,23 @@ def test_batches_without_timestamps_are_still_there_after_retention_ran(tmp_path
         assert read_all(broker, TOPIC, start=2) == [record for record in records if record.offset >= 2]
 
 
-@pytest.mark.parametrize("is_one_command", [True, pytest.param(False, marks=pytest.mark.nightly)])
+def published_by(*words: str) -> int:
+    """Run a command in a process of its own, which Spark's session ends with; return how many segments it published."""
+    command = [sys.executable, "-m", "tests.reference.tiersnap", "--output", "json", *words]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert ran.returncode == 0, ran.stderr
+    published: int = json.loads(ran.stdout)["result"]["segments_published"]
+    return published
+
+
+@pytest.mark.parametrize(
+    "command", ["run", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("tier", "publish"))]
+)
 @pytest.mark.parametrize("release", releases(CURRENT_VERSION))
 def test_a_copy_task_that_fails_is_paused_and_goes_on_behind_what_is_published(
-    release: Release, is_one_command, disks_of, tmp_path, capsys
+    release: Release, command: str, disks_of, tmp_path
 ):
+    """`run` and `tier` upload and publish; `publish` tells brokers what `tier --no-publish` uploaded."""
     disks = disks_of(release.version)
     folder = disks.partition(TOPIC)
     bases = segment_bases(folder)
@@ -159,14 +171,16 @@ def test_a_copy_task_that_fails_is_paused_and_goes_on_behind_what_is_published(
     with Broker(disks, release.version, tier=tier, settings=QUICK_RETENTION) as broker:
         make_stick(broker, {"retention.ms": "604800000"})
         before, records = own_settings(broker), read_all(broker, TOPIC)
-        tier_it = ["--output", "json", "tier", str(disks.log_dir), *publish_options(broker)]
-        assert tiersnap(tier_it) == 0
-        assert states(broker, TOPIC)["COPY_SEGMENT_FINISHED"] == 4, "brokers know only what they copied"
-        capsys.readouterr()
-        assert tiersnap([*tier_it, *([] if is_one_command else ["--no-publish"]), "--apply"]) == 0
-        told = json.loads(capsys.readouterr().out)["result"]["segments_published"]
+        words = ["tier", str(disks.log_dir), *publish_options(broker)]
+        if command == "run":
+            tables = ["--warehouse", str(tmp_path / "warehouse"), "--report", str(tmp_path / "report")]
+            words = ["run", "--source", str(disks.log_dir), *publish_options(broker), *tables]
+        else:
+            assert typed(*words).exit_code == 0
+            assert states(broker, TOPIC)["COPY_SEGMENT_FINISHED"] == 4, "brokers know only what they copied"
+        told = published_by(*words, *(["--no-publish"] if command == "publish" else []), "--apply")
         assert tier.complete_bases(TOPIC) == tuple(bases[:10])
-        if not is_one_command:
+        if command == "publish":
             assert (told, states(broker, TOPIC)["COPY_SEGMENT_FINISHED"]) == (0, 4)
             assert tiersnap(["-q", "publish", *publish_options(broker)]) == 0
             assert (own_settings(broker), states(broker, TOPIC)["COPY_SEGMENT_FINISHED"]) == (before, 4)

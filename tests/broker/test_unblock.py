@@ -125,6 +125,7 @@ def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_to
         assert (code, told["copying"]["failing"]) == (0, []), told
 
 
+@pytest.mark.nightly
 def test_a_replica_of_the_bucket_is_refused_and_the_original_is_read_back(current_disks, copy_of, tmp_path, capsys):
     """Nothing on this host tells where the broker reads, and the replica has the same objects with the same times."""
     disks = copy_of(current_disks)

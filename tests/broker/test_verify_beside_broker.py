@@ -53,6 +53,7 @@ def tier_and_delete_files(broker: Broker) -> None:
         wait_until(lambda at=folder: segment_bases(at)[0] > 0, f"local retention deletes files of {topic}")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("release", releases(CURRENT_VERSION))
 def test_verify_of_a_healthy_broker_ends_with_0_also_right_after_records_were_deleted(release: Release, tmp_path: Path):
     """Brokers checkpoint a new log start once a minute, and delete remote segments below it before that."""

@@ -21,7 +21,7 @@ def _defect(path: str, name: str, before: str, after: str, *tests: str) -> Defec
     return Defect(Danger(path, name, before, after), tests)
 
 
-_MEND, _PROOF = "remote_storage/mend", "test_mend_proof.py::test_"
+_MEND, _PROOF, _ORPHANS = "remote_storage/mend", "test_mend_proof.py::test_", "test_orphans.py::test_"
 
 NOTHING_GOOD_IS_DELETED = (
     _defect(
@@ -39,11 +39,52 @@ NOTHING_GOOD_IS_DELETED = (
         f"{_PROOF}no_copy_is_deleted_if_both_are_whole_and_differ",
     ),
     _defect(
-        "remote_storage/retire/orphans.py",
+        "remote_storage/retire/remaining.py",
         "remove-orphans deletes a segment beside a wrong one",
-        'return next(filter(None, (self._doubt(copy, other) for other in holding)), "")',
+        'return next(filter(None, (self._doubt(log, other) for other in others)), "")',
         'return ""',
         "test_readable_bytes.py::test_remove_orphans_deletes_what_no_consumer_needs",
+    ),
+    _defect(
+        "remote_storage/retire/orphans.py",
+        "remove-orphans deletes the log of an incomplete segment unread",
+        "    if copy is None or finished is not None:\n",
+        '    if copy is None:\n        return ""\n    if finished is not None:\n',
+        f"{_ORPHANS}the_only_right_log_stays_if_its_manifest_is_damaged",
+        f"{_ORPHANS}the_only_right_log_stays_if_its_indexes_are_lost",
+    ),
+    _defect(
+        "remote_storage/retire/attempt_log.py",
+        "the manifest of a segment that goes outweighs its log",
+        "    if log.digest:\n",
+        "    if complete is not None:\n"
+        "        end, epoch = complete.end_offset, complete.leader_epochs[-1][0]\n"
+        "        return AttemptLog(log.start_offset, end, epoch)\n"
+        "    if log.digest:\n",
+        f"{_ORPHANS}a_manifest_does_not_outweigh_the_log_beside_it",
+    ),
+    _defect(
+        "remote_storage/retire/partition_leftovers.py",
+        "tier deletes the log of an ended attempt unread",
+        "if why := _why_kept(store, found, each, log_start):",
+        'if why := "":',
+        "test_leftovers.py::test_sweep_partition_keeps_a_killed_attempts_log_beside_a_damaged_one",
+    ),
+    _defect(
+        "remote_storage/retire/partition_leftovers.py",
+        "tier deletes the log of a superseded attempt that lost an object unread",
+        "    if left.objects is None or left.objects.log is None:\n",
+        "    if isinstance(left, IncompleteSegment) or left.objects.log is None:\n",
+        "test_leftovers.py::test_sweep_partition_keeps_a_superseded_log_beside_a_damaged_one",
+    ),
+    _defect(
+        "jobs/commands/doctor/cluster.py",
+        "doctor recommends to delete one of two sound copies",
+        "        yield from map(place.render, _of_hung(copies, freeing))\n",
+        "        yield from map(place.render, _of_hung(copies, freeing))\n"
+        "    from tiersnap.snapshot.gate.steps import MEND\n"
+        "    yield from [place.render(MEND)] * len(copies.twice)\n",
+        f"{_PROOF}verify_and_doctor_recommend_nothing_over_two_sound_copies",
     ),
     _defect(
         "remote_storage/locks/claim_protocol.py",
@@ -88,6 +129,20 @@ NOTHING_UNREAD_IS_PUBLISHED = (
         "twin = self.stored.undamaged_twin(record) if may_use_twin else None",
         "twin = None",
         f"{_PROOF}a_lost_log_is_made_again_from_another_copy",
+    ),
+    _defect(
+        f"{_MEND}/stored_logs.py",
+        "mend takes no log from a copy that lost another object",
+        "*self._incomplete_twins(record)]",
+        "]",
+        f"{_PROOF}the_log_of_an_incomplete_copy_replaces_a_wrong_one",
+    ),
+    _defect(
+        f"{_MEND}/mend.py",
+        "mend takes a backup before a right local log",
+        "        done = self._by_local_log(again, lost)\n",
+        "        done = list[Mending]()\n",
+        "test_replace_wrong.py::test_a_right_local_log_is_used_before_a_backup",
     ),
     _defect(
         f"{_MEND}/right_segments.py",
@@ -139,6 +194,22 @@ NOTHING_UNREAD_IS_PUBLISHED = (
         "test_lost_remote_segments.py::test_tier_uploads_segments_again_when_all_of_them_is_gone",
     ),
 )
+NOTHING_LOST_IS_HIDDEN = (
+    _defect(
+        "remote_storage/verify/partition_check.py",
+        "verify finds a partition sound that lost its first segment, which no file holds",
+        "        if head is not None:\n",
+        "        if False:\n",
+        "test_lost_head.py::test_verify_tells_a_lost_head_from_retention_by_the_log_start_of_the_cluster",
+    ),
+    _defect(
+        "remote_storage/verify/partition_check.py",
+        "verify finds a partition sound that lost a middle segment, which no file holds",
+        "        yield from ((stop, begin) for (_, stop), (begin, _) in pairwise(covered))\n",
+        "        yield from ()\n",
+        "test_lost_head.py::test_verify_names_a_lost_middle_that_no_file_holds",
+    ),
+)
 NOTHING_UNKNOWN_IS_COMPUTED = (
     _defect(
         "snapshot/log/log_start.py",
@@ -146,6 +217,13 @@ NOTHING_UNKNOWN_IS_COMPUTED = (
         "return None if begin < first or not partition.log_start_is_known else first",
         "return first",
         "test_log_start.py::test_repair_makes_nothing_when_the_log_start_is_unknown",
+    ),
+    _defect(
+        "snapshot/exactly_once/simulate/log_dir.py",
+        "simulate predicts what an unknown log start hides",
+        "if begins.goes_back(partition) and begins.start is None and begins.copy is None:",
+        "if False:",
+        "test_log_start.py::test_a_command_names_the_unknown_log_start_and_the_option",
     ),
     _defect(
         "snapshot/replay/window_start.py",
@@ -243,6 +321,13 @@ THE_LOCATION = (
         "test_tier_location.py::test_tier_uploads_nothing_where_segments_of_brokers_are_missing",
     ),
     _defect(
+        "remote_storage/unblock/unblock.py",
+        "unblock writes to a location that nothing proves",
+        "            proof = self._prove()\n",
+        "            check_conditions(self.host.location.store)\n            proof = self._prove()\n",
+        "test_release.py::test_unblock_writes_no_object_when_nothing_proves_the_location",
+    ),
+    _defect(
         "jobs/commands/doctor/cluster.py",
         "doctor prints a command with a location that brokers do not read",
         "if compared.location.state is not LocationState.CONTRADICTED:",
@@ -264,6 +349,13 @@ AFTER_A_POWER_LOSS = (
         "if data is not None and (fault := fault_of_order(name, data, extent)):",
         'if fault := "":',
         "test_index_damaged.py::test_verify_finds_broken_indexes_in_remote_storage_at_the_default_depth",
+    ),
+    _defect(
+        "snapshot/repair/index_check.py",
+        "an upload sends damaged indexes",
+        "if self._data is None or (self.fault and self._data != rebuilt):",
+        "if self._data is None:",
+        "test_index_damaged.py::test_tier_uploads_right_indexes_in_the_place_of_broken_ones",
     ),
     _defect(
         "snapshot/repair/other_files.py",
@@ -335,6 +427,7 @@ PLANS_AND_PEACE = (
 DEFECTS = (
     *NOTHING_GOOD_IS_DELETED,
     *NOTHING_UNREAD_IS_PUBLISHED,
+    *NOTHING_LOST_IS_HIDDEN,
     *NOTHING_UNKNOWN_IS_COMPUTED,
     *THE_LOCATION,
     *AFTER_A_POWER_LOSS,

@@ -253,6 +253,6 @@ class Doubled(History):
         """The store damages logs of segments whose local files retention deleted."""
         known, store = self.world.seen().known, self.world.store
         for base in sorted(self.retained & known.keys()):
-            (log_key,) = (key for key in store.objects if key.endswith(f"{known[base]}.log"))
-            if self.dice.random() < 0.5:
-                self.dice.choice(damages.DAMAGES)(store, log_key)
+            logs = [key for key in store.objects if key.endswith(f"{known[base]}.log")]  # none if it is lost already
+            if logs and self.dice.random() < 0.5:
+                self.dice.choice(damages.DAMAGES)(store, logs[0])

@@ -27,7 +27,7 @@ def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pylist([row])
 
 
-@pytest.mark.parametrize("tasks", [None, 3])
+@pytest.mark.parametrize("tasks", [None, pytest.param(3, marks=pytest.mark.nightly)])
 def test_by_key_gives_each_key_once_with_its_rows_in_order(spark: SparkSession, tasks: int | None) -> None:
     number = F.col("id")
     rows = spark.range(ROWS).select((number % KEYS).alias("key"), (number * 7919 % ROWS).alias("place"))

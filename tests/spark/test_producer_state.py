@@ -65,7 +65,7 @@ def test_entries_of_200_generated_logs_are_those_of_the_compiled_fold(ansi: Spar
     assert by_snapshot(snapshot_entries(read(ansi, random_logs))) == expected
 
 
-@pytest.mark.parametrize("as_of", [None, NOW + 3_000])
+@pytest.mark.parametrize("as_of", [pytest.param(None, marks=pytest.mark.nightly), NOW + 3_000])
 def test_an_entry_expires_as_in_a_snapshot_that_run_writes(
     spark: SparkSession, random_logs: str, as_of: int | None
 ) -> None:
@@ -82,6 +82,7 @@ def test_a_log_that_kafka_refuses_is_refused_with_its_offset(spark: SparkSession
         snapshot_entries(read(spark, str(tmp_path))).collect()
 
 
+@pytest.mark.nightly
 def test_entries_of_a_log_whose_first_segment_is_not_read_tell_where_they_were_folded_from(
     spark: SparkSession,
 ) -> None:
@@ -92,6 +93,7 @@ def test_entries_of_a_log_whose_first_segment_is_not_read_tell_where_they_were_f
     ]
 
 
+@pytest.mark.nightly
 def test_the_example_of_the_page_writes_a_snapshot_of_kafka(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

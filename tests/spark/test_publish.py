@@ -73,6 +73,7 @@ def test_a_run_publishes_what_it_uploads_and_the_next_one_what_a_killed_run_left
     assert run().counts.segments_published == 0
 
 
+@pytest.mark.nightly
 def test_a_run_uploads_no_segment_of_a_topic_that_the_cluster_does_not_have(
     spark: SparkSession, tmp_path: Path, log_dirs: tuple[str, ...]
 ) -> None:

@@ -100,6 +100,7 @@ def test_what_a_run_published_is_newer_than_what_it_read(spark: SparkSession, pu
     assert superseded_states(table).collect() == [], "the two rows have one key: both would be deleted"
 
 
+@pytest.mark.nightly
 def test_records_of_another_topic_of_the_same_name_tell_nothing(spark: SparkSession, tmp_path: Path) -> None:
     logs, remote = write_fleet(tmp_path / "logs", 1), tmp_path / "remote"
     settings = [
@@ -115,6 +116,7 @@ def test_records_of_another_topic_of_the_same_name_tell_nothing(spark: SparkSess
     assert run(spark, settings[1]).verdicts == {"UPLOADED": 3, "ACTIVE_SEGMENT": 1}
 
 
+@pytest.mark.nightly
 def test_the_age_of_copies_is_that_at_the_listing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,14 +137,23 @@ def damaged(tmp_path: Path) -> Path:
     return logs
 
 
-@pytest.mark.parametrize("option", ["topics", "fromoffsets", "on_damage"])
+@pytest.mark.parametrize(
+    "option", ["topics", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("fromoffsets", "on_damage"))]
+)
 def test_an_option_that_nobody_knows_is_an_error_that_names_those_there_are(option: str) -> None:
     source = KafkaSegmentDataSource({"path": str(LOGS), option: "1"})
     with pytest.raises(ValueError, match=rf"no option {option}; there are .*fromOffset.*onDamage"):
         source.reader(schemas.RECORD_BATCHES)
 
 
-@pytest.mark.parametrize(("option", "value"), [("onDamage", "ignore"), ("checkCrc", "yes"), ("fromOffset", "²")])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("onDamage", "ignore"),
+        pytest.param("checkCrc", "yes", marks=pytest.mark.nightly),
+        pytest.param("fromOffset", "²", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_value_that_an_option_does_not_take_is_an_error(option: str, value: str) -> None:
     with pytest.raises(ValueError, match=option):
         KafkaSegmentDataSource({"path": str(LOGS), option.lower(): value}).reader(schemas.RECORD_BATCHES)

@@ -354,7 +354,7 @@ def test_copies_are_those_of_the_topic_also_where_another_one_was_given_its_id(
     stages.check_verdicts(runner.runs)
 
 
-@pytest.mark.parametrize("was_counted", [False, True])
+@pytest.mark.parametrize("was_counted", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_a_copy_that_nobody_finished_is_ready_and_finished_alike(
     spark: SparkSession, tmp_path: Path, was_counted: bool
 ) -> None:

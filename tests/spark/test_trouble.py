@@ -179,6 +179,7 @@ def assert_ended_in_silence(run: subprocess.Popen[str], code: ExitCode) -> None:
     assert not any(word in err for word in ("Traceback", "Exception", "\tat "))
 
 
+@pytest.mark.nightly
 @BOTH_SIGNALS
 def test_a_signal_while_spark_starts_leaves_no_jvm_and_no_traceback(
     logs: Path, tmp_path: Path, number: signal.Signals, code: ExitCode

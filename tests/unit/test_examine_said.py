@@ -121,19 +121,17 @@ def test_a_snapshot_behind_damage_names_the_damage(tmp_path: Path) -> None:
 def test_an_empty_closed_segment_is_damage_unless_the_topic_is_cleaned(tmp_path: Path) -> None:
     folder = write_small_log(tmp_path)
     file_of(folder, 5, ".log").write_bytes(b"")
-    opened = open_log_dir(str(tmp_path))
-    (partition,) = opened.partitions()
 
-    def kinds(policy: str) -> list[str]:
-        return [
-            str(each.finding_kind) for each in examine(opened.filesystem, partition, cleanup_policy=policy).findings
-        ]
+    def kinds(cleaner_offset: int | None) -> list[str]:
+        opened = open_log_dir(str(tmp_path))
+        (partition,) = opened.partitions()
+        found = examine(opened.filesystem, replace(partition, cleaner_offset=cleaner_offset))
+        return [str(each.finding_kind) for each in found.findings]
 
-    assert "EMPTY_SEGMENT" in kinds("delete")
-    assert "EMPTY_SEGMENT" not in kinds("compact")
+    assert "EMPTY_SEGMENT" in kinds(None)
+    assert "EMPTY_SEGMENT" not in kinds(10)
     file_of(folder, 10, ".log").write_bytes(bytes(100))
-    (partition,) = opened.partitions()
-    assert kinds("compact") == [kind for kind in kinds("delete") if kind != "EMPTY_SEGMENT"] != []
+    assert kinds(10) == [kind for kind in kinds(None) if kind != "EMPTY_SEGMENT"] != []
 
 
 def test_what_keeps_the_log_from_being_stable_is_named(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from tests.reference.listed_claims import list_claims
 from tests.reference.log_builder import write_partition
 from tests.reference.lying_store import LyingStore
 from tests.reference.planned import PARTITION, planned, write_log
-from tests.reference.tiered import age, aiven, rows_of
+from tests.reference.tiered import age, aiven, rows_of, tier
+from tests.unit.test_replace_wrong import flipped
 from tests.unit.test_whole_but_not_counted import NOW, ORDERS, SEGMENTS
 from tiersnap.remote_storage.errors import UnknownTopicError
 from tiersnap.remote_storage.layouts import keys
@@ -29,7 +30,7 @@ from tiersnap.remote_storage.locks.claim_protocol import STALE_AFTER_MS
 from tiersnap.remote_storage.locks.process import this_process
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory, list_remote_partition
-from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
+from tiersnap.remote_storage.retire.partition_leftovers import Swept, sweep_partition
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
 from tiersnap.remote_storage.retire.sweep_task import LEFT, SweepTask
 from tiersnap.remote_storage.stores.directory_files import UNFINISHED
@@ -99,16 +100,18 @@ def test_a_plan_recommends_no_removal_from_a_topic_that_the_cluster_lacks(store:
     assert store.head(key) is not None
 
 
-def test_tier_partition_removes_a_late_object_before_it_tiers(store: DirectoryStore, tmp_path: Path) -> None:
+def test_tier_partition_removes_a_late_log_once_another_is_there(store: DirectoryStore, tmp_path: Path) -> None:
+    """Before that it may be the only one."""
     segments = planned(write_log(tmp_path / "logs"))
     lying, me = LyingStore(store, late={".log"}), Tierer("run-1", NOW, wait=0)
     rows_of(tier_partition(aiven(lying), PARTITION, segments[:1], me))
     lying.deliver()
     ((key, age_ms),) = [(info.key, STALE_AFTER_MS + 1000) for info in store.list() if info.key.endswith(".log")]
     age(store, key, age_ms)
-    rows = rows_of(tier_partition(aiven(store), PARTITION, segments, me))
-    assert [row["error"] for row in rows] == [None] * len(rows)
-    assert present(store).leftovers == ()
+    for left in (1, 0):
+        rows = rows_of(tier_partition(aiven(store), PARTITION, segments, me))
+        assert [row["error"] for row in rows] == [None] * len(rows)
+        assert len(present(store).leftovers) == left
 
 
 def test_sweep_task_removes_a_late_object_and_says_what_it_cannot_remove(store: DirectoryStore, source: Path) -> None:
@@ -138,9 +141,41 @@ def test_sweep_partition_ends_a_killed_attempt_before_it_deletes(store: Director
     killed = killed_attempt(store, tmp_path)
     for info in list(store.list()):
         age(store, info.key, STALE_AFTER_MS + 1000)
+    assert sweep_partition(store, present(store)) == Swept(), "its log is the only one"
+    assert claim_protocol.is_still_ours(store, killed)
+    tier(tmp_path / "logs" / "orders-0", store, bases={0})
     assert sweep_partition(store, present(store)).objects == 1
     assert present(store).leftovers == ()
     assert not claim_protocol.is_still_ours(store, killed), "who wakes up makes nothing visible"
+
+
+def test_sweep_partition_keeps_a_killed_attempts_log_beside_a_damaged_one(
+    store: DirectoryStore, tmp_path: Path
+) -> None:
+    """A broker copied the segment, too, and the store has flipped a bit of its log since."""
+    killed_attempt(store, tmp_path)
+    (theirs,) = tier(tmp_path / "logs" / "orders-0", store, bases={0})
+    path = store.root / LAYOUT.log_key(theirs)
+    path.write_bytes(flipped(path.read_bytes()))
+    for info in list(store.list()):
+        age(store, info.key, STALE_AFTER_MS + 1000)
+    assert sweep_partition(store, present(store)) == Swept()
+    assert sweep_partition(store, present(store), log_start=5).objects == 1, "no consumer needs its offsets"
+
+
+def test_sweep_partition_keeps_a_superseded_log_beside_a_damaged_one(store: DirectoryStore, source: Path) -> None:
+    """The attempt lost its indexes, so that its log was deleted unread."""
+    first, second = superseded(store, source)
+    store.delete([key for key in keys_of(store, first) if key.endswith(".indexes")])
+    path = next((store.root / key) for key in keys_of(store, second) if key.endswith(".log"))
+    right = path.read_bytes()
+    path.write_bytes(flipped(right))
+    found = list_remote_partition(aiven(store), ORDERS)
+    (doubt,) = sweep_partition(store, found).doubts
+    assert f"{first} at 10 is superseded and stays: {second}, which holds its offsets" in doubt.message
+    assert len(keys_of(store, first)) == 2
+    path.write_bytes(right)
+    assert sweep_partition(store, found).objects == 2
 
 
 def test_sweep_partition_leaves_an_attempt_that_may_be_at_work(store: DirectoryStore, tmp_path: Path) -> None:

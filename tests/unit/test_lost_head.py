@@ -101,6 +101,14 @@ def test_verify_lists_a_partition_that_lost_all_its_segments(world: World) -> No
     assert (by_log.exit_code, lost_rows(by_log)) == (5, [(0, None, "MISSING")])
 
 
+@pytest.mark.parametrize("asks", [True, False])
+def test_verify_names_a_lost_middle_that_no_file_holds(world: World, *, asks: bool) -> None:
+    lose(world, BASES[1])
+    ran = result_of(world, *(commands.CLUSTER if asks else ()))
+    assert ran.exit_code == 5
+    assert (BASES[1], "MISSING") in [(row["base_offset"], row["verdict"]) for row in ran.rows]
+
+
 def test_verify_says_nothing_of_a_partition_whose_segments_retention_deleted(world: World) -> None:
     lose(world, *BASES)
     world.cluster.there[PARTITION.topic].offsets[0] = 20, 20

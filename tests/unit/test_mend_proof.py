@@ -127,6 +127,47 @@ def test_no_copy_is_deleted_if_both_are_whole_and_differ(at):
     assert at.store.head(at.layout.log_key(unread)) is not None
 
 
+def incomplete_twin(at: Brokers, record: RemoteLogSegmentMetadata, suffix: str) -> RemoteLogSegmentMetadata:
+    """Another copy of a segment, without a record, that lost the objects with a suffix."""
+    twin = replace(record, id=replace(record.id, segment_id=TWIN))
+    copy_objects(at, record, twin)
+    at.store.delete([key for key in at.layout.object_keys(twin) if key.endswith(suffix)])
+    return twin
+
+
+@pytest.mark.parametrize("suffix", ["index", "indexes", "rsm-manifest", "leader_epoch_checkpoint"])
+def test_the_log_of_an_incomplete_copy_replaces_a_wrong_one(tmp_path, suffix):
+    """It was no source, because its segment had lost another object."""
+    layout = "aiven" if suffix in ("indexes", "rsm-manifest") else "local-tiered-storage"
+    at = Brokers(poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7, layout=layout), layout)
+    before, record = logs(at), at.records[3]
+    incomplete_twin(at, record, suffix)
+    spoil(at, record)
+    assert told(at.mend(depth=CheckDepth.FULL)) == [("REPLACE", "MENDED")]
+    assert (logs(at), at.snapshots()) == (before, at.expected())
+
+
+def test_the_log_of_a_copy_with_a_damaged_manifest_replaces_one_that_was_cut(at):
+    before, record = logs(at), at.records[3]
+    twin = incomplete_twin(at, record, "nothing")
+    manifest = at.store.root / at.layout.object_keys(twin)[-1]
+    manifest.write_bytes(manifest.read_bytes()[:30])
+    spoil(at, record, lambda data: data[: len(data) // 2])
+    assert told(at.mend()) == [("REPLACE", "MENDED")]
+    assert (logs(at), at.snapshots()) == (before, at.expected())
+
+
+def test_no_log_of_an_incomplete_copy_is_taken_if_it_is_another_segment(at):
+    """Its size and offsets fit, its batches are of another leader epoch."""
+    record = at.records[3]
+    twin = incomplete_twin(at, record, "indexes")
+    spoil(at, twin, lambda data: data[:12] + (99).to_bytes(4, "big") + data[16:])
+    spoil(at, record)
+    objects = {info.key for info in at.store.list()}
+    assert [action for action, _ in told(at.mend(depth=CheckDepth.FULL))] == ["NONE"]
+    assert {info.key for info in at.store.list()} == objects
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_lost_log_is_made_again_from_another_copy(tmp_path, layout):
     at = Brokers(poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7, layout=layout), layout)

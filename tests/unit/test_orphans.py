@@ -23,8 +23,10 @@ from tests.reference.left_over import (
 )
 from tests.reference.planned import PARTITION, planned, write_log, write_replica_that_rolled_later
 from tests.reference.tiered import age, tier
+from tests.unit.test_replace_wrong import flipped
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.claim import Attempt, Claim, ClaimedSegment
@@ -264,16 +266,108 @@ def test_what_no_claim_names_is_named_only(store, layout, tmp_path):
     assert {(each.action, each.reason) for each in found} == {(Fate.LEAVE, "no claim of ours names it")}
 
 
-def test_what_a_killed_attempt_left_goes(store, layout, tmp_path):
+def killed_attempt(store, layout, start: int, **objects: bytes) -> str:
+    """Objects of a killed attempt by their suffixes; its id."""
+    killed = new_segment_id()
+    claim(store, ClaimedSegment(PARTITION, start, 0), Attempt.of(killed, "run-2"))
+    folder = keys.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+    for suffix, data in objects.items():
+        store.put_if_absent(f"{folder}{start:020d}-{killed}.{suffix}", data)
+    make_old(store)
+    return killed
+
+
+def test_what_a_killed_attempt_left_without_a_log_goes(store, layout, tmp_path):
     tier_ours(store, layout, tmp_path / "logs")
     published = finished(store, layout)
-    killed = new_segment_id()
-    claim(store, ClaimedSegment(PARTITION, 15, 0), Attempt.of(killed, "run-2"))
-    folder = keys.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
-    store.put_if_absent(f"{folder}{15:020d}-{killed}.log", b"half")
-    make_old(store)
+    suffix = "index" if isinstance(layout, LocalTieredStorageLayout) else "indexes"
+    killed = killed_attempt(store, layout, 15, **{suffix: b"half"})
     (found,) = orphans(store, known(*published))
     assert (found.kind, found.segment_id, found.action) == (OrphanKind.ATTEMPT, killed, Fate.REMOVE)
+
+
+@pytest.mark.parametrize(
+    ("start", "action", "reason"),
+    [
+        (10, Fate.REMOVE, "it was never finished"),
+        (15, Fate.LEAVE, "the cluster's remote log ends at 15: tiersnap tier --apply"),
+    ],
+)
+def test_a_killed_attempts_log_goes_once_other_segments_hold_its_offsets(
+    store, layout, tmp_path, start, action, reason
+):
+    """The active segment is nowhere else."""
+    put_cluster_id(store, PARTITION, CLUSTER)
+    theirs = tier(write_log(tmp_path / "logs"), store, layout=layout)
+    log = (tmp_path / "logs" / "orders-0" / f"{start:020d}.log").read_bytes()
+    killed = killed_attempt(store, layout, start, log=log)
+    (found,) = orphans(store, known(*map(published, theirs)))
+    assert (found.kind, found.segment_id, found.action) == (OrphanKind.ATTEMPT, killed, action)
+    assert reason in found.reason
+
+
+def test_a_damaged_log_of_a_killed_attempt_is_named_only(store, layout, tmp_path):
+    """Nothing tells how far it reached."""
+    put_cluster_id(store, PARTITION, CLUSTER)
+    theirs = tier(write_log(tmp_path / "logs"), store, layout=layout)
+    killed_attempt(store, layout, 10, log=b"half")
+    (found,) = orphans(store, known(*map(published, theirs)))
+    assert (found.action, "delete it by hand" in found.reason) == (Fate.LEAVE, True), found.reason
+
+
+def cut(store: DirectoryStore, key: str) -> None:
+    store.replace(key, store.get(key)[: len(store.get(key)) // 2])
+
+
+def flip(store: DirectoryStore, key: str) -> None:
+    store.replace(key, flipped(store.get(key)))
+
+
+def beside_a_damaged_copy(store, layout, tmp_path, damage) -> tuple[str, RemoteLogSegmentMetadata]:
+    """Of two copies of the segment at 5 the one in the records is damaged; the id of the other, and the record."""
+    tier_ours(store, layout, tmp_path / "logs")
+    ours = finished(store, layout)[1].id.segment_id
+    known_one = brokers_copies(store, layout, tmp_path / "logs")[1]
+    damage(store, layout.log_key(known_one))
+    make_old(store)
+    return ours, published(known_one)
+
+
+def test_the_only_right_log_stays_if_its_manifest_is_damaged(store, tmp_path):
+    """It was deleted: nobody could tell what it holds."""
+    ours, record = beside_a_damaged_copy(store, AivenLayout(), tmp_path, cut)
+    (manifest,) = (key for key in keys_of(store, ours) if key.endswith(".rsm-manifest"))
+    cut(store, manifest)
+    make_old(store)
+    (found,) = (each for each in orphans(store, known(record)) if each.segment_id == ours)
+    assert (found.kind, found.action) == (OrphanKind.COPY, Fate.LEAVE)
+    assert "the segments that the cluster knows lost objects: tiersnap mend --depth full" in found.reason
+
+
+def test_the_only_right_log_stays_if_its_indexes_are_lost(store, layout, tmp_path):
+    """The one in the records has the right size and a wrong bit."""
+    ours, record = beside_a_damaged_copy(store, layout, tmp_path, flip)
+    store.delete([key for key in keys_of(store, ours) if key.endswith(("index", ".indexes"))])
+    (found,) = (each for each in orphans(store, known(record)) if each.segment_id == ours)
+    assert (found.kind, found.action) == (OrphanKind.ATTEMPT, Fate.LEAVE)
+    assert f"{record.id.segment_id}, which holds its offsets, is not proven to be right" in found.reason
+    assert "tiersnap mend --depth full" in found.reason
+
+
+@pytest.mark.parametrize("is_known_long", [True, False])
+def test_a_manifest_does_not_outweigh_the_log_beside_it(store, tmp_path, is_known_long):
+    """A digit of an end offset is wrong: of the copy that may go, or of the one that holds its offsets."""
+    layout = AivenLayout()
+    tier_of_two_replicas(store, layout, tmp_path)
+    shorter = next(each for each in brokers_copies(store, layout, tmp_path / "logs") if each.start_offset == 0)
+    longer = next(each for each in finished(store, layout) if each.end_offset == 9)
+    kept, wrong, digits = (longer, longer, (9, 4)) if not is_known_long else (longer, shorter, (4, 9))
+    manifest = keys.segment(KeyKind.RSM_MANIFEST, wrong)
+    told, lie = (f'"endOffset":{end}'.encode() for end in digits)
+    assert told in store.get(manifest)
+    store.replace(manifest, store.get(manifest).replace(told, lie))
+    make_old(store)
+    assert keys_of(store, kept.id.segment_id).isdisjoint(removable(orphans(store, known(published(shorter)))))
 
 
 REFUSALS = {

@@ -32,6 +32,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 pytestmark = pytest.mark.unit
 
 LANDING, CHUNK = 120, 20
+FOUND = (177898648, 58250515, 199716127, 474412300)
+"""What random seeds have found: the only right log has a damaged manifest, or no indexes; the store lost one before."""
 STARTED, FINISHED, DELETING, DELETED = SegmentState
 
 
@@ -88,6 +90,11 @@ def test_remove_orphans_deletes_what_no_consumer_needs(tmp_path: Path) -> None:
     played = [play(seed, tmp_path / str(seed), Doubled) for seed in range(40)]
     done = Counter((name, change) for each in played for name, _, changes in each.done for change in changes)
     assert done["maintain", "delete"] > 0, done
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_remove_orphans_keeps_the_only_right_log(seed: int, tmp_path: Path) -> None:
+    play(seed, tmp_path / "history", Doubled)
 
 
 @pytest.mark.nightly

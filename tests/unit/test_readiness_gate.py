@@ -243,12 +243,10 @@ OPEN = {
 }
 
 
-def look(
-    log_dir: Path, segments: dict[int, list[bytes]] = OPEN, cleanup_policy: str | None = None, **more: Any
-) -> Examination:
+def look(log_dir: Path, segments: dict[int, list[bytes]] = OPEN, **more: Any) -> Examination:
     write_partition(log_dir, "orders", 0, segments, **{"indexes": True, **more})
     (partition,) = open_log_dir(str(log_dir)).partitions()
-    return examine(LOCAL, partition, cleanup_policy=cleanup_policy)
+    return examine(LOCAL, partition)
 
 
 def readiness(found: Examination) -> tuple[Readiness, ...]:
@@ -341,22 +339,11 @@ def test_a_gap_inside_a_segment_is_a_note_and_no_proof_of_compaction(tmp_path: P
     assert (first.verdict, "records are missing" in first.reason) == (Verdict.READY, True)
 
 
-@pytest.mark.parametrize(
-    ("is_cleaned", "policy", "expected"),
-    [
-        (True, None, Verdict.COMPACTED_TOPIC),
-        (True, "delete", Verdict.READY),  # it was compacted once
-        (False, "compact", Verdict.COMPACTED_TOPIC),
-        (False, "delete, compact", Verdict.COMPACTED_TOPIC),
-        (False, None, Verdict.READY),
-    ],
-)
-def test_the_topics_configuration_decides_and_without_it_the_cleaners_checkpoint(
-    is_cleaned: bool, policy: str | None, expected: Verdict, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("is_cleaned", "expected"), [(True, Verdict.COMPACTED_TOPIC), (False, Verdict.READY)])
+def test_the_cleaners_checkpoint_names_compacted_topics(is_cleaned: bool, expected: Verdict, tmp_path: Path) -> None:
     if is_cleaned:
         (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 10\n")
-    found = look(tmp_path, GAPS, cleanup_policy=policy, high_watermark=20, snapshots=NO_PRODUCERS)
+    found = look(tmp_path, GAPS, high_watermark=20, snapshots=NO_PRODUCERS)
     assert readiness(found)[0].verdict is expected
 
 

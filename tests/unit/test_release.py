@@ -79,6 +79,15 @@ def test_unblock_pauses_nothing_when_brokers_would_refuse_its_records(
     assert seen == {None}
 
 
+def test_unblock_writes_no_object_when_nothing_proves_the_location(world: World) -> None:
+    """It probed the store before the proof, and left a file there."""
+    before = world.store.changes
+    words = (*commands.CLUSTER, *commands.REMOTE, world.disks["a"], *commands.now_of(world), "--apply")
+    ran = world.run({"unblock": lambda _: commands.type_command("unblock", *words)})
+    assert ran["unblock"] is ExitCode.GATE_REFUSED, world.story()
+    assert world.store.changes == before
+
+
 def test_unblock_publishes_nothing_of_a_partition_that_others_freed(world: World) -> None:
     """Its copy task copies the segment at 5 once its snapshot exists: it may be copying the next one now."""
     freed = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -50,6 +50,7 @@ from tiersnap.snapshot.members import members
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 if TYPE_CHECKING:
+    from tiersnap.snapshot.gate.exit_code import Problem
     from tiersnap.snapshot.gate.next_step import NextStep
     from tiersnap.snapshot.gate.printed_steps import Place
     from tiersnap.snapshot.host.summary import Examined, Host
@@ -135,12 +136,7 @@ def doctor(
     tasks that fail again and again (watched for up to three task intervals), topics that a killed run left paused, and
     on the leader's host lost leader epochs, and segments above a last stable offset that has stood for an hour.
     """
-    from tiersnap.remote_storage.stores.open_store import open_existing_store
-    from tiersnap.remote_storage.stores.probe import probe_store, problems_of
     from tiersnap.snapshot.gate.exit_code import exit_code_of
-    from tiersnap.snapshot.gate.next_step import Hole
-    from tiersnap.snapshot.gate.steps import BROKERS_LOCATION
-    from tiersnap.snapshot.host.summary import Host
     from tiersnap.snapshot.metrics.of_run import of_doctor
 
     if situation.is_empty or situation.broker.value is not None:
@@ -149,53 +145,86 @@ def doctor(
     broker = situation
     situation, unanswered = situation.answering()
     log_dirs, cluster = situation.log_dirs.value or (), situation.cluster.value
-    view = situation.remote.value or NO_LOCATION
     compared = compare_records(situation, output.talk)
-    location = judge_location(situation, None if compared is None else compared.location)
-    copies = told_copies(
-        cluster, log_dirs, broker_expiry.now, hung_after, None if compared is None else compared.records
-    )
-    is_elsewhere = location is not None and location.is_contradicted
-    if is_elsewhere:  # ask nothing there, and print no command with it
-        view = replace(view, remote=None)
-    view = view if compared is None else replace(view, layout=compared.layout)
     records = None if compared is None else compared.records
+    location = judge_location(situation, None if compared is None else compared.location)
+    copies = told_copies(cluster, log_dirs, broker_expiry.now, hung_after, records)
+    view = _view_to_ask(situation, compared, location)
     copying = check_copies(cluster, log_dirs, view, records, broker_expiry.now, output.talk)
-    is_named = view.remote is not None and situation.remote.source == COMMAND_LINE
-    answers = list(probe_store(open_existing_store(view.remote or "", view.stores))) if is_named else []
-    host = _look(output, situation, log_starts, view, broker_expiry, compared) if log_dirs else Host(())
+    probes = _probe(view) if situation.remote.source == COMMAND_LINE else []
+    host = _look(output, situation, log_starts, view, broker_expiry, compared)
+    answers = _Answers(host, probes, compared, copies, verified, location, copying)
     known = Known(view if view.remote is not None else None, situation.remote.source)
     place = situation_place([each.uri for each in host.log_dirs], replace(broker, remote=known))
-    of_hung = steps_of_cluster(place, compared, copies, _freeing(host, copies.hung))
-    of_cluster = [*of_hung, *map(place.render, copying.steps(_freeing(host, copying.failing)))]
-    if is_elsewhere and place.knows(Hole.REMOTE):
-        of_cluster.insert(0, place.render(BROKERS_LOCATION))
-    advice = _advice(host, place, of_cluster)
+    advice = _advice(host, place, _steps_of_cluster(answers, place))
     errors = (*unanswered, *host.errors)
     if output.format is Format.TABLE:
-        width = terminal_width() or _WIDEST
-        sections = {
-            "facts": list(situation.lines()),
-            **_sections(host, answers, compared, copies, location, copying),
-        }
+        sections = {"facts": list(situation.lines()), **_sections(answers)}
         if view.remote is not None:
             sections["verified"] = verified_lines(verified, place)
-        for name, lines in sections.items():
-            for number, line in enumerate(lines):
-                for text in folded(shown(line), width, f"{'' if number else name:<9}", " " * 9):
-                    output.line(text)
-        for line in advice.script(width):
-            output.line(shown(line))
+        _print_screen(output, sections, advice)
         tell_failures(output, errors)
     else:
-        found = _result(host, answers, compared, copies, verified, location, copying, advice)
-        output.document(found, errors=errors)
-    shown_by_cluster = problems_of_cluster(compared, copies, location)
-    away = () if is_elsewhere else unanswered  # a contradiction ends each command with 4, whoever else is away
-    code = exit_code_of([*host.problems(), *shown_by_cluster, *copying.problems(), *problems_of(answers), *away])
+        output.document(_result(answers, advice), errors=errors)
+    away = () if answers.is_elsewhere else unanswered  # a contradiction ends each command with 4, whoever else is away
+    code = exit_code_of([*answers.problems(), *away])
     was_asked = cluster is not None and hung_after is not None
     sinks.send(lambda: of_doctor(code, clock(), len(copies.hung) if was_asked else None))
     return code
+
+
+def _view_to_ask(situation: Situation, compared: Compared | None, location: JudgedLocation | None) -> RemoteView:
+    """Return the remote location with the brokers' layout; without its URI if brokers read another one."""
+    view = situation.remote.value or NO_LOCATION
+    if location is not None and location.is_contradicted:
+        view = replace(view, remote=None)
+    return view if compared is None else replace(view, layout=compared.layout)
+
+
+def _probe(view: RemoteView) -> list[ProbeAnswer]:
+    from tiersnap.remote_storage.stores.open_store import open_existing_store
+    from tiersnap.remote_storage.stores.probe import probe_store
+
+    return [] if view.remote is None else list(probe_store(open_existing_store(view.remote, view.stores)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """The answers to the questions of `doctor`; empty or None where a question was not asked."""
+
+    host: Host
+    probes: list[ProbeAnswer]
+    compared: Compared | None
+    copies: ToldCopies
+    verified: list[VerifiedPartition]
+    location: JudgedLocation | None
+    copying: CopyFindings
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Return whether brokers read another location."""
+        return self.location is not None and self.location.is_contradicted
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the problems that decide the exit code."""
+        from tiersnap.remote_storage.stores.probe import problems_of
+
+        yield from self.host.problems()
+        yield from problems_of_cluster(self.compared, self.copies, self.location)
+        yield from self.copying.problems()
+        yield from problems_of(self.probes)
+
+
+def _steps_of_cluster(answers: _Answers, place: Place) -> list[Step]:
+    from tiersnap.snapshot.gate.next_step import Hole
+    from tiersnap.snapshot.gate.steps import BROKERS_LOCATION
+
+    host, copies, copying = answers.host, answers.copies, answers.copying
+    of_hung = steps_of_cluster(place, answers.compared, copies, _freeing(host, copies.hung))
+    steps = [*of_hung, *map(place.render, copying.steps(_freeing(host, copying.failing)))]
+    if answers.is_elsewhere and place.knows(Hole.REMOTE):
+        steps.insert(0, place.render(BROKERS_LOCATION))
+    return steps
 
 
 def _look(
@@ -211,7 +240,9 @@ def _look(
     from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
 
-    opened = with_stated(open_log_dirs(situation.log_dirs.value or ()), log_starts)
+    if not situation.log_dirs.value:
+        return Host(())
+    opened = with_stated(open_log_dirs(situation.log_dirs.value), log_starts)
     inventory = view.inventory(broker_expiry, records_here(situation.cluster.value, compared, opened))
     progress = Progress(output, "listing", count(opened, Selection()))
     partitions = located(situation.cluster.value, progress.watch(selected_of(opened, Selection())))
@@ -257,27 +288,19 @@ def _advice(host: Host, place: Place, of_cluster: Sequence[Step]) -> _Advice:
     return _Advice(steps, list(checks(host, place)) if has_host else [])
 
 
-def _result(
-    host: Host,
-    answers: Sequence[ProbeAnswer],
-    compared: Compared | None,
-    copies: ToldCopies,
-    verified: list[VerifiedPartition],
-    location: JudgedLocation | None,
-    copying: CopyFindings,
-    advice: _Advice,
-) -> DoctorResult:
+def _result(answers: _Answers, advice: _Advice) -> DoctorResult:
+    host = answers.host
     return DoctorResult(
         log_dirs=[ExaminedLogDir.of(host, each) for each in host.log_dirs],
         version=host.version() if host.log_dirs else "",
-        location=location,
-        remote=list(answers),
-        records=None if compared is None else as_records(compared),
+        location=answers.location,
+        remote=answers.probes,
+        records=None if answers.compared is None else as_records(answers.compared),
         findings=list(host.findings),
-        verified=verified,
-        hung=list(copies.hung),
-        twice=list(copies.twice),
-        copying=copying,
+        verified=answers.verified,
+        hung=list(answers.copies.hung),
+        twice=list(answers.copies.twice),
+        copying=answers.copying,
         forgotten=[ForgottenProducers(log_dir, name, **members(found)) for log_dir, name, found in host.forgotten],
         waiting=host.waiting(),
         next=advice.next,
@@ -285,31 +308,38 @@ def _result(
     )
 
 
-def _sections(
-    host: Host,
-    answers: Sequence[ProbeAnswer],
-    compared: Compared | None,
-    copies: ToldCopies,
-    location: JudgedLocation | None,
-    copying: CopyFindings,
-) -> dict[str, list[str]]:
-    """Return lines by what they are about, in the order of the screen."""
-    of_remote = {"location": list(location.lines())} if location is not None else {}
-    of_remote |= {"remote": list(_answer_lines(answers))} if answers else {}
-    of_remote |= {} if compared is None else {"records": list(lines_of(compared))}
-    told, blocking = [*copies.said, *copying.others()], list(copying.blocking())
-    of_remote |= {"copies": told} if told else {}
+def _print_screen(output: Output, sections: Mapping[str, Iterable[str]], advice: _Advice) -> None:
+    """Print the lines of each section beside its name, and the next steps below."""
+    width = terminal_width() or _WIDEST
+    for name, lines in sections.items():
+        for number, line in enumerate(lines):
+            for text in folded(shown(line), width, f"{'' if number else name:<9}", " " * 9):
+                output.line(text)
+    for line in advice.script(width):
+        output.line(shown(line))
+
+
+def _sections(answers: _Answers) -> dict[str, list[str]]:
+    """Return lines by what they are about, in the order of the screen; none if there is nothing to say."""
+    host, location, compared = answers.host, answers.location, answers.compared
+    blocking = list(answers.copying.blocking())
+    of_remote = {
+        "location": [] if location is None else list(location.lines()),
+        "remote": list(_answer_lines(answers.probes)),
+        "records": [] if compared is None else list(lines_of(compared)),
+        "copies": [*answers.copies.said, *answers.copying.others()],
+    }
     if not host.log_dirs:
-        return ({"blocked": blocking} if blocking else {}) | of_remote
+        return {"blocked": blocking, **of_remote}
     return {
         "blocked": [*blocking, *_blocks(host, has_others=bool(blocking))],
         "broker": list(_broker(host)),
         "version": [host.version()],
         "disks": [line for each in host.log_dirs for line in _disk_lines(host, each)],
         "running": list(_running(host)),
-        **({"tiered": list(host.in_remote_lines())} if host.in_remote else {}),
+        "tiered": list(host.in_remote_lines()),
         **of_remote,
-        **({"replicas": list(_forgotten(host))} if host.forgotten else {}),
+        "replicas": list(_forgotten(host)),
     }
 
 
@@ -327,13 +357,17 @@ def _running(host: Host) -> Iterator[str]:
     if host.pids:
         names = [f"process {pid}" if pid else "a process of another container" for pid in host.pids]
         yield f"yes: {', '.join(names)} holds .lock"
-    for each in host.log_dirs:
-        if each.lock_unknown:
-            yield f"not to be told for {each.uri}: {each.lock_unknown}"
-    if not host.pids and not any(each.lock_unknown for each in host.log_dirs):
-        unclean = [each.uri for each in host.log_dirs if not each.is_clean]
-        says = f"; not stopped cleanly, its next start recovers {', '.join(unclean)}" if unclean else ""
-        yield f"no: nobody holds .lock{says}"
+    unknown = [each for each in host.log_dirs if each.lock_unknown]
+    for each in unknown:
+        yield f"not to be told for {each.uri}: {each.lock_unknown}"
+    if not host.pids and not unknown:
+        yield _stopped(host)
+
+
+def _stopped(host: Host) -> str:
+    unclean = ", ".join(each.uri for each in host.log_dirs if not each.is_clean)
+    says = f"; not stopped cleanly, its next start recovers {unclean}" if unclean else ""
+    return f"no: nobody holds .lock{says}"
 
 
 def _blocks(host: Host, *, has_others: bool) -> Iterator[str]:
@@ -347,23 +381,25 @@ def _blocks(host: Host, *, has_others: bool) -> Iterator[str]:
         yield f"{count_of(host.lost_indexes, 'partition has', 'partitions have')} lost an .index"
     yield from of_unlocated(host.unlocated, remote=not host.asked_remote)
     waiting = host.waiting()
-    if waiting:
-        yield f"{human_bytes(sum(each.bytes for each in waiting))} wait for that"
-    for at in waiting[:MOST_MISSING]:
-        yield f"{at.partition}: {count_of(at.segments, 'segment')}, {human_bytes(at.bytes)}, {at.verdict}"
-    if len(waiting) > MOST_MISSING:
-        yield and_more(len(waiting) - MOST_MISSING, "partition")
-    for each in host.log_dirs:
-        if each.disk.is_read_only:
-            yield f"{each.uri}: its file system is mounted read-only"
+    yield from _waiting(waiting)
+    yield from (f"{each.uri}: its file system is mounted read-only" for each in host.log_dirs if each.disk.is_read_only)
     findings = host.findings
     yield from map(str, findings[:_MOST_FINDINGS])
     if len(findings) > _MOST_FINDINGS:
         yield f"… and {count_of(len(findings) - _MOST_FINDINGS, 'finding')} more; scan lists them"
     if unpublished := host.in_remote[Verdict.UPLOADED]:
         yield f"{count_of(unpublished, 'segment')}: {Verdict.UPLOADED}, and no record is known of them"
-    if not (has_others or waiting or findings or host.missing or host.lost_indexes or host.unlocated or unpublished):
+    if not any((has_others, waiting, findings, host.missing, host.lost_indexes, host.unlocated, unpublished)):
         yield "nothing, by the names of the files; scan checks what is in them"
+
+
+def _waiting(partitions: Sequence[WaitingPartition]) -> Iterator[str]:
+    if partitions:
+        yield f"{human_bytes(sum(each.bytes for each in partitions))} wait for that"
+    for at in partitions[:MOST_MISSING]:
+        yield f"{at.partition}: {count_of(at.segments, 'segment')}, {human_bytes(at.bytes)}, {at.verdict}"
+    if len(partitions) > MOST_MISSING:
+        yield and_more(len(partitions) - MOST_MISSING, "partition")
 
 
 def _forgotten(host: Host) -> Iterator[str]:

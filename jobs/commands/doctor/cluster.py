@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +21,7 @@ from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
     from tiersnap.jobs.situation.situation import Situation
+    from tiersnap.remote_storage.cluster.hung_copies import HungCopy
     from tiersnap.remote_storage.cluster.missing_objects import Missing
     from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
     from tiersnap.remote_storage.publish.location_proof import LocationVerdict
@@ -77,30 +78,45 @@ def told_copies(
     if cluster is None or hung_after is None:
         return ToldCopies()
     from tiersnap.remote_storage.cluster.copy_tasks import check_cluster_of
-    from tiersnap.remote_storage.cluster.hung_copies import HungLimit, look_at_copies
-    from tiersnap.snapshot.log.selection import named, open_log_dirs
+    from tiersnap.remote_storage.cluster.hung_copies import HungLimit, copied_twice, find_all_hung, read_all_records
+    from tiersnap.snapshot.log.selection import open_log_dirs
 
     opened = open_log_dirs(log_dirs) if log_dirs else ()
     if opened:
         check_cluster_of(cluster, {each.source: each.log_dir for each in opened})
-    found = look_at_copies(cluster, [each.source for each in opened], HungLimit(now, hung_after), records)
-    begins = {(each.partition.topic, each.partition.partition): each.attempt.start_offset for each in found.hung}
-    waiting: Counter[tuple[str, int]] = Counter()
-    for partition in (partition for each in opened for partition in named(each.log_dir, begins)):
-        key = partition.topic, partition.partition
-        closed = (at for at in partition.segments if not at.is_active and at.base_offset >= begins[key])
-        waiting[key] += sum(at.log.size for at in closed)
-    rows, said = [], []
-    for key, each in zip(begins, found.hung, strict=True):
+    cache = read_all_records(cluster) if records is None else records
+    hung = find_all_hung(cluster, cache, [each.source for each in opened], HungLimit(now, hung_after))
+    rows = tuple(_rows(opened, hung))
+    said = [f"{each.says()}; {human_bytes(row.waiting_bytes)} wait" for each, row in zip(hung, rows, strict=True)]
+    twice = [CopiedTwice(str(each), *pair) for each in cache.partitions() for pair in copied_twice(cache, each)]
+    return ToldCopies(rows, tuple(twice), (*said, *_of_twice(twice)))
+
+
+def _rows(opened: Iterable[NamedLogDir], hung: Sequence[HungCopy]) -> Iterator[HungRemoteCopy]:
+    begins = {(each.partition.topic, each.partition.partition): each.attempt.start_offset for each in hung}
+    waiting = _waiting_bytes(opened, begins)
+    for key, each in zip(begins, hung, strict=True):
         at, size = each.attempt, waiting.get(key, each.attempt.segment_size)
-        said.append(f"{each.says()}; {human_bytes(size)} wait")
-        row = (*key, at.broker_id, at.id.segment_id, at.start_offset, each.age, each.usual, size)
-        rows.append(HungRemoteCopy(*row))
-    twice = [CopiedTwice(*each) for each in found.twice]
+        yield HungRemoteCopy(*key, at.broker_id, at.id.segment_id, at.start_offset, each.age, each.usual, size)
+
+
+def _of_twice(twice: Sequence[CopiedTwice]) -> Iterator[str]:
     if twice:
         first, are = twice[0], count_of(len(twice), "remote segment is", "remote segments are")
-        said.append(f"{are} copied twice: brokers read {first.read} of {first.partition}, not {first.segment_id}")
-    return ToldCopies(tuple(rows), tuple(twice), tuple(said))
+        yield f"{are} copied twice: brokers read {first.read} of {first.partition}, not {first.segment_id}"
+
+
+def _waiting_bytes(opened: Iterable[NamedLogDir], begins: Mapping[tuple[str, int], int]) -> Counter[tuple[str, int]]:
+    """Return the bytes of the closed segments from the offset on at which each partition's copy `begins`."""
+    from tiersnap.snapshot.log.selection import named
+
+    waiting: Counter[tuple[str, int]] = Counter()
+    for log_dir in opened:
+        for partition in named(log_dir.log_dir, begins):
+            key = partition.topic, partition.partition
+            closed = (at for at in partition.segments if not at.is_active and at.base_offset >= begins[key])
+            waiting[key] += sum(at.log.size for at in closed)
+    return waiting
 
 
 @dataclass(frozen=True, slots=True)

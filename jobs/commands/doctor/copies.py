@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
@@ -61,10 +62,15 @@ class CopyFindings:
     standing: list[StandingOffset] = field(default_factory=list)
     leftovers: list[AttemptLeftovers] = field(default_factory=list)
 
+    @property
+    def left_paused(self) -> list[PausedTopic]:
+        """Return the topics that a killed run left paused."""
+        return [each for each in self.paused if each.is_left]
+
     def blocking(self) -> Iterator[str]:
         """Yield a line for each thing that keeps brokers from copying."""
         yield from (each.says() for each in self.failing)
-        yield from (each.says() for each in self.paused if each.is_left)
+        yield from (each.says() for each in self.left_paused)
         yield from (each.says() for each in self.lost_epochs)
         yield from (each.says() for each in self.standing)
 
@@ -77,7 +83,7 @@ class CopyFindings:
         """Yield the problems; leftovers are none."""
         if self.failing or self.lost_epochs:
             yield OtherProblem.STUCK_COPY
-        if any(each.is_left for each in self.paused):
+        if self.left_paused:
             yield OtherProblem.LEFT_PAUSED
         if self.standing:
             yield OtherProblem.STANDING_LSO
@@ -88,10 +94,10 @@ class CopyFindings:
 
         if self.failing:
             yield from freeing
-        elif any(each.is_left and each.state is not PauseState.NOTHING_SAVED for each in self.paused):
+        elif any(each.state is not PauseState.NOTHING_SAVED for each in self.left_paused):
             yield from steps_of(OtherProblem.LEFT_PAUSED)
         yield from map(NextStep, dict.fromkeys(each.hint for each in self.paused if each.hint))
-        yield from dict.fromkeys(step for each in self.lost_epochs for step in each.cure())
+        yield from dict.fromkeys(chain.from_iterable(each.cure() for each in self.lost_epochs))
         if self.standing:
             yield from steps_of(OtherProblem.STANDING_LSO)
         if self.leftovers and not self.failing:

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tiersnap.jobs.cli import options as opt
 from tiersnap.jobs.cli.option_types import DURATION
-from tiersnap.jobs.cli.output import Format, Output, of_row
+from tiersnap.jobs.cli.output import Format, Output
 from tiersnap.jobs.cli.progress import Progress
 from tiersnap.jobs.cli.sentences import of_unlocated, tell_not_compared
 from tiersnap.jobs.pipeline.spark_options import SparkRequest
@@ -217,7 +217,7 @@ def _show_risk(
     kind: type[Any] = BoundaryRow if asked.boundaries else PartitionRow
     columns = BOUNDARY_COLUMNS if asked.boundaries else PARTITION_COLUMNS
     worst_first = sorted(rows, key=lambda row: row.severity)
-    summary = of_row(SimulateSummary, {**sentences, "replicas": list(others) or UNSET})
+    summary = SimulateSummary(**dict[str, Any](sentences), replicas=list(others) or UNSET)
     output.rows(kind, worst_first, columns=columns, several=several, summary=summary, findings=findings)
     if output.format is Format.JSONL:
         for name, sentence in sentences.items():

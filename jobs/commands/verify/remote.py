@@ -62,9 +62,11 @@ class SegmentSample:
 
 def _sample(text: str) -> SegmentSample:
     found = _SAMPLE.fullmatch(text)
-    if found is None or not float(found[1]) or (found[2] and float(found[1]) > 100) or ("." in text and not found[2]):
-        raise ValueError(f"{text!r} is no sample; use a number of segments as 100, or 5%")
-    return SegmentSample(percent=float(found[1])) if found[2] else SegmentSample(number=int(found[1]))
+    if found is not None and found[2] and 0 < float(found[1]) <= 100:
+        return SegmentSample(percent=float(found[1]))
+    if found is not None and not found[2] and found[1].isdigit() and int(found[1]):
+        return SegmentSample(number=int(found[1]))
+    raise ValueError(f"{text!r} is no sample; use a number of segments as 100, or 5%")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,28 @@ class TierRequest:
     resume: Path | None
     warehouse: str | None
     recheck: int | None
+
+    def refuse_beside_files(self) -> None:
+        """Raise UsageError if an option was given that the verification of LOGDIR's files does not have."""
+        given = {"--sample": self.sample, "--resume": self.resume, "--warehouse": self.warehouse}
+        for name, value in given.items():
+            if value is not None:
+                why = f"{name} goes with remote storage alone: without --depth the files of LOGDIR are verified, too"
+                alone = "" if name == "--warehouse" else "add --depth snapshots, or "
+                raise UsageError(why, hint=f"{alone}leave LOGDIR out")
+
+    def refuse_beside_spark(self, *, has_log_dirs: bool, names_cluster: bool) -> None:
+        """Raise UsageError if something of one host was given with --warehouse, which verifies on Spark."""
+        if has_log_dirs or self.resume is not None:
+            raise UsageError(
+                "--warehouse verifies on Spark: LOGDIR and --resume are of one host",
+                hint="give log directories of this host, or --warehouse",
+            )
+        if names_cluster:
+            raise UsageError(
+                "--warehouse verifies on Spark, where no task asks a cluster",
+                hint="leave --bootstrap-server out, or --warehouse",
+            )
 
 
 def _request(
@@ -298,11 +322,7 @@ def is_of_tier(tier: TierRequest, situation: Situation, log_dirs: tuple[str, ...
     from tiersnap.jobs.situation.situation import COMMAND_LINE
 
     if tier.depth is None and log_dirs:
-        given = {"--sample": tier.sample, "--resume": tier.resume, "--warehouse": tier.warehouse}
-        for name in (name for name, value in given.items() if value is not None):
-            why = f"{name} goes with remote storage alone: without --depth the files of LOGDIR are verified, too"
-            alone = "" if name == "--warehouse" else "add --depth snapshots, or "
-            raise UsageError(why, hint=f"{alone}leave LOGDIR out")
+        tier.refuse_beside_files()
         return False
     if against is not None:
         why = "--against goes with the files of LOGDIR, and remote storage is verified alone"
@@ -310,14 +330,6 @@ def is_of_tier(tier: TierRequest, situation: Situation, log_dirs: tuple[str, ...
     if tier.depth is None and situation.remote.value is None:
         situation.log_dirs.require("log directories")
     situation.remote.require("remote location")
-    if tier.warehouse is not None and (log_dirs or tier.resume is not None):
-        raise UsageError(
-            "--warehouse verifies on Spark: LOGDIR and --resume are of one host",
-            hint="give log directories of this host, or --warehouse",
-        )
-    if tier.warehouse is not None and situation.cluster.source == COMMAND_LINE:
-        raise UsageError(
-            "--warehouse verifies on Spark, where no task asks a cluster",
-            hint="leave --bootstrap-server out, or --warehouse",
-        )
+    if tier.warehouse is not None:
+        tier.refuse_beside_spark(has_log_dirs=bool(log_dirs), names_cluster=situation.cluster.source == COMMAND_LINE)
     return True

@@ -14,7 +14,6 @@ from tiersnap.jobs.pipeline.listing import folders
 from tiersnap.jobs.pipeline.partition_sources import LogDirSource, open_source
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_states
-from tiersnap.snapshot.log.log_dir import read_partition
 from tiersnap.snapshot.rows import Rows
 
 
@@ -51,7 +50,7 @@ class ListTransactionalIds:
             return
         log_dir = source.log_dir
         cluster_id = None if source.properties is None else source.properties.cluster_id
-        partition = read_partition(log_dir.filesystem, f"{log_dir.path}/{folder}", log_dir.checkpoints)
+        partition = log_dir.partition(folder)
         for record in read_states(log_dir.filesystem, partition, check_crc=self.check_crc).records:
             value = record.value
             ids = () if value is None else (value.producer_id, value.previous_producer_id, value.next_producer_id)

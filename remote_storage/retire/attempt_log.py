@@ -1,0 +1,89 @@
+"""Read the log of an attempt before it is deleted: only its batches prove which offsets it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
+from tiersnap.remote_storage.remote_log.segment_bytes import fetched_log
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.log.file_system import LOCAL
+from tiersnap.snapshot.replay.segment_runs import fold_segment
+
+UNKNOWN_END = "its log is damaged, and no manifest proves which offsets it holds"
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLog:
+    """The offsets of a log, the largest leader epoch of its batches, and the digest of its batch headers.
+
+    The epoch is -1 if no batch has one. See kernels.digest; the digest is "" if the log is damaged or not plain.
+    """
+
+    start_offset: int
+    end_offset: int  # exclusive
+    leader_epoch: int
+    digest: str = ""
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """First offset and the exclusive end."""
+        return self.start_offset, self.end_offset
+
+
+def read_attempt_log(
+    store: ObjectStore, attempt: SegmentObjects, complete: RemoteSegment | None = None
+) -> AttemptLog | None:
+    """Read the log of an attempt; None if it is damaged and the attempt is not `complete`: its end is unknown.
+
+    The batches outweigh the manifest: a damaged manifest can name fewer offsets than the log holds. The manifest of a
+    complete segment counts if the log is damaged.
+
+    Raises:
+        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+    """
+    log = _walk(store, attempt)
+    if log.digest:
+        return log
+    if complete is None:
+        return None
+    epoch = max(log.leader_epoch, complete.leader_epochs[-1][0])
+    return AttemptLog(log.start_offset, max(log.end_offset, complete.end_offset), epoch)
+
+
+def _walk(store: ObjectStore, attempt: SegmentObjects) -> AttemptLog:
+    """Return the offsets up to the first damage."""
+    start, epochs = attempt.start_offset, [-1]
+
+    def on_rows(rows: np.ndarray) -> None:
+        if rows.size:
+            epochs.append(int(rows["partition_leader_epoch"].max()))
+
+    try:
+        with fetched_log(store, attempt) as segment:
+            _, end = fold_segment(LOCAL, segment, on_rows=on_rows)
+    except CorruptDataError:
+        return AttemptLog(start, start, -1)
+    is_whole = end.finding is None and end.valid_bytes == end.total_bytes
+    return AttemptLog(start, end.last_offset + 1, max(epochs), end.digest if is_whole else "")
+
+
+def holding(segments: Iterable[RemoteSegment], start: int, end: int) -> list[RemoteSegment] | None:
+    """Return the segments that together hold [start, end); None if they lack an offset.
+
+    Args:
+        segments: in ascending start offset.
+    """
+    reached, found = start, list[RemoteSegment]()
+    for each in segments:
+        if reached >= end or each.start_offset > reached:
+            break
+        if each.end_offset > reached:
+            found.append(each)
+            reached = each.end_offset
+    return None if reached < end else found

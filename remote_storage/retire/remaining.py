@@ -1,0 +1,116 @@
+"""The segments that remain when an attempt is deleted: they must hold its offsets, and be read whole and right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from tiersnap.remote_storage.locks.claim import Claim
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
+from tiersnap.remote_storage.retire.attempt_log import UNKNOWN_END, AttemptLog, holding
+from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
+from tiersnap.remote_storage.verify.compare_whole import ReadSegment
+
+_MEND = "tiersnap mend --depth full, which takes a log of the same offsets from here"
+_LOST = f"no other complete segment holds its offsets: the segments that the cluster knows lost objects: {_MEND}"
+_BY_HAND = "delete it by hand if tiersnap verify --depth full finds the other segments right"
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """The attempts of a partition in ascending start offset, to find other segments with the same offsets.
+
+    Attributes:
+        look: reads the manifest of a segment that has all its objects.
+        read: reads all bytes of a complete segment.
+        read_log: reads the log of an attempt; see read_attempt_log.
+    """
+
+    attempts: Sequence[SegmentObjects]
+    known: KnownPartition
+    look: Callable[[SegmentObjects], RemoteSegment | IncompleteSegment]
+    read: Callable[[RemoteSegment], ReadSegment]
+    read_log: Callable[[SegmentObjects, RemoteSegment | None], AttemptLog | None]
+    _read: dict[str, ReadSegment] = field(default_factory=dict)
+
+    def complete(self, attempt: SegmentObjects) -> RemoteSegment | None:
+        """Return the complete segment of an attempt; None if it lacks objects."""
+        found = None if attempt.missing else self.look(attempt)
+        return found if isinstance(found, RemoteSegment) else None
+
+    def finished_instead(self, attempt: SegmentObjects, claim: Claim) -> str | None:
+        """Return the id of the attempt that superseded this one, by its claim; None without one.
+
+        A segment in another layout supersedes nothing.
+        """
+        if claim.finished in (None, attempt.segment_id):
+            return None
+        for each in self.attempts:
+            if each.segment_id == claim.finished and each.is_local is not attempt.is_local:
+                return None
+        return claim.finished
+
+    def why_kept(self, attempt: SegmentObjects, finished: str | None) -> str:
+        """Return why the log of an attempt stays; "" if other segments hold its offsets and are right, or it has none.
+
+        Other segments are `finished` and those in the records. Offsets below the log start need no segment.
+        """
+        if attempt.log is None:
+            return ""
+        log = self.read_log(attempt, self.complete(attempt))
+        if log is None:
+            return f"{UNKNOWN_END}: {_BY_HAND}"
+        why = self._why(log, finished)
+        published = self.known.published_end(log.leader_epoch)
+        if why is _LOST and finished is None and log.end_offset > published:
+            return (
+                f"no other segment holds its offsets, and the cluster's remote log ends at {published}: "
+                "tiersnap tier --apply, which uploads them again"
+            )
+        return why
+
+    def why_attempt_is_kept(self, attempt: SegmentObjects, record: RemoteLogSegmentMetadata) -> str:
+        """Return why a broker's attempt stays; "" if segments in the records hold the offsets of its record."""
+        if attempt.log is None:
+            return ""
+        log = AttemptLog(record.start_offset, record.end_offset + 1, record.segment_leader_epochs[-1][0])
+        return self._why(replace(log, digest=self._digest(attempt)), None)
+
+    def _digest(self, attempt: SegmentObjects) -> str:
+        if (copy := self.complete(attempt)) is not None:
+            return self._read_once(copy).digest  # the plugin may have compressed it
+        log = self.read_log(attempt, None)
+        return "" if log is None else log.digest
+
+    def _why(self, log: AttemptLog, finished: str | None) -> str:
+        start = max(log.start_offset, self.known.log_start or 0)
+        others = holding(self._others(log, finished), start, log.end_offset)
+        if others is None:
+            return _LOST
+        return next(filter(None, (self._doubt(log, other) for other in others)), "")
+
+    def _others(self, log: AttemptLog, finished: str | None) -> Iterator[RemoteSegment]:
+        """Yield the complete segments that count and end above the start of a log, in ascending start offset."""
+        for attempt in self.attempts:
+            end = self.known.finished_end(attempt.segment_id, log.leader_epoch)
+            if attempt.segment_id != finished and end <= log.start_offset:
+                continue
+            other = self.complete(attempt)
+            # A damaged manifest can name offsets that its log lacks.
+            if other is not None and end in (0, other.end_offset):
+                yield other
+
+    def _doubt(self, log: AttemptLog, other: RemoteSegment) -> str:
+        read = self._read_once(other)
+        if read.doubt:
+            return f"{other.segment_id}, which holds its offsets, is not proven to be right: {read.doubt}: {_MEND}"
+        if log.bounds == other.bounds and log.digest not in ("", read.digest):
+            return f"its log and the log of {other.segment_id} differ; nothing shows which one is right"
+        return ""
+
+    def _read_once(self, segment: RemoteSegment) -> ReadSegment:
+        if segment.segment_id not in self._read:
+            self._read[segment.segment_id] = self.read(segment)
+        return self._read[segment.segment_id]
