@@ -1,4 +1,4 @@
-"""What `doctor` tells of a host, line by line, without the brokers' and the remote location's answers."""
+"""Lines of `doctor` about a host, without what brokers and the remote location answer."""
 
 from __future__ import annotations
 
