@@ -44,9 +44,9 @@ from tiersnap.snapshot.tables.table_format import filled_by, refuse_newer, refus
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-# Of the servers of object stores; delta-rs would try for three minutes.
+# Limits for requests to object stores; by default delta-rs tries for three minutes.
 _IMPATIENT = {"max_retries": "2", "retry_timeout": "10s", "connect_timeout": "5s", "timeout": "30s"}
-# Of DataFusion, which comes with delta-rs: rows in the order of the files.
+# DataFusion, which delta-rs contains, then returns rows in the order of the files.
 _QUERY = {"datafusion.execution.target_partitions": "1"}
 # Readers need no states, which are most of the bytes.
 _FACTS = [name for name in PARTITIONS.names if name != DELTAS]
@@ -89,7 +89,7 @@ def _open(warehouse: str, name: str) -> DeltaTable | None:
 
 def _rows(uri: str, found: DeltaTable, columns: list[str], kinds: list[str] | None) -> pa.Table:
     """Return columns of a table."""
-    arrow: Any = found.schema().to_arrow()  # it has __arrow_c_schema__, of which the stubs know nothing
+    arrow: Any = found.schema().to_arrow()  # the stubs lack its __arrow_c_schema__
     schema = pa.schema(arrow)
     refuse_other(uri, columns, schema.names)
     wanted = ", ".join(f'"{column}"' for column in columns)
@@ -128,7 +128,7 @@ order by run
 
 
 def waiting_trend(warehouse: str) -> tuple[WaitingAt, ...]:
-    """Return the waiting bytes since each run that changed a verdict, by the table `readiness`."""
+    """Return the waiting bytes after each run that changed a verdict, from the table `readiness`."""
     found = _open(warehouse, "readiness")
     rows = [] if found is None else _query(f"{warehouse}/readiness", found, _WAITING).to_pylist()
     sizes = accumulate(row["change"] for row in rows)

@@ -92,7 +92,7 @@ expiration_option = click.option(
     type=DURATION,
     default="7d",
     show_default=True,
-    help="Leave out producers that were idle this long where the segment ends: the broker's "
+    help="Omit producers that were idle this long at the segment's end: the broker's "
     "transactional.id.expiration.ms; none keeps all.",
 )
 as_of_option = click.option(
@@ -107,7 +107,7 @@ producer_expiration_option = click.option(
     type=DURATION,
     default="1d",
     show_default=True,
-    help="The broker's producer.id.expiration.ms: what it drops when it loads a snapshot, a snapshot may lack.",
+    help="The broker's producer.id.expiration.ms. A snapshot may omit producers that expired.",
 )
 now_option = click.option(
     "--now",
@@ -131,7 +131,7 @@ layout_option = click.option(
     type=click.Choice(LAYOUTS),
     default="aiven",
     show_default=True,
-    help="How segments lie in remote storage: as the Aiven plugin or as Kafka's LocalTieredStorage reads them.",
+    help="The object keys of remote segments: of the Aiven plugin, or of Kafka's LocalTieredStorage.",
 )
 warehouse_option = click.option(
     "--warehouse", type=PLACE, default="tiersnap-warehouse", show_default=True, help="Folder of the Delta tables."
@@ -139,7 +139,7 @@ warehouse_option = click.option(
 allow_plaintext_option = click.option(
     "--allow-plaintext",
     is_flag=True,
-    help="Upload also where the plugin encrypts what lies in remote storage: what is uploaded is plain text.",
+    help="Upload plain text even if the plugin encrypts the segments in remote storage.",
 )
 replace_option = click.option(
     "--replace", is_flag=True, help="Tier with computed snapshots where the broker's are CORRUPT or SUSPECT."
@@ -153,8 +153,8 @@ leave_to_broker_option = click.option(
     type=DURATION,
     default=format_duration(LEFT_FOR_MS),
     show_default=True,
-    help="Upload nothing of a partition of which a broker uploaded a segment within this time, by the clock of remote "
-    "storage; none uploads beside brokers, too. With --bootstrap-server the cluster says whether one is at work.",
+    help="Skip a partition if a broker uploaded a segment of it within this time, by the clock of remote storage; none "
+    "uploads beside brokers, too. With --bootstrap-server the cluster tells whether a copy task works.",
 )
 every_boundary_option = click.option(
     "--all", "every_boundary", is_flag=True, help="Write a snapshot for every boundary, not the missing only."

@@ -26,11 +26,11 @@ D = TypeVar("D")
 FIRST_AFTER_SECONDS = 2.0
 _RENEWED_EVERY = 0.5
 LINE_EVERY_SECONDS = 30.0
-# What is done to partitions that are replayed.
+# The commands' words for work that replays partitions.
 _REPLAYS = frozenset(
     {"collecting", "planning", "repairing", "replaying", "scanning", "simulating", "tiering", "verifying"}
 )
-_COMPILES = "compiling the replay for this processor, once for this release: it takes some seconds"
+_COMPILES = "compiling the replay for this processor, once per release; this takes some seconds"
 _CLEAR = "\r\x1b[K"
 
 

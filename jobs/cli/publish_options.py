@@ -30,7 +30,7 @@ Talk = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class ProofRequest:
-    """Options of the proof of a remote location: by a read-back (`prove`); or none (`unproven`)."""
+    """The proof of a remote location: by a read-back (`prove`), or none (`unproven`)."""
 
     prove: bool = False
     unproven: bool = False
@@ -58,9 +58,9 @@ proof_options = opt.as_one(
         "--prove",
         is_flag=True,
         help="Let the brokers read a record back from --remote, through a topic that is created and deleted again. "
-        "Takes minutes, and is kept there until a broker restarts. Needs Kafka 3.9 in KRaft mode.",
+        "Takes minutes; the result is kept until a broker restarts. Needs Kafka 3.9 in KRaft mode.",
     ),
-    once("--unproven", is_flag=True, help="Go on without evidence; it overrides no contradiction."),
+    once("--unproven", is_flag=True, help="Continue without a proof, but never against a contradiction."),
 )
 
 
@@ -108,7 +108,7 @@ publishing_options = opt.as_one(
     "publishing",
     PublishRequest,
     proof_options,
-    once("--no-publish", is_flag=True, help="Stop after the upload: brokers are not told of the segments."),
+    once("--no-publish", is_flag=True, help="Stop after the upload: do not publish the segments."),
 )
 
 
@@ -128,7 +128,7 @@ def to_publish(done: Published, uploads: Mapping[TopicIdPartition, int]) -> dict
 
 
 def tell_published(output: Output, done: Published, place: Place, planned: Mapping[str, int]) -> None:
-    """Say what was published, or is `planned`, why the rest was not, and what comes next."""
+    """Report the published or `planned` segments, why others are not published, and the next step."""
     tell_place(output, done.proof)
     output.talk(*_lines(done, place, planned))
 

@@ -35,9 +35,7 @@ def read_checks(file: Path | None, *, is_shown: bool = True) -> dict[Key, Remote
     from tiersnap.snapshot.report.remote_checks import read_lines, remote_checked
 
     if file is not None and not is_shown:
-        raise UsageError(
-            "--remote-checks is told on the page of --report, which is not given", hint="give --report FOLDER"
-        )
+        raise UsageError("--remote-checks needs --report: the page shows them", hint="give --report FOLDER")
     return {} if file is None else remote_checked(read_lines(file))
 
 

@@ -91,35 +91,35 @@ def tell_forgetful(output: Output, replicas: Sequence[ForgetfulReplica], place: 
 
 
 def tell_mended(output: Output, count: int) -> None:
-    """Say how many damaged snapshot objects were computed again and replaced; nothing where none was."""
+    """Report the number of damaged snapshot objects that were replaced, if there are any."""
     if count:
         output.warn(f"computed again from the log and replaced: {count_of(count, 'damaged snapshot object')}")
 
 
 def tell_finished_copies(output: Output, count: int) -> None:
-    """Say how many copies of other attempts are finished now; nothing of none."""
+    """Report the number of finished copies of other attempts, if there are any."""
     if count:
         are = count_of(count, "copy", "copies") + (" is" if count == 1 else " are")
-        output.talk(f"{are} finished now that other attempts had made: nothing was sent for that")
+        output.talk(f"{are} finished that other attempts had uploaded: nothing was sent")
 
 
 def tell_unknown_encryption(output: Output, partitions: int) -> None:
-    """Say of how many partitions no manifest tells it; nothing where there is none."""
+    """Report the number of partitions without a manifest, if there are any."""
     if partitions:
         output.talk(
-            f"encryption: unknown of {count_of(partitions, 'partition')}: no manifest of theirs, of their topics or of "
-            "the first ones of remote storage is there; what is uploaded is plain text"
+            f"encryption unknown: {count_of(partitions, 'partition')} without a manifest to compare with; uploads are "
+            "plain text"
         )
 
 
 def tell_not_compared(output: Output, partitions: int, log_dirs: Sequence[str]) -> None:
-    """Say of how many partitions only what brokers know is told, not what is right; nothing where there is none."""
+    """Report the number of partitions that were not compared with remote storage, if there are any."""
     if partitions:
         from tiersnap.snapshot.gate.steps import VERIFY_REMOTE
 
         place = command_place(log_dirs)
         output.talk(
-            f"not compared: {count_of(partitions, 'partition')}: what came before the files is in remote storage"
+            f"not compared: {count_of(partitions, 'partition')}: earlier segments are in remote storage"
             f"; next: {place.text(VERIFY_REMOTE)}"
         )
 
@@ -134,13 +134,13 @@ def tell_in_remote(output: Output, verdicts: Mapping[Verdict, int], step_of: Cal
 
 
 def tell_left_to_brokers(output: Output, verdicts: Mapping[Verdict, int]) -> None:
-    """Say how many segments are left to brokers, and why; nothing where none is."""
+    """Report the number of segments that are left to brokers, if there are any."""
     from tiersnap.snapshot.gate.verdict import Verdict
 
     if count := verdicts.get(Verdict.LEFT_TO_BROKER, 0):
         output.talk(
-            f"left to brokers: {count_of(count, 'segment')}, since what is uploaded beside a copy task that works is "
-            "copied a second time; where none works, --leave-to-broker none uploads them"
+            f"left to brokers: {count_of(count, 'segment')}, because a working copy task would copy them again; if no "
+            "copy task works, --leave-to-broker none uploads them"
         )
 
 
@@ -176,10 +176,11 @@ def of_not_compared(snapshots: int, following: str, *, is_certain: bool = True) 
 
 
 def of_unlocated(unlocated: Mapping[str, str], *, remote: bool = True) -> Iterator[str]:
-    """Yield the line about logs whose start is unknown, by partition why, and what tells it; nothing without any.
+    """Yield a line about the logs whose start is unknown, if there are any, and the option that provides it.
 
     Args:
-        remote: remote storage may tell it; False of a command that does not ask, or if it was asked.
+        unlocated: the reason, by partition.
+        remote: whether to name --remote: not if the command never asks remote storage, or has asked it.
     """
     if unlocated:
         name, why = next(iter(unlocated.items()))

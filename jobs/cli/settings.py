@@ -78,8 +78,8 @@ def _reason(error: Exception) -> str:
     if isinstance(error, (yaml.scanner.ScannerError, yaml.parser.ParserError)):
         return error.problem or "it cannot be read"
     if isinstance(error, yaml.YAMLError):
-        return "a value that begins with * or ! wants quotes"
-    return "no text" if isinstance(error, UnicodeDecodeError) else "a number or a date that is none"
+        return "quote values that begin with * or !"
+    return "no text" if isinstance(error, UnicodeDecodeError) else "an invalid number or date"
 
 
 def read(path: Path, commands: Mapping[str, click.Command]) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def _read_section(section: object, name: str, command: click.Command, path: Path
 
 
 def _value(value: object, option: click.Option, path: Path, key: str, *, section: str = "") -> object:
-    """Return a value as it is typed, so that its option says the same of it; YAML has made numbers of some.
+    """Return a value as a user would type it, for its option to parse; YAML turned some into numbers.
 
     UsageError for none, a truth value for what is no flag, or a number that no option takes.
     """
@@ -170,5 +170,5 @@ def _require(key: str, known: set[str], path: Path, said_once: Collection[str], 
     where = f" of {section}" if section else ""
     hint = f"did you mean {close[0]}?" if close else "known are: " + ", ".join(sorted(known))
     if key in said_once:
-        hint = f"--{key} is said on the command line, each time"
+        hint = f"give --{key} on the command line, each time"
     raise UsageError(f"{path}: {key!r} is no setting{where}", hint=hint)

@@ -16,16 +16,15 @@ from tiersnap.remote_storage.stores.store_settings import StoreSettings
 server_properties_option = once(
     "--server-properties",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Settings of a broker that does not run, or that runs in a container: log.dirs, listeners and the remote "
-    "location.",
+    help="Settings of a stopped broker, or of one in a container: log.dirs, listeners and the remote location.",
 )
 layout_option = click.option(
     "--layout",
     type=click.Choice(opt.LAYOUTS),
-    help="How segments lie in remote storage: as the Aiven plugin or as Kafka's LocalTieredStorage reads them.  "
-    "[default: as the brokers' storage manager reads them, else aiven]",
+    help="The object keys of remote segments: of the Aiven plugin, or of Kafka's LocalTieredStorage.  "
+    "[default: of the brokers' storage manager, else aiven]",
 )
-OF_REMOTE = "Remote location: s3://bucket/prefix, or a directory.  [default: that of the broker of this host]"
+OF_REMOTE = "Remote location: s3://bucket/prefix, or a directory.  [default: the location of this host's broker]"
 OF_CLUSTER = "A broker of the cluster.  [default: the broker of this host]"
 
 PROC = Path("/proc")

@@ -17,7 +17,7 @@ GROUPS = {
         "dump": "Print any Kafka storage file.",
         "demo": "Run the whole pipeline on bundled logs against an embedded S3.",
         "config": "Show every setting, its value and where it is from.",
-        "runbook": "Say what to do about a verdict, an exit code, a log line.",
+        "runbook": "Print what to do about a verdict, an exit code, a log line.",
     },
     "Fix one host": {
         "repair": "Rebuild the missing producer snapshots of one host.",
@@ -29,22 +29,22 @@ GROUPS = {
     },
     "Fleet": {
         "run": "Decode, snapshot, tier and report: the main job.",
-        "collect": "Ship the decodes of one host to where `run` reads them; no Java.",
-        "report": "Show where every segment stands, from the tables of `run`.",
+        "collect": "Decode on one host, and ship Parquet for `run`; no Java.",
+        "report": "Show the verdict of every segment, from the tables of `run`.",
         "maintain": "Remove orphans in remote storage, and superseded rows.",
     },
     "Cluster": {
         "unblock": "Free partitions whose tiering is stuck, without a restart.",
-        "publish": "Tell brokers of the segments that tiersnap has tiered.",
-        "mend": "Put back objects that brokers look for and do not find.",
+        "publish": "Announce uploaded segments to the brokers.",
+        "mend": "Put back lost objects, and replace wrong segments.",
     },
     "Analyse": {
         "transactions": "List and describe transactions on disk, and find those that hang.",
         "producers": "List the producers of a partition as a broker would.",
-        "simulate": "Say what producers would meet if a replica became leader now.",
+        "simulate": "Predict what producers would meet if a replica became leader.",
         "audit": "Find duplicates, gaps and zombies by batch headers, on Spark.",
         "decode": "Write the header of every batch to a Delta table, on Spark.",
-        "explain": "Say what an error of producers means, by release.",
+        "explain": "Explain an error of producers, by release.",
     },
 }
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}

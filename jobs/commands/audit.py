@@ -109,7 +109,7 @@ _SAID: dict[AuditKind, str] = {
 
 
 def _paragraph(row: AuditFinding) -> Paragraph:
-    """Return a finding in words, with what is needed to find its batch."""
+    """Return a finding in words, with the file and position of its batch."""
     found = row.finding
     where = f"{found.topic}-{found.partition}"
     whose = "" if found.producer_id is None else f", producer {found.producer_id} epoch {row.producer_epoch}"
@@ -159,15 +159,15 @@ def audit(
     stores: opt.StoreSettings,
     spark: SparkRequest,
 ) -> int:
-    """Say where a log breaks exactly-once: duplicates, gaps, zombies, holes; by headers alone, no key and no value.
+    """List where a log breaks exactly-once: duplicates, gaps, zombies, holes. Reads headers only, no key and no value.
 
     tiersnap audit --source /var/lib/kafka/data
     tiersnap audit --source /var/lib/kafka/data --topic orders --to page
 
-    One row a finding, with the offsets on both sides, the number of the rule, and a judgement: whether records are
-    lost, or a broker only forgot a producer that retention or expiry took from it. Exit code 5 if any finding says
-    that records were lost or doubled, that a fenced producer or coordinator wrote, or that a transaction holds what is
-    not its own; and where a log is damaged, for nothing is known of what lies behind.
+    A row for each finding has the offsets on both sides, the number of the rule, and a judgement: records are lost, or
+    a broker only forgot a producer after retention or expiry. Exits 5 if records were lost or doubled, if a fenced
+    producer or coordinator wrote, if a transaction holds foreign records, or if a log is damaged: records behind damage
+    are not audited.
     """
     from tiersnap.jobs.pipeline.audit.job import AuditSettings
     from tiersnap.jobs.pipeline.audit.job import audit as audit_headers
@@ -211,11 +211,9 @@ def _lines(done: AuditOutcome) -> Iterator[str]:
         yield f"{lie} where nothing was decoded: tiersnap scan LOGDIR --segments says why"
     if done.cut_segments:
         were = count_of(done.cut_segments, "segment was", "segments were")
-        yield (
-            f"{were} decoded in part, nothing is known of what lies behind: tiersnap decode --source LOGDIR says why"
-        )
+        yield (f"{were} decoded only in part, and the rest was not audited: tiersnap decode --source LOGDIR says why")
     if unknown:
         yield (
-            f"{count_of(unknown, 'partition is', 'partitions are')} taken as not compacted and whole, for no run has "
-            "replayed them; tiersnap audit --source LOGDIR looks at the disk"
+            f"{count_of(unknown, 'partition is', 'partitions are')} assumed complete and not compacted, because no run "
+            "has replayed them; tiersnap audit --source LOGDIR reads the disk"
         )

@@ -71,7 +71,7 @@ def collect(
     stores: opt.StoreSettings,
     apply: bool,
 ) -> int:
-    """Decode LOGDIR on its own host and ship what a fleet's run needs of it, as Parquet; no Java, no Spark.
+    """Decode LOGDIR on its own host and ship Parquet that a fleet's run reads; no Java, no Spark.
 
     tiersnap collect /var/lib/kafka/data --to s3://lake/collected/broker-1
     tiersnap collect /var/lib/kafka/data --to s3://lake/collected/broker-1 --apply
@@ -123,7 +123,7 @@ def collect(
     several, findings = len(opened) > 1, totals.findings
     output.rows(CollectedPartition, rows(), several=several, summary=summary, findings=findings, errors=totals.errors)
     if not (totals.changed or totals.errors or is_new):
-        output.talk("nothing to do: what was shipped is what is there")
+        output.talk("nothing to do: everything is shipped")
     elif not apply:
         output.talk(f"nothing was shipped; next: {again('--apply')}")
     if len(places) > 1:

@@ -85,7 +85,7 @@ def decode(
     if not apply:
         output.talk("nothing was written: give --apply")
     elif not done.segments and not done.stale:
-        output.talk("nothing to do: every segment is in the table as it is now")
+        output.talk("nothing to do: the table has every segment in its present state")
     return exit_code_of(done.damage.kinds)
 
 
@@ -95,11 +95,11 @@ def damage_counts(damage: Damage) -> tuple[int | UnsetType, int | UnsetType]:
 
 
 def of_damage(damage: Damage) -> Iterator[str]:
-    """Return lines for people about segments that were not decoded to their end, beside the findings themselves."""
+    """Yield lines about segments that were not decoded completely, besides the findings."""
     if damage.more:
         yield f"{count_of(damage.more, 'finding')} more: tiersnap scan LOGDIR shows all"
     if damage.damaged:
-        yield "what lies behind damage in a segment was not decoded: tiersnap scan LOGDIR says what to do"
+        yield "segments were decoded only up to their damage: tiersnap scan LOGDIR prints the next step"
     if damage.legacy_count:
         segments = count_of(damage.legacy_count, "segment ends", "segments end")
         yield f"{segments} with entries of magic 0 or 1, which have no producers: they were not decoded"

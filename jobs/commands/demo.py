@@ -53,7 +53,7 @@ def demo(output: Output, folder: Path) -> int:
     make_room(folder)
     (folder / "topic-ids.txt").write_text(TOPIC_IDS, encoding="utf-8")
     _log.debug("wrote %s", folder / "topic-ids.txt")
-    output.talk("1. What the broker left: tiersnap scan")
+    output.talk("1. The log directory of the broker: tiersnap scan")
     tiersnap(["scan", str(source), "--topic", "ledger"])
     with embedded_s3() as url:
         make_bucket(url, BUCKET)
@@ -61,7 +61,7 @@ def demo(output: Output, folder: Path) -> int:
             *("--remote", f"s3://{BUCKET}/tiers", "--endpoint-url", url, "--region", "us-east-1", "--path-style"),
             *("--topic", "ledger", "--topic-ids", str(folder / "topic-ids.txt"), "--as-of", "2026-11-21T12:45:00Z"),
         ]
-        output.talk("2. What stands in the way once the topic has an id: tiersnap tier, a plan")
+        output.talk("2. The plan, once the topic has an id: tiersnap tier")
         tiersnap(["tier", str(source), *remote, "--report", str(folder / "report")])
         command = ["run", "--source", str(source), *remote, "--warehouse", str(folder / "warehouse"), "--apply"]
         output.talk("3. Decode, snapshot, tier and report: tiersnap run --apply, which first starts a Spark session")

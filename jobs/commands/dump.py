@@ -57,7 +57,7 @@ def dump(output: Output, files: tuple[str, ...], max_bytes: int | None, count: i
     """
     if output.format is Format.KAFKA and no_crc:
         raise UsageError(
-            "--no-crc leaves no answer to isvalid, which --output kafka prints", hint="leave one of the two out"
+            "--no-crc cannot be used with --output kafka: it prints isvalid", hint="leave one of the two out"
         )
     from tiersnap.snapshot.dump import render
     from tiersnap.snapshot.dump.contents import Options

@@ -80,7 +80,7 @@ def _warn_of_newer(output: Output, broker: str | None, client: str | None) -> No
     for release, whose, eras in ((broker, "brokers", BROKER_ERAS), (client, "clients", CLIENT_ERAS)):
         if release is not None and is_newer(release, eras):
             newest = newest_known(eras)
-            output.warn(f"Kafka {release} is newer than what is known: {whose} are those of {newest}")
+            output.warn(f"Kafka {release} is newer than the known releases: the {whose} of {newest} are shown")
 
 
 def _print_kip(output: Output, kip: ExplainedKip) -> None:

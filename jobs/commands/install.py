@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.restore.install import Installation
 
 _SENTENCES = {
-    "NOT_COMPARED": "are there and not compared",
-    "NEEDS_REPLACE": "are there and not to be trusted: give --replace to replace them",
-    "ABOVE_NEWEST": "lie above the newest snapshot that the broker can load, and the highest of them "
+    "NOT_COMPARED": "exist and were not compared",
+    "NEEDS_REPLACE": "exist and are wrong: give --replace to replace them",
+    "ABOVE_NEWEST": "are above the newest snapshot that the broker can load, and the highest of them "
     "would become its live state: give --above-newest to write them",
-    "UNVERIFIED": "are there and could not be read: run it as the user that runs the broker",
-    "NOT_STORED": "are wanted and were not stored by any run",
+    "UNVERIFIED": "exist and could not be read: run it as the user that runs the broker",
+    "NOT_STORED": "are needed, but no run stored them",
     "NOT_VOUCHED": "are of a run that did not finish: run it again, or make them here",
     "CORRUPT": "are damaged in remote storage",
-    "DISAGREES": "contradict the log here and are not installed: they are of another log, or damaged "
-    "before they were stored",
+    "DISAGREES": "contradict the log here and are not installed: they belong to another log, or were "
+    "damaged before they were stored",
     "STRAY": "are STRAY: no segment begins at their offsets; the broker deletes them at its next start",
     "NEVER_TIERED": "are of compacted or internal topics, which no broker tiers",
     "NOT_ALIGNED": "are stored for offsets at which no segment begins here",
-    "NOT_REACHED": "are stored, and the log here is damaged below them",
+    "NOT_REACHED": "are stored, but the log here is damaged below them",
 }
 _STEPS = {"NOT_COMPARED": VERIFY_REMOTE, **dict.fromkeys(("NOT_STORED", "NOT_VOUCHED", "CORRUPT", "DISAGREES"), REPAIR)}
 
@@ -58,7 +58,7 @@ class InstalledSnapshot:
 @click.option("--replace", is_flag=True, help="Also replace files that are CORRUPT or SUSPECT.")
 @click.option("--above-newest", is_flag=True, help="Also write above the newest snapshot that the broker can load.")
 @click.option(
-    "--compare/--no-compare", default=True, show_default=True, help="Compare each with the log, by folding it."
+    "--compare/--no-compare", default=True, show_default=True, help="Replay the log and compare each file with it."
 )
 @opt.crc_option
 @opt.broker_expiry_options

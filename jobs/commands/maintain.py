@@ -75,7 +75,7 @@ def maintain_tables(
         raise no_rows(warehouse, "")
     output.rows(MaintainedTable, done)
     if not done:
-        output.talk(f"{warehouse}: no tables yet: tiersnap run --apply fills them")
+        output.talk(f"{warehouse}: no tables yet: tiersnap run --apply creates them")
     elif not apply:
         output.talk("nothing was deleted: give --apply")
 
@@ -106,7 +106,7 @@ class OrphansSummary:
     type=DURATION,
     default="1d",
     show_default=True,
-    help="Leave alone what is younger, by the clock of remote storage.",
+    help="Keep younger objects, by the clock of remote storage.",
 )
 @metrics_options
 @opt.apply_option("Remove; without it the plan is shown.")
@@ -120,7 +120,7 @@ def remove_orphans(
     sinks: Sinks,
     apply: bool,
 ) -> int:
-    r"""Remove leftovers: what tiersnap wrote and the cluster knows nothing of, and failed copy attempts of brokers.
+    r"""Remove objects of tiersnap that the cluster does not know, and failed copy attempts of brokers.
 
     tiersnap maintain remove-orphans --bootstrap-server broker-1:9092 \
       --remote s3://bucket/tiers
@@ -145,7 +145,7 @@ def remove_orphans(
 
     if older_than is None or older_than < STALE_AFTER_MS:
         raise UsageError(
-            f"--older-than {format_duration(older_than)}: an attempt that is at work may be older than that",
+            f"--older-than {format_duration(older_than)}: a working attempt may be older than that",
             hint=f"give at least {format_duration(STALE_AFTER_MS)}",
         )
     store = open_existing_store(remote, stores, writes=apply)

@@ -82,14 +82,14 @@ class MendSummary:
 @command(MendedSegment, summary=MendSummary)
 @situation_options()
 @proof_options
-@once("--from", "wrong", metavar="URI", help="A backup, or where objects were uploaded by mistake: looked at second.")
-@once("--from-layout", "lies_as", type=click.Choice(opt.LAYOUTS), help="How they lie there.  [default: as in --remote]")
+@once("--from", "wrong", metavar="URI", help="A backup or a mistaken upload, read after LOGDIR.")
+@once("--from-layout", "lies_as", type=click.Choice(opt.LAYOUTS), help="Layout of --from.  [default: as in --remote]")
 @click.option(
     "--depth",
     type=click.Choice([each.value for each in CheckDepth]),
     help="Replace segments that are wrong, as tiersnap verify finds them.  [default: snapshots; none with --from]",
 )
-@once("--delete-bad", is_flag=True, help="Delete segments that brokers read no more, and their objects.")
+@once("--delete-bad", is_flag=True, help="Delete segments that brokers no longer read, and their objects.")
 @opt.topic_option
 @opt.expiration_option
 @opt.broker_expiry_options
@@ -122,7 +122,7 @@ def mend(
 
     A missing object is made again from the log in LOGDIR, as tiersnap tier makes it. If no log directory holds the
     segment, the object comes from --from: a backup, or a wrong prefix or layout that it was uploaded to. The segment is
-    fetched, read whole and compared before anything of it is written; an encrypted one is refused. Without either, the
+    fetched, read completely and compared before anything is written; an encrypted one is refused. Without either, the
     object is made from the segment's other objects or from the log of another copy of the segment, complete or not, and
     the producer state at its first offset comes from remote storage. A log with other batches than the tier's, as of a
     diverged clone, is refused. The object gets the key that brokers look for, under the same segment id. No record
@@ -158,7 +158,7 @@ def mend(
     if wrong is not None:
         source = open_location(open_existing_store(wrong, view.stores, writes=False), lies_as or target.layout.name)
         if (source.store.uri, source.layout) == (target.store.uri, target.layout):
-            raise UsageError("--from is --remote, in the same layout", hint="name where they were uploaded by mistake")
+            raise UsageError("--from and --remote are the same location", hint="name that of the mistaken upload")
     checked = CheckDepth(depth) if depth else None if source else CheckDepth.SNAPSHOTS
     request = MendRequest(source, checked, log_dirs, delete_bad, allow_plaintext, apply)
     with prover.metadata_topic.read_all() as reader, Progress(output, "mending") as progress:

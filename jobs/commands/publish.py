@@ -74,7 +74,7 @@ def publish(
     broker_expiry: opt.BrokerExpiry,
     apply: bool,
 ) -> int:
-    r"""Tell a cluster's brokers of the segments that are in remote storage.
+    r"""Announce uploaded segments to a cluster's brokers.
 
     tiersnap publish
     tiersnap publish --bootstrap-server broker-1:9092 --remote s3://bucket/tiers
@@ -83,12 +83,12 @@ def publish(
 
     Beside a running broker it finds LOGDIR, the remote location and the cluster by itself.
 
-    Writes COPY_SEGMENT_STARTED and COPY_SEGMENT_FINISHED to __remote_log_metadata for each complete copy in --remote
-    that is not there. Run again, it publishes nothing twice; killed anywhere, the next run completes what is there.
+    Writes COPY_SEGMENT_STARTED and COPY_SEGMENT_FINISHED to __remote_log_metadata for each complete segment in --remote
+    that has no such records. It publishes nothing twice; if it is killed, the next run finishes.
 
-    First it reads each of them whole: every batch, the leader epochs, the indexes and the snapshot; and compares it
-    with the log in LOGDIR, log directories of the leader, as far as that goes; they also have the leader epochs if
-    leaders cannot be asked (SASL). A partition with a damaged one, or one of another log, is refused (exit code 5).
+    First it reads each segment completely, and compares it with the log in LOGDIR, log directories of the leader, if
+    its batches are there. LOGDIR also has the leader epochs if leaders cannot be asked (SASL). A partition with a
+    damaged segment, or with one of another log, is refused (exit code 5).
 
     A partition is refused as a whole if the cluster has another topic by its name, if it is not tiered, if offsets
     before a segment are not in remote storage, or if its leader epochs are not in the lineage. If copies that brokers

@@ -82,9 +82,9 @@ class RepairedFile:
 @opt.expiration_option
 @opt.as_of_option
 @click.option("--replace", is_flag=True, help="Also replace files that are CORRUPT or SUSPECT.")
-@click.option("--above-newest", is_flag=True, help="Also write above the newest snapshot that is there.")
+@click.option("--above-newest", is_flag=True, help="Also write above the newest existing snapshot.")
 @opt.topic_ids_option
-@opt.cluster_options("Another broker of the cluster, which runs: it tells the ids of topics that have lost theirs.")
+@opt.cluster_options("Another broker of the cluster, which runs: it knows the ids of topics that lost theirs.")
 @opt.selection_options
 @opt.crc_option
 @opt.broker_expiry_options
@@ -122,9 +122,9 @@ def repair(
     state that its first file begins with; without it nothing of that log is judged or made. Running it again does
     nothing twice; killed anywhere, it leaves whole files only.
 
-    It also mends what a power loss leaves beside the log. partition.metadata gets the topic's id again, by
-    --topic-ids, --bootstrap-server or the __cluster_metadata in LOGDIR; leader-epoch-checkpoint the epochs of the
-    batches; a segment right indexes. A file that holds nothing is written, any other only with --replace.
+    It also repairs other files after a power loss. The topic id in partition.metadata comes from --topic-ids,
+    --bootstrap-server or the __cluster_metadata in LOGDIR. Leader epochs and indexes come from the batches. An empty
+    file is written; any other is replaced only with --replace.
     """
     from tiersnap.jobs.cli.text_files import read_topic_ids
     from tiersnap.jobs.situation.known_topic_ids import KnownTopicIds
@@ -239,14 +239,14 @@ def _needed_room(repair: HostRepair) -> Iterator[str]:
 def _unwritten(repair: HostRepair, *, in_place: bool) -> Iterator[str]:
     for each in repair.log_dirs:
         if unwritten := repair.unwritten[each.uri]:
-            yield f"{each.uri}: {count_of(unwritten, 'snapshot was', 'snapshots were')} not written for want of room"
+            yield f"{each.uri}: {count_of(unwritten, 'snapshot was', 'snapshots were')} not written: the disk is full"
             if in_place:
                 yield from _room(repair.lacking[each.uri], Path(each.log_dir.path))
                 yield f"next: {again()}"
 
 
 def _room(needed: int, log_dir: Path) -> Iterator[str]:
-    """Yield the needed and free bytes, and what frees more if they are too few."""
+    """Yield the needed and free bytes, and if they are too few, the ways to free more."""
     from tiersnap.snapshot.log.disk import deleted_bytes, disk_of, says_space, ways_to_free
 
     yield says_space(needed, log_dir)
@@ -257,11 +257,11 @@ def _room(needed: int, log_dir: Path) -> Iterator[str]:
 
 def _waiting(repair: HostRepair) -> Iterator[str]:
     if wrong := repair.actions[RepairAction.NEEDS_REPLACE]:
-        yield f"{count_of(wrong, 'snapshot is', 'snapshots are')} not to be trusted; next: {again('--replace')}"
+        yield f"{count_of(wrong, 'snapshot is', 'snapshots are')} wrong; next: {again('--replace')}"
     if wrong := repair.file_actions[RepairAction.NEEDS_REPLACE]:
         yield f"{count_of(wrong, 'other file is', 'other files are')} wrong; next: {again('--replace')}"
     if lost := repair.file_actions[RepairAction.NOT_TOLD]:
-        yield f"{count_of(lost, 'other file is', 'other files are')} lost, and nothing here tells the content"
+        yield f"{count_of(lost, 'other file is', 'other files are')} lost, and nothing here has the content"
     if unread := repair.actions[RepairAction.UNVERIFIED]:
         yield f"{count_of(unread, 'snapshot')} could not be read: run as the user that runs the broker"
     if unknown := repair.actions[RepairAction.NO_START]:
@@ -272,8 +272,8 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
     if above := repair.actions[RepairAction.ABOVE_NEWEST]:
         yield (
             f"{above} lie above the newest snapshot that the broker can load, and the highest of them would become its "
-            "live state: give --above-newest to write them; or start the broker, which makes those of the last two "
-            "segments, stop it and repair again"
+            "live state: give --above-newest to write them; or start the broker, which writes the last two itself, "
+            "stop it and repair again"
         )
     for name, why in _LEFT_ALONE.items():
         action = RepairAction(name)
@@ -293,7 +293,7 @@ def _without_start(repair: HostRepair, count: int) -> Iterator[str]:
                 "repair again"
             )
     if any(finding.finding_kind is FindingKind.OFFSETS_MISSING for finding in repair.findings):
-        yield f"{count} cannot be made: they are behind a segment that is lost; put it back from another replica"
+        yield f"{count} cannot be made: they are above a lost segment; put it back from another replica"
         return
     if repair.beginnings.find is not None:
         then = ", and remote storage does not tell"

@@ -98,21 +98,21 @@ class RestoredSegment:
     RestoreRequest,
     once("--topic", help="The topic's name: restore all its partitions that are in remote storage."),
     opt.partitions_option("Restore only this partition; may be given several times, of one topic."),
-    once("--topic-id", help="In remote storage, where the topic was made anew and has segments under several ids."),
-    click.option("--layout", type=click.Choice(opt.LAYOUTS), help="Where there are segments in both layouts."),
-    once("--cluster-id", help="The cluster that wrote the segments; asked for where no run recorded it."),
-    once("--as-topic-id", help="What the target's cluster knows the topic by; as in remote storage by default."),
+    once("--topic-id", help="The id in remote storage, if the topic has segments under several ids."),
+    click.option("--layout", type=click.Choice(opt.LAYOUTS), help="The layout to read, if segments exist in both."),
+    once("--cluster-id", help="The cluster that wrote the segments; needed if no run recorded it."),
+    once("--as-topic-id", help="The topic's id in the target's cluster; as in remote storage by default."),
     once(
         "--producer-state",
         type=click.Choice(("keep", "empty")),
-        help="keep in the same cluster. Into another one this has to be chosen: empty (but for the holders of open "
-        "transactions), or keep where no ids collide.",
+        help="keep, the default in the same cluster. In another cluster choose: empty (except producers with open "
+        "transactions), or keep if no producer ids collide.",
     ),
-    once("--log-start", type=int, help="First offset wanted, of one partition; as the tier tells by default."),
+    once("--log-start", type=int, help="The first offset of one partition; by default as in remote storage."),
     once(
         "--until",
         type=int,
-        help="End the log of one partition below this offset; asked for where newer segments are not usable.",
+        help="End the log of one partition below this offset; needed if newer segments are not usable.",
     ),
     once("--without", multiple=True, metavar="SEGMENT_ID", help="Leave this copy of a segment out."),
     click.option(
@@ -146,8 +146,8 @@ def restore(
     tiersnap restore --remote s3://bucket/tiers --to /new-disk/kafka \
       --partition orders-0 --unpublished --apply
 
-    Shows the plan; --apply carries it out. Every batch is checked, what the tier lacks is made from the log, and the
-    folder gets its name only when all of it is on disk. Killed anywhere, it goes on where it was when run again. The
+    Shows the plan; --apply carries it out. Every batch is checked, missing files are made from the log, and the folder
+    gets its name only when it is complete on disk. If it is killed, the next call continues. The
     restored log ends with the last tiered segment; the partition must be in no other log directory of the broker.
     """
     from tiersnap.remote_storage.cluster.cluster_records import read_published
@@ -187,7 +187,7 @@ def _tell_target(output: Output, target: Target, topic: str, *, topic_is_checked
     if target.meta.is_kraft and target.meta.directory_id is None:
         output.talk(
             f"{target.path}/meta.properties has no directory.id: a broker makes a new one, and then its partitions "
-            "have no leader until its second start; put in the one that the directory had"
+            "have no leader until its second start; write the directory's earlier id into the file"
         )
 
 
@@ -204,7 +204,7 @@ def _show_restored(output: Output, restored: Restored, *, segments: bool) -> Non
     """Show what was restored, and what failed; raise what failed if nothing was restored."""
     for left in restored.left:
         output.warn(
-            f"{left} is left, and no broker starts while it is there: run restore again, which goes on with it, or "
+            f"{left} was left behind, and no broker starts while it exists: run restore again, which finishes it, or "
             "delete it"
         )
     failure = restored.failure
@@ -286,8 +286,8 @@ def _tell_plan(output: Output, plan: RestorePlan) -> None:
         output.talk(f"{name}: {left} will be deleted: an earlier restore of other segments left it")
     if plan.destination.empty_state and plan.destination.is_same_cluster:
         output.talk(
-            f"{name}: with --producer-state empty whatever a producer sends again is appended a second time, and "
-            "producers that were fenced are no longer known"
+            f"{name}: with --producer-state empty the broker appends retries a second time, and forgets which "
+            "producers were fenced"
         )
     if not plan.destination.is_same_cluster:
         _tell_other_cluster(output, plan)
@@ -297,7 +297,7 @@ def _tell_plan(output: Output, plan: RestorePlan) -> None:
 
 def _taken_by(plan: RestorePlan) -> str:
     retention = "retention deletes the oldest segments"
-    return retention if plan.topic_is_checked else f"{retention}, and the deletion of a topic all"
+    return retention if plan.topic_is_checked else f"{retention}, and brokers delete all if the topic is deleted"
 
 
 def _tell_done(output: Output, plan: RestorePlan, found: RestoredLog) -> None:
@@ -333,8 +333,8 @@ def _tell_other_cluster(output: Output, plan: RestorePlan) -> None:
     output.talk(f"{name}: comes from cluster {plan.source_cluster}, to be {plan.folder.topic_id} in another")
     if plan.destination.empty_state:
         output.talk(
-            f"{name}: no producers are restored, on this replica. A follower that copies the log folds them from it: "
-            "with more than one replica raise the cluster's next producer id above the restored ones instead"
+            f"{name}: no producers are restored on this replica, but a follower that copies the log computes them from "
+            "it: with several replicas raise the cluster's next producer id above the restored ids instead"
         )
 
 
@@ -347,8 +347,8 @@ def _tell_transactions(output: Output, name: str, opened: tuple[RestoredTransact
     for each in opened[:_MOST_NAMED]:
         output.warn(
             f"{name}: the transaction of producer {each.producer_id} (epoch {each.producer_epoch}) from offset "
-            f"{each.first_offset} has no end in the restored log: read_committed stops there. It ends when its "
-            "transactional producer ends its next transaction here, or by "
+            f"{each.first_offset} has no end in the restored log: read_committed stops there. It ends when the same "
+            "transactional producer ends a transaction here, or by "
             + place.text(abort_transaction(topic, int(partition), "--start-offset", str(each.first_offset)))
         )
     if len(opened) > _MOST_NAMED:

@@ -159,7 +159,7 @@ run_options = opt.as_one(
         type=click.Choice(("exact", "window")),
         default="exact",
         show_default=True,
-        help="exact decodes all that remote storage does not hold; window only what is within --expiration, for a "
+        help="exact decodes all segments that are not in remote storage; window only those within --expiration, for a "
         "first run over a long log.",
     ),
     opt.topic_ids_option,
@@ -168,7 +168,7 @@ run_options = opt.as_one(
         "--leader",
         "leaders",
         multiple=True,
-        help="One of the sources: of several replicas of a partition the one that lies here is taken.",
+        help="The source to take if several have a replica of a partition.",
     ),
     opt.topic_option,
     opt.crc_option,
@@ -180,12 +180,11 @@ run_options = opt.as_one(
     once(
         "--until",
         type=TIME,
-        help="Tier only what ends before this time: of each partition the segments up to the first whose largest "
-        "timestamp is not older.",
+        help="Tier each partition up to its first segment with a largest timestamp at or after this time.",
     ),
     opt.allow_plaintext_option,
     opt.leave_to_broker_option,
-    once("--no-upload", is_flag=True, help="Write the tables alone: --apply then writes nothing to remote storage."),
+    once("--no-upload", is_flag=True, help="Write only the tables: --apply then writes nothing to remote storage."),
     opt.apply_option("Write the tables, and to remote storage; without it nothing is written, and the plan is shown."),
 )
 
@@ -193,8 +192,8 @@ run_options = opt.as_one(
 @command(VerdictCount, summary=RunSummary, cls=_KeepsWords)
 @run_options
 @opt.cluster_options(
-    "A broker of the cluster: it says which segments are tiered, whose copy task works, and without --leader which "
-    "replica of a partition leads."
+    "A broker of the cluster, to ask which segments are tiered, which copy tasks work, and without --leader which "
+    "replica leads."
 )
 @publishing_options
 @spark_options
@@ -231,8 +230,8 @@ def run(
       --remote s3://bucket/tiers --warehouse s3://lake/tiersnap --apply
     tiersnap run --source /mnt/broker-1 --remote s3://bucket/tiers --print-submit
 
-    Leaves the missing producer snapshots and every segment that may be tiered in remote storage, and a report that
-    says why the rest may not. Run again, it does nothing twice: only what is new or changed is read.
+    It writes the missing producer snapshots, uploads every segment that may be tiered, and reports why the others may
+    not. The next run reads only new and changed segments.
 
     Without --apply it reads the tables, decodes what they lack, and writes nothing but the report. --apply --no-upload
     writes the tables and leaves remote storage alone.

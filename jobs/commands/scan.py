@@ -68,7 +68,7 @@ class ScannedPartition:
         return human_bytes(self.bytes)
 
     def rank(self) -> tuple[int, int]:
-        """Return where it stands on a terminal: the most segments that wait first."""
+        """Return the sort key on a terminal: partitions with most waiting segments first."""
         fine = sum(
             self.verdicts.get(each, 0) for each in ("READY", "TIERED", "UPLOADED", "IN_REMOTE", "ACTIVE_SEGMENT")
         )
@@ -90,16 +90,15 @@ class ScannedSegment:
     next_step: str
 
     def rank(self) -> bool:
-        """Return where it stands on a terminal: what waits first."""
+        """Return the sort key on a terminal: waiting segments first."""
         return not self.next_step
 
 
 @command(ScannedPartition, ScannedSegment)
 @situation_options(
-    "Ask remote storage what is tiered: s3://bucket/prefix, or a directory.  [default: that of the broker of this "
-    "host]",
-    "A broker of the cluster: it says which segments brokers copy by themselves, and when.  [default: the broker of "
-    "this host]",
+    "Ask remote storage which segments are tiered: s3://bucket/prefix, or a directory.  [default: the location of this "
+    "host's broker]",
+    "A broker of the cluster, to ask which segments brokers copy by themselves.  [default: the broker of this host]",
 )
 @opt.selection_options
 @opt.crc_option
@@ -107,7 +106,7 @@ class ScannedSegment:
 @opt.log_start_option
 @click.option("--report", type=LocalPath(file_okay=False), help="Also write the readiness page, JSON and CSV here.")
 @remote_checks_option
-@click.option("--segments", is_flag=True, help="A row a segment instead of a row a partition.")
+@click.option("--segments", is_flag=True, help="A row for each segment instead of each partition.")
 @metrics_options
 def scan(
     output: Output,
@@ -130,9 +129,9 @@ def scan(
     Beside a running broker it finds LOGDIR, the remote location and the cluster by itself.
 
     LOGDIR is an entry of a broker's log.dirs: a path, or a file:, s3: or hdfs: URI; several may be given, with blanks
-    or commas between them, or as a glob. Reading is safe while the broker runs. The cluster tells which segments are
-    tiered, and the remote location which of them are there; without both, the replicas of __remote_log_metadata in
-    LOGDIR prove some of it.
+    or commas between them, or as a glob. Reading is safe while the broker runs. The cluster knows which segments are
+    tiered, and the remote location which of them are complete. Without both, replicas of __remote_log_metadata in
+    LOGDIR prove a part.
 
     With a remote location it also names replicas that have forgotten producers, as brokers leave them that they rebuild
     from remote storage, and says what producers would meet if they led now.

@@ -99,7 +99,7 @@ class HostRequest(UploadOptions):
         return Tierer(new_run_id(), self.broker_expiry.now)
 
     def host_in(self, location: RemoteLocation, *, every_boundary: bool = False) -> HostTier:
-        """Return the tiering there; a location that refuses is told before the work, of a plan, too."""
+        """Return the tiering at a location; raise the error of a location that refuses, also for a plan."""
         from tiersnap.jobs.cli.text_files import read_topic_ids
         from tiersnap.remote_storage.upload.tier_host import HostTier
         from tiersnap.snapshot.replay.expiry import ReplayOptions
@@ -176,8 +176,7 @@ class TierSummary:
 
 @command(TieredPartition, summary=TierSummary)
 @host_options(
-    "A broker of the cluster: it says whose copy task works, and is told of uploaded segments.  [default: the broker "
-    "of this host]"
+    "A broker of the cluster, to ask which copy tasks work and to publish segments.  [default: the broker of this host]"
 )
 @opt.log_start_option
 @opt.leave_to_broker_option
@@ -187,7 +186,7 @@ class TierSummary:
     "--upload-again",
     metavar="SEGMENT_ID",
     multiple=True,
-    help="Read this upload of tiersnap whole; if it is damaged upload the segment again, under a new id.",
+    help="Read this upload of tiersnap completely; if it is damaged, upload the segment again under a new id.",
 )
 @click.option("--report", type=LocalPath(file_okay=False), help="Also write the readiness page here.")
 @remote_checks_option
@@ -295,7 +294,7 @@ def tier(
 
 
 def _publish(teller: TellBrokers, done: HostOutcome) -> Published:
-    from tiersnap.remote_storage.remote_log.remote_log import name_of
+    from tiersnap.remote_storage.metadata.segment_metadata import name_of
 
     waiting = (name_of(each.partition) for each in done.partitions if each.awaits_records)
     # Copies of other attempts that were finished without a byte were not read.
@@ -310,7 +309,7 @@ def _publish(teller: TellBrokers, done: HostOutcome) -> Published:
 
 def _uploads(done: HostOutcome) -> dict[TopicIdPartition, int]:
     """Return how many segments a plan would upload, by partition."""
-    from tiersnap.remote_storage.remote_log.remote_log import name_of
+    from tiersnap.remote_storage.metadata.segment_metadata import name_of
 
     return {name_of(each.partition): count for each in done.partitions if (count := each.plan.segments)}
 

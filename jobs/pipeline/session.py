@@ -13,10 +13,12 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tiersnap.jobs.pipeline import class_archive, delta_jars
@@ -148,7 +150,16 @@ def _settings(conf: Mapping[str, str], java_options: str) -> dict[str, str]:
     check_java()
     if conf.get("spark.master", "").startswith("local"):
         return local_settings(conf, f"{java_options} {class_archive.options()}")
-    return with_delta({**defaults(), **conf})
+    return with_delta({**_own_defaults(), **conf})
+
+
+def _own_defaults() -> dict[str, str]:
+    """Return the defaults of a session that starts here.
+
+    Spark makes the folder of its default database, `spark-warehouse` in the working directory, unless it exists. No
+    table of tiersnap is in there.
+    """
+    return {**defaults(), "spark.sql.warehouse.dir": Path(tempfile.gettempdir()).as_uri()}
 
 
 def _build(settings: dict[str, str]) -> SparkSession:
@@ -190,7 +201,7 @@ def with_delta(settings: dict[str, str]) -> dict[str, str]:
 
 def local_settings(conf: Mapping[str, str], java_options: str) -> dict[str, str]:
     """Return all settings of a session of this host, whose JVM is started here; see `with_delta`."""
-    settings = with_delta({**defaults(), **conf})
+    settings = with_delta({**_own_defaults(), **conf})
     log4j = resources.files("tiersnap.conf").joinpath("log4j2.properties")
     options = settings.get("spark.driver.extraJavaOptions", "") or java_options
     settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j} {options}"

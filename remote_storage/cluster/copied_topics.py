@@ -11,8 +11,7 @@ from tiersnap.remote_storage.cluster.topic_checks import is_copied, is_marked
 from tiersnap.remote_storage.cluster.topics import TopicConfig, led_partitions
 from tiersnap.remote_storage.errors import ClusterRefusedError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.remote_log.remote_log import name_of
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, name_of
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition, read_properties

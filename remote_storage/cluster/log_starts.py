@@ -9,9 +9,8 @@ from typing import TypeVar
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.topics import Topic
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, name_of
 from tiersnap.remote_storage.remote_log.cluster_record import read_cluster_id
-from tiersnap.remote_storage.remote_log.remote_log import name_of
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.log import log_start

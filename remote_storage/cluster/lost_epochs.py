@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
-from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
-from tiersnap.remote_storage.remote_log.remote_log import name_of
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition, name_of
 from tiersnap.snapshot.gate.next_step import NextStep
 from tiersnap.snapshot.gate.steps import REPLACE_APPLY
 from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, Partition, Segment

@@ -27,7 +27,7 @@ class UnusedTopic:
     folders: list[str]  # URIs, in order: one, or one for each partition as LocalTieredStorage lays them
 
     def says(self) -> str:
-        """Return what the owner of a location should know."""
+        """Return a sentence for the owner of the location."""
         others = f" and {count_of(len(self.folders) - 1, 'folder')} more" if self.folders[1:] else ""
         return (
             f"{self.folders[0]}{others}: no topic of this cluster has the id {self.topic_id}, so no broker of this "

@@ -31,7 +31,7 @@ from tiersnap.remote_storage.locks import lock_object
 from tiersnap.remote_storage.locks.claim import Attempt, Claim, ClaimedSegment, ClaimedSnapshot, HeldClaim
 from tiersnap.remote_storage.locks.lock_object import StoredContent, why_over
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.requests import DEFAULT_UPLOAD_SECONDS
 from tiersnap.snapshot.errors import CorruptDataError
 
@@ -196,8 +196,13 @@ def claimed_segments(store: ObjectStore, partition: TopicIdPartition) -> dict[Cl
 
     Times are in ms, by the store's clock. No claim is read.
     """
+    return claims_among(store.list(keys.partition_claims(partition)), partition)
+
+
+def claims_among(listed: Iterable[ObjectInfo], partition: TopicIdPartition) -> dict[ClaimedSegment, int]:
+    """Return `claimed_segments` of a listing of the folder of a partition's claims."""
     claimed: dict[ClaimedSegment, int] = {}
-    for found in store.list(keys.partition_claims(partition)):
+    for found in listed:
         parsed = keys.recognise(found.key)
         if parsed is not None and parsed.offset is not None and parsed.leader_epoch is not None:
             claimed[ClaimedSegment(partition, parsed.offset, parsed.leader_epoch)] = found.modified

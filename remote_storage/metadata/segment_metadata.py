@@ -30,10 +30,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from tiersnap.remote_storage.errors import InvalidKeyError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpoch, LeaderEpochs, is_topic_name
 from tiersnap.snapshot.rows import Int32
+
+if TYPE_CHECKING:  # it brings numpy
+    from tiersnap.snapshot.log.log_dir import PartitionLog
 
 _SHOWN = 80  # characters of what somebody else wrote, in an error
 UUID_PATTERN = "[A-Za-z0-9_-]{21}[AQgw]"
@@ -106,6 +110,11 @@ class TopicIdPartition:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def name_of(partition: PartitionLog) -> TopicIdPartition:
+    """Return the name of a local partition in remote storage."""
+    return TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
 
 
 @lru_cache(maxsize=1024)

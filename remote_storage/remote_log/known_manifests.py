@@ -30,7 +30,10 @@ from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, Tiersna
 _log = logging.getLogger(__name__)
 
 FEW = 64
-"""Manifests that are read one by one before it pays to read this object, or to write it."""
+"""Manifests that are read one by one, at the most, before it pays to read this object."""
+WORTH_WRITING = 8
+"""New manifests from which it pays to write this object."""
+_BYTES_OF_A_REQUEST = 64 << 10  # of this object, which cost about as much as a request
 _SHARE = 16  # it is written again when more than this part of it is new: rarely, for a partition that grows steadily
 
 
@@ -54,11 +57,13 @@ class KnownManifests:
 
     Attributes:
         listed: segment ids of the listing. `save` drops the manifests of other segments.
+        size: bytes of the object by the listing, 0 if it does not exist; None before a listing.
     """
 
     store: ObjectStore
     partition: TopicIdPartition
     listed: Collection[str] | None = None
+    size: int | None = None
     _new: dict[str, _StoredManifest] = field(default_factory=dict)
     _kept: dict[str, _StoredManifest] | None = None
     _lock: Lock = field(default_factory=Lock, repr=False)
@@ -91,7 +96,7 @@ class KnownManifests:
 
     def _known(self, segment_id: str, listed: ObjectInfo) -> _StoredManifest | None:
         kept = self._new.get(segment_id)
-        if kept is None and len(self._new) >= FEW:
+        if kept is None and len(self._new) >= reads_before(self.size):
             kept = self._load().get(segment_id)
         return kept if kept is not None and (kept.size, kept.etag) == (listed.size, listed.etag) else None
 
@@ -104,7 +109,7 @@ class KnownManifests:
 
     def save(self) -> None:
         """Write the known manifests if enough are new. A failure only makes the next run slower."""
-        if len(self._new) < FEW or len(self._new) * _SHARE < len(self._load()):
+        if len(self._new) < WORTH_WRITING or len(self._new) * _SHARE < len(self._load()):
             return
         kept = {name: each for name, each in self._load().items() if self.listed is None or name in self.listed}
         content = _StoredManifests(manifests=tuple({**kept, **self._new}.values())).encode()
@@ -121,6 +126,8 @@ class KnownManifests:
 
     def _stored(self) -> Iterable[_StoredManifest]:
         key = keys.manifests(self.partition)
+        if self.size == 0:
+            return ()
         try:
             data = self.store.get(key, limit=_StoredManifests.limit)
             return _StoredManifests.decode(data, name=self.store.uri + key).manifests
@@ -129,6 +136,14 @@ class KnownManifests:
         except (CorruptDataError, NewerFormatError) as error:
             _log.info("manifests are read one by one: %s", error.message)
             return ()
+
+
+def reads_before(size: int | None) -> int:
+    """Return how many manifests are read one by one before the object of `size` bytes; see KnownManifests.size.
+
+    A small object is read at once. Of a large one few manifests may be needed, those of the local segments.
+    """
+    return FEW if size is None else min(FEW, size // _BYTES_OF_A_REQUEST)
 
 
 def _decode(data: bytes, *, name: str) -> tuple[RsmManifest, bytes]:

@@ -17,12 +17,11 @@ import numpy as np
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.claim import ClaimedSegment
 from tiersnap.remote_storage.locks.claim_protocol import read_claim
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, epochs_in_range
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, epochs_in_range, name_of
 from tiersnap.remote_storage.remote_log.complete import complete_in_other_layout
 from tiersnap.remote_storage.remote_log.encryption import EncryptionLook
 from tiersnap.remote_storage.remote_log.known_manifests import KnownManifests
 from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory, leftovers_of, list_remote_partition
-from tiersnap.remote_storage.remote_log.remote_log import name_of
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
 from tiersnap.remote_storage.remote_log.same_log import check_same_log
 from tiersnap.remote_storage.remote_log.starts import find_start, living_producers, read_start, state_at

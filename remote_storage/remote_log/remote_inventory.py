@@ -13,10 +13,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.claim import Claim, ClaimedSegment
-from tiersnap.remote_storage.locks.claim_protocol import claimed_segments, read_claim
+from tiersnap.remote_storage.locks.claim_protocol import claims_among, read_claim
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.complete import complete_in_other_layout
 from tiersnap.remote_storage.remote_log.known_manifests import KnownManifests
@@ -99,9 +100,11 @@ def list_remote_partition(
         known: manifests of the partition that were read before; by default those in the store.
     """
     store = location.store
-    changed = claimed_segments(store, partition)
+    beside = list(store.list(keys.partition_claims(partition)))
+    changed = claims_among(beside, partition)
     listed = list_segments(location, partition)
     known = known or KnownManifests(store, partition)
+    known.size = next((each.size for each in beside if each.key == keys.manifests(partition)), 0)
     known.listed = frozenset(each.segment_id for each in listed)
     found, incomplete = _read(known, [each for each in listed if not each.missing], local_start, since)
     incomplete += _lacking(store, listed)

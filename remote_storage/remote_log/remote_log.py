@@ -18,6 +18,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     SegmentState,
     TopicIdPartition,
+    name_of,
 )
 from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment, read_segment
@@ -163,11 +164,6 @@ class RemoteLog:
                 raise CorruptDataError(f"remote segment {copy.segment_id} is encrypted by the plugin")
             return copy
         raise CorruptDataError(f"remote segment {found.segment_id} is gone")
-
-
-def name_of(partition: PartitionLog) -> TopicIdPartition:
-    """Return the name of a local partition in remote storage."""
-    return TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
 
 
 def metadata_of(

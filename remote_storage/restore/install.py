@@ -12,8 +12,7 @@ from re import Pattern
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import NO_TOPIC_ID, KeyKind
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.remote_log.remote_log import name_of
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, name_of
 from tiersnap.remote_storage.restore.install_outcome import InstallOutcome, PlannedInstall
 from tiersnap.remote_storage.restore.install_plan import InstallPlanner, PartitionSnapshots, without_folding
 from tiersnap.remote_storage.stores.object_store import ObjectStore

@@ -21,7 +21,7 @@ from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
 from tiersnap.remote_storage.cluster.topics import led_partitions
 from tiersnap.remote_storage.locks.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, name_of
 from tiersnap.remote_storage.publish.location_evidence import ProvePlace
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
 from tiersnap.remote_storage.publish.paused_topics import PausedTopics, restore_left
@@ -29,7 +29,6 @@ from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan
 from tiersnap.remote_storage.remote_log.finished import finished_of
 from tiersnap.remote_storage.remote_log.observe import Observe
 from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
-from tiersnap.remote_storage.remote_log.remote_log import name_of
 from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.remote_storage.unblock.freeing import Freeing
 from tiersnap.remote_storage.unblock.release import ReleaseTopics

@@ -12,10 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, name_of
 from tiersnap.remote_storage.remote_log.known_manifests import KnownManifests
 from tiersnap.remote_storage.remote_log.observe import Observe
-from tiersnap.remote_storage.remote_log.remote_log import name_of
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
 from tiersnap.remote_storage.stores.probe import check_conditions

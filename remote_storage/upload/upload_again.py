@@ -7,9 +7,9 @@ from functools import partial
 
 from tiersnap.remote_storage.errors import DivergedLogError
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.metadata.segment_metadata import name_of
 from tiersnap.remote_storage.remote_log.observe import Observe
 from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
-from tiersnap.remote_storage.remote_log.remote_log import name_of
 from tiersnap.remote_storage.verify.compare_whole import split_doubts
 from tiersnap.remote_storage.verify.local_log import LocalLog
 from tiersnap.snapshot.errors import UsageError

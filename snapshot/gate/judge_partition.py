@@ -56,11 +56,11 @@ class SegmentReadiness:
 
     def as_published(self) -> SegmentReadiness:
         """Return it as it is once brokers were told of it."""
-        return self._with(Verdict.TIERED, "in remote storage; brokers were told of it now")
+        return self._with(Verdict.TIERED, "in remote storage; published now")
 
     def as_found(self) -> SegmentReadiness:
         """Return it as it is if the upload found it in remote storage."""
-        return self._with(Verdict.IN_REMOTE, "another attempt uploaded it meanwhile; no records of it were read")
+        return self._with(Verdict.IN_REMOTE, "another attempt uploaded it meanwhile; its records were not read")
 
     def _with(self, verdict: Verdict, reason: str) -> SegmentReadiness:
         return replace(self, readiness=Readiness(self.facts.base_offset, verdict, reason))

@@ -86,11 +86,11 @@ class RemoteCheck:
     partition: PartitionNumber
     segment_id: Annotated[str, Meta(description='"" for offsets that are in no complete remote segment')]
     base_offset: BaseOffset
-    next_base_offset: Annotated[int | None, Meta(description="exclusive end; null where nobody can tell")]
-    leader_epoch: Annotated[int, Meta(description="its newest; -1 where nobody can tell")]
-    is_of_log: Annotated[bool, Meta(description="whether all its leader epochs are those of the newest segment")]
+    next_base_offset: Annotated[int | None, Meta(description="exclusive end; null if it is unknown")]
+    leader_epoch: Annotated[int, Meta(description="its newest leader epoch; -1 if it is unknown")]
+    is_of_log: Annotated[bool, Meta(description="whether the newest segment has the same leader epochs")]
     listed: Annotated[int, Meta(description="segments of the partition that were listed")]
-    listed_from: Annotated[int, Meta(description="base offset of the first of them")]
+    listed_from: Annotated[int, Meta(description="base offset of the first listed segment")]
     bytes: Annotated[int, Meta(description="bytes of all its objects")]
     written_at: Annotated[int, Meta(description="ms, by the store's clock: when its last object was written")]
     depth: Annotated[CheckDepth, Meta(description="how much was read")]

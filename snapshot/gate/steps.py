@@ -41,14 +41,14 @@ REMOVE_ORPHANS = NextStep("", ("maintain remove-orphans", *_ON_REMOTE, Hole.CLUS
 PUBLISH = NextStep("", ("publish", *_IN_CLUSTER, "--apply"))
 UNBLOCK = NextStep("", ("unblock", Hole.LOG_DIRS, *_IN_CLUSTER, "--apply"))
 RESTART_LEADER = NextStep(
-    "restart the broker that leads it: it begins the copy anew; in ZooKeeper mode and before 3.9 no command does that"
+    "restart the leader, which begins the copy again; in ZooKeeper mode and before 3.9 no command does that"
 )
 MEND = NextStep("", ("mend", Hole.LOG_DIRS, *_IN_CLUSTER))
 FIND_HANGING = NextStep("", ("transactions find-hanging", Hole.LOG_DIRS, "--all"))
 
 _DAMAGED_LOG: Steps = (
     NextStep("", ("dump", Hole.SEGMENT_FILE)),
-    NextStep("shows the place; restore the segment from another replica"),
+    NextStep("shows the position; restore the segment from another replica"),
 )
 _REPLACE: Steps = (
     NextStep("", (Hole.TIER, "--replace", "--apply")),
@@ -65,7 +65,7 @@ _FILE_IN_THE_WAY: Steps = (NextStep("", ("runbook", "A file in the way")),)
 _OF_VERDICT: dict[StrEnum, Steps] = {
     Verdict.CORRUPT_SEGMENT: _DAMAGED_LOG,
     Verdict.GAP_IN_REMOTE: (
-        NextStep("no broker copies it any more: keep its local file; find out what deleted the remote one"),
+        NextStep("no broker copies it again: keep its local file, and find out what deleted the remote segment"),
     ),
     Verdict.CORRUPT_SNAPSHOT: _REPLACE,
     Verdict.SUSPECT_SNAPSHOT: _REPLACE,
@@ -108,11 +108,11 @@ _OF_VERDICT: dict[StrEnum, Steps] = {
         NextStep("wait for replication and for open transactions to end:", FIND_HANGING.argv),
         NextStep("names them, and the command that aborts those that never will"),
     ),
-    Verdict.COPY_IN_FLIGHT: (NextStep("wait for the copy that is under way, then look again"),),
+    Verdict.COPY_IN_FLIGHT: (NextStep("wait until the copy ends, then run the same command again"),),
     Verdict.GAP_BEFORE: (NextStep("clear the earlier segment first"),),
     **dict.fromkeys((Verdict.BEFORE_WINDOW, Verdict.READY), (NextStep("", _TIER),)),
     Verdict.UPLOADED: (PUBLISH,),
-    Verdict.IN_REMOTE: (NextStep("ask the cluster, whose records tell whether brokers know it:", DOCTOR_CLUSTER.argv),),
+    Verdict.IN_REMOTE: (NextStep("ask the cluster whether brokers know it:", DOCTOR_CLUSTER.argv),),
 }
 _OF_FINDING: dict[StrEnum, Steps] = {
     **dict.fromkeys(FindingKind, _DAMAGED_LOG),

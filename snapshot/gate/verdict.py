@@ -61,7 +61,7 @@ _SAID: dict[Level, dict[Verdict, str]] = {
     Level.BLOCKED: {
         Verdict.CORRUPT_SEGMENT: "The segment file itself is damaged.",
         Verdict.GAP_IN_REMOTE: (
-            "It lies below what remote storage reaches, and no copy there holds it: brokers pass it by."
+            "Remote storage has later segments but not all of this one: brokers do not copy it again."
         ),
         Verdict.CORRUPT_SNAPSHOT: "The producer snapshot cannot be read.",
         Verdict.SUSPECT_SNAPSHOT: "The producer snapshot can be read, but contradicts the log.",
@@ -69,18 +69,15 @@ _SAID: dict[Level, dict[Verdict, str]] = {
             "An index disagrees with the segment, or leader epochs are lost: a broker copies it wrong, or not at all."
         ),
         Verdict.MISSING_SNAPSHOT: (
-            "No producer snapshot at the offset where the next segment begins; brokers tier nothing more of the "
-            "partition."
+            "No producer snapshot exists at the end of the segment; brokers tier nothing more of the partition."
         ),
         Verdict.UNKNOWN_LOG_START: "Nothing tells where the log begins, so no producer state can be computed.",
         Verdict.UNKNOWN_TRANSACTIONS: (
             "The scan window does not show which transactions are open where it begins, or in an older segment."
         ),
-        Verdict.UNREADABLE_SEGMENT: (
-            "The segment file may not be read by the user who looked, or was deleted since it was listed."
-        ),
-        Verdict.UNVERIFIED_SNAPSHOT: "The producer snapshot is there and was not compared with the log.",
-        Verdict.MISSING_INDEX: "Leader epochs are lost that no batch here tells.",
+        Verdict.UNREADABLE_SEGMENT: ("This user may not read the segment file, or it was deleted since it was listed."),
+        Verdict.UNVERIFIED_SNAPSHOT: "The producer snapshot exists, but was not compared with the log.",
+        Verdict.MISSING_INDEX: "Leader epochs are lost, and no local batch has them.",
         Verdict.TOPIC_ID_UNKNOWN: (
             "The partition has no topic id: it is from before Kafka 2.8, or partition.metadata is lost."
         ),
@@ -91,14 +88,14 @@ _SAID: dict[Level, dict[Verdict, str]] = {
     Level.PENDING: {
         Verdict.ABOVE_LSO: "It ends above the last stable offset: replication or an open transaction comes first.",
         Verdict.COPY_IN_FLIGHT: "A copy of the segment to remote storage is under way.",
-        Verdict.GAP_BEFORE: "Nothing may be wrong with it, but an earlier segment of the partition has to go first.",
+        Verdict.GAP_BEFORE: "An earlier segment of the partition has to be tiered first.",
     },
     Level.READY: {
         Verdict.BEFORE_WINDOW: (
             "It is older than the scan window and was not read: its upload reads it, and refuses it if it ends inside "
             "a transaction that its snapshot lacks."
         ),
-        Verdict.READY: "Everything KIP-405 asks for is there and trusted: the next run with --apply tiers it.",
+        Verdict.READY: "Everything that KIP-405 requires exists and is right: the next run with --apply tiers it.",
     },
     Level.IN_REMOTE: {
         Verdict.UPLOADED: (

@@ -14,8 +14,8 @@ class WaitingPartition:
     Attributes:
         partition: TOPIC-PARTITION.
         verdict: the worst of its verdicts.
-        segments: number of blocked ones.
-        bytes: of the first blocked segment and all closed ones after it.
+        segments: number of blocked segments.
+        bytes: size of the first blocked segment and all closed segments after it.
     """
 
     partition: str

@@ -44,7 +44,6 @@ def spark(s3_url: str) -> Iterator[object]:
         "local[2]",
         {
             "spark.sql.shuffle.partitions": "2",
-            "spark.sql.warehouse.dir": "/tmp/tiersnap-spark-warehouse",
             # Each test has tables of its own, and Delta Lake keeps what it knows of a table for an hour: in 1 GiB, the
             # default, a quarter of the time went into collecting garbage.
             "spark.driver.memory": "3g",

@@ -78,3 +78,15 @@ def test_session_whose_workers_lack_the_package_gets_one_sentence(tmp_path: Path
     assert "the run failed: the workers' Python lacks" in done.stdout
     assert "Caused by" not in done.stdout
     assert len(done.stdout.splitlines()) < 20
+
+
+def test_run_leaves_its_report_alone_in_the_working_directory(tmp_path: Path) -> None:
+    logs, elsewhere = write_fleet(tmp_path / "logs", partitions=1), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    words = ["run", "--source", logs, "--remote", tmp_path / "remote", "--warehouse", tmp_path / "warehouse", "--apply"]
+    done = subprocess.run(
+        [Path(sys.executable).with_name("tiersnap"), *map(str, words)],
+        cwd=elsewhere, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert [each.name for each in elsewhere.iterdir()] == ["tiersnap-report"]

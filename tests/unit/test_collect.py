@@ -386,7 +386,7 @@ def test_the_command_plans_ships_and_says_what_it_did(logs: Path, to: Path) -> N
     assert (done.exit_code, json.loads(done.out)["result"]["segments_decoded"]) == (0, 8)
     again = tiersnap("collect", logs, "--to", to, "--headers", "--apply")
     assert json.loads(again.out)["result"]["segments_decoded"] == 0
-    assert "nothing to do: what was shipped is what is there" in again.err
+    assert "nothing to do: everything is shipped" in again.err
     scanned = tiersnap("scan", to)
     assert scanned.exit_code == 2
     assert "tiersnap run --source" in scanned.err

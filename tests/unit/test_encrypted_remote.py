@@ -106,7 +106,7 @@ def test_tier_refuses_a_new_partition_by_its_topic_or_the_store(
 
 def test_a_plan_says_where_nobody_knows_and_tier_goes_on(store: DirectoryStore, source: Path) -> None:
     planned = run(store, source)
-    assert_said(planned, 0, "encryption: unknown of 2 partitions")
+    assert_said(planned, 0, "encryption unknown: 2 partitions")
     assert json.loads(planned.out)["result"]["encryption"] == {"UNKNOWN": 2}
     assert run(store, source, "--apply").exit_code == 0
     again = run(store, source)

@@ -37,15 +37,14 @@ pytestmark = pytest.mark.unit
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "exit-codes.md"
 HEAD = """# Exit codes
 
-Look here if a command ends with a code that you did not expect. 0 is fine, 2 usage or configuration, 3 transient, 4
-refused until a person acts, 5 damage, 6 partial; [runbook.md](runbook.md#exit-codes) has the next step. *-r* is with
-`--remote`, *-a* with `--apply`, *-b* with `--bootstrap-server`, *plain* without them; a name stands for all of its
-forms.
+Look here if a command ends with a code that you did not expect. [runbook.md](runbook.md#exit-codes) explains
+the codes. *-r* is with `--remote`, *-a* with `--apply`, *-b* with `--bootstrap-server`, *plain* without
+them. A name stands for all of its forms.
 
-A command ends with 0 in a situation that it does not examine. `verify` judges existing files; `doctor` reads no
-segment; `dump`, `producers`, `transactions`, `simulate`, `decode` and `audit` compare no file with the log; `collect`
-only ships. `repair`, `tier`, `run`, `unblock` and `mend` end with 0 if they clear the situation themselves. A plan
-ends as its `--apply`, which may also find a broker running or a disk full.
+A command ends with 0 in a situation that it does not examine. `verify` judges existing files, and `doctor` reads no
+segment. `dump`, `producers`, `transactions`, `simulate`, `decode` and `audit` compare no file with the log. `repair`,
+`tier`, `run`, `unblock` and `mend` end with 0 if they clear the situation themselves. A plan ends as its `--apply`,
+which may also find a broker running or a disk full.
 
 ## Log directories
 

@@ -24,9 +24,9 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "exit-codes.md"
 HEAD = """
 ## Remote storage and a cluster
 
-Tested with a cluster and a store in memory: of the topic `orders` a broker uploaded one segment, and `tier` two.
-Copying is disabled, but for *stuck*, *copying on* and *hung copy*. All but `install`, plain `doctor` and `verify` ask
-the cluster.
+Tested with a cluster and a store in memory. Of the topic `orders` a broker uploaded one segment, and `tier` uploaded
+two. Copying is disabled except in *stuck*, *copying on* and *hung copy*. Only `install`, plain `doctor` and `verify` do
+not ask the cluster.
 
 | situation | exit codes | what it is |
 | --- | --- | --- |

@@ -330,7 +330,7 @@ def test_doctor_restarts_only_brokers_that_the_repair_here_does_not(
     assert [each["broker"] for each in result["hung"]] == [1]
     assert [each["verdict"] for each in result["waiting"]] == ["MISSING_SNAPSHOT"]
     assert any(each["command"].startswith("tiersnap repair") for each in result["next"])
-    restarts = [each["note"] for each in result["next"] if each["words"].startswith("restart the broker that leads")]
+    restarts = [each["note"] for each in result["next"] if each["words"].startswith("restart the leader")]
     assert restarts == ["on the host of broker 1"] * is_restarted
 
 

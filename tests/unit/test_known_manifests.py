@@ -11,7 +11,7 @@ from tests.reference.planned import BASES, PARTITION, planned, write_log
 from tests.reference.tiered import aiven, rows_of
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.remote_log import known_manifests
-from tiersnap.remote_storage.remote_log.known_manifests import KnownManifests
+from tiersnap.remote_storage.remote_log.known_manifests import FEW, KnownManifests, reads_before
 from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.stores.object_store import ReadObject
 from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -37,7 +37,7 @@ class ReadingStore(MemoryStore):
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_manifests, "FEW", 0)
+    monkeypatch.setattr(known_manifests, "WORTH_WRITING", 0)
 
 
 @pytest.fixture
@@ -106,15 +106,32 @@ def test_save_forgets_segments_that_are_gone(store):
 
 
 @pytest.mark.parametrize(("limit", "is_saved"), [(3, True), (4, False)])
-def test_save_writes_and_read_asks_for_many_manifests_only(store, monkeypatch, limit, is_saved):
+def test_save_writes_many_manifests_only(store, monkeypatch, limit, is_saved):
     del store.objects[KNOWN]
-    monkeypatch.setattr(known_manifests, "FEW", limit)
+    monkeypatch.setattr(known_manifests, "WORTH_WRITING", limit)
     known = KnownManifests(store, PARTITION)
     found, read = listed(store, known)
     assert (len(read), KNOWN in store.reads) == (3, False)
     assert listed(store, known) == (found, []), "read before by this process"
     known.save()
-    assert (KNOWN in store.objects) == is_saved
+    assert (KNOWN in store.objects, KNOWN in store.reads) == (is_saved, False)
+
+
+@pytest.mark.parametrize(
+    ("size", "reads"),
+    [(0, 0), (64_000, 0), (1 << 20, 16), (20 << 20, FEW), (None, FEW)],
+)
+def test_few_manifests_are_read_one_by_one_before_a_small_object(size, reads):
+    assert reads_before(size) == reads
+
+
+def test_list_of_a_short_partition_reads_one_object_in_place_of_its_manifests(tmp_path, monkeypatch):
+    monkeypatch.setattr(known_manifests, "WORTH_WRITING", len(BASES[:-1]))
+    store = ReadingStore()
+    list(tier_partition(aiven(store), PARTITION, planned(write_log(tmp_path / "logs")), ME))
+    found, read = listed(store)
+    assert [each.start_offset for each in found.segments] == list(BASES[:-1])
+    assert (read, store.reads.count(KNOWN)) == ([], 1)
 
 
 @pytest.mark.parametrize(("share", "is_saved"), [(2, False), (3, True)])

@@ -51,7 +51,7 @@ def boundaries(runner: Runner, log: LivingLog) -> dict[int, str]:
     }
 
 
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(4))
 @given(seed=st.integers(0, 2**32), steps=histories)
 def test_every_run_says_what_a_first_run_would_say(
     tmp_path_factory: pytest.TempPathFactory, seed: int, steps: list[str]
@@ -76,7 +76,7 @@ def test_every_run_says_what_a_first_run_would_say(
         shutil.rmtree(folder)
 
 
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(4))
 @given(seed=st.integers(0, 2**32), steps=histories)
 def test_a_log_that_is_tiered_as_it_lives_has_one_copy_of_each_segment_and_no_hole(
     tmp_path_factory: pytest.TempPathFactory, seed: int, steps: list[str]

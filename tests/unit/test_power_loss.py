@@ -68,7 +68,7 @@ def test_topic_with_a_corrupt_snapshot_gets_it_replaced(tmp_path: Path, topic: s
     assert_said(tiersnap("doctor", disk, *NOW), 0)  # it reads names and sizes
     name = f"{offset:020d}.snapshot"
     plan = tiersnap("repair", disk, *NOW)
-    assert_said(plan, 5, "1 snapshot is not to be trusted; next: tiersnap repair")
+    assert_said(plan, 5, "1 snapshot is wrong; next: tiersnap repair")
     assert actions(plan) == {name: "NEEDS_REPLACE"}
     assert actions(tiersnap("repair", disk, *NOW, "--replace", "--apply")) == {name: "REPLACE"}
     assert verdicts(disk) == READY

@@ -53,7 +53,7 @@ RUN_IT = "tiersnap run --source /data --remote s3://tier/ --warehouse /tables"
             Verdict.CORRUPT_SEGMENT,
             [
                 Step("", "tiersnap dump /data/orders-0/00000000000000000042.log", True),
-                Step("shows the place; restore the segment from another replica", "", True),
+                Step("shows the position; restore the segment from another replica", "", True),
             ],
         ),
         (
@@ -141,7 +141,7 @@ def test_the_warehouse_is_named_when_there_is_one() -> None:
 
 def test_steps_read_as_one_line() -> None:
     line = text(steps(Verdict.CORRUPT_SEGMENT, SHORT))
-    shows = "shows the place; restore the segment from another replica"
+    shows = "shows the position; restore the segment from another replica"
     assert line == f"tiersnap dump /data/orders-0/00000000000000000042.log {shows}"
 
 

@@ -14,7 +14,7 @@ from tiersnap.jobs.main import run as tiersnap
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/guide.md", "docs/transactions.md", "docs/risk.md")
+PAGES = ("README.md", "docs/models.md", "docs/transactions.md", "docs/risk.md")
 DOCS = ROOT / "docs"
 TEXT = "\n".join((ROOT / page).read_text(encoding="utf-8") for page in PAGES)
 BLOCKS = re.findall(r"```console\n\$ tiersnap (.*)\n((?:.+\n)+?)```", TEXT)

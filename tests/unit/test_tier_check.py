@@ -133,7 +133,7 @@ def test_command_refuses_a_file_that_tells_no_check(tmp_path: Path, text: str) -
 def test_command_refuses_remote_checks_when_no_page_tells_of_them(tmp_path: Path) -> None:
     for command in ("scan", "tier"):
         ran = tiersnap(command, tmp_path, "--remote", tmp_path / "remote", "--remote-checks", tmp_path / "told.jsonl")
-        assert_said(ran, 2, "--remote-checks is told on the page of --report", "give --report FOLDER")
+        assert_said(ran, 2, "--remote-checks needs --report", "give --report FOLDER")
 
 
 @pytest.mark.parametrize("text", ["", '{"topic":"churn","parti'])

@@ -14,14 +14,13 @@ from tiersnap.jobs.cli.escaped_text import shown
 from tiersnap.jobs.cli.next_command import situation_place
 from tiersnap.jobs.cli.option_types import clock, once
 from tiersnap.jobs.cli.options import LogStarts, broker_expiry_options, hung_after_option, log_start_option
-from tiersnap.jobs.cli.output import Format, Output, and_more, terminal_width
+from tiersnap.jobs.cli.output import Format, Output, terminal_width
 from tiersnap.jobs.cli.progress import Progress
 from tiersnap.jobs.cli.remote_checks import VerifiedPartition, remote_checks_option, verified_lines, verified_partitions
-from tiersnap.jobs.cli.sentences import of_unlocated, tell_failures
+from tiersnap.jobs.cli.sentences import tell_failures
 from tiersnap.jobs.cli.situation_options import situation_options
 from tiersnap.jobs.cli.table import folded
 from tiersnap.jobs.commands.doctor.cluster import (
-    MOST_MISSING,
     Compared,
     CopiedTwice,
     HungRemoteCopy,
@@ -36,6 +35,7 @@ from tiersnap.jobs.commands.doctor.cluster import (
     told_copies,
 )
 from tiersnap.jobs.commands.doctor.copies import CopyFindings, FailingCopyTask, check_copies, steps_once
+from tiersnap.jobs.commands.doctor.host_lines import lines_of_host, lines_of_replicas
 from tiersnap.jobs.commands.doctor.location import JudgedLocation, judge_location
 from tiersnap.jobs.commands.doctor.log_dir import ExaminedLogDir
 from tiersnap.jobs.commands.doctor.unused import lines_of_unused, unused_topics
@@ -49,18 +49,15 @@ from tiersnap.snapshot.gate.printed_steps import Step
 from tiersnap.snapshot.host.waiting import WaitingPartition
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.members import members
-from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.gate.exit_code import Problem
     from tiersnap.snapshot.gate.next_step import NextStep
     from tiersnap.snapshot.gate.printed_steps import Place
-    from tiersnap.snapshot.host.summary import Examined, Host
+    from tiersnap.snapshot.host.summary import Host
     from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
-_MOST_FINDINGS = 3
 _WIDEST = 200  # columns of a sentence in a pipe; a command is never folded
-_FAR_MS = 365 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,95 +336,7 @@ def _sections(answers: _Answers) -> dict[str, list[str]]:
     }
     if not host.log_dirs:
         return {"blocked": blocking, **of_remote}
-    return {
-        "blocked": [*blocking, *_blocks(host, has_others=bool(blocking))],
-        "broker": list(_broker(host)),
-        "version": [host.version()],
-        "disks": [line for each in host.log_dirs for line in _disk_lines(host, each)],
-        "running": list(_running(host)),
-        "tiered": list(host.in_remote_lines()),
-        **of_remote,
-        "replicas": list(_forgotten(host)),
-    }
-
-
-def _broker(host: Host) -> Iterator[str]:
-    known = host.brokers
-    for node, cluster, is_kraft in sorted(known, key=str):
-        yield f"node {node} of cluster {cluster} ({'KRaft' if is_kraft else 'ZooKeeper'})"
-    if not known:
-        yield "no meta.properties: a copy of a disk, or no broker's"
-    if len(known) > 1:
-        yield "THESE ARE DISKS OF MORE THAN ONE BROKER: name those of one"
-
-
-def _running(host: Host) -> Iterator[str]:
-    if host.pids:
-        names = [f"process {pid}" if pid else "a process of another container" for pid in host.pids]
-        yield f"yes: {', '.join(names)} holds .lock"
-    unknown = [each for each in host.log_dirs if each.lock_unknown]
-    for each in unknown:
-        yield f"not to be told for {each.uri}: {each.lock_unknown}"
-    if not host.pids and not unknown:
-        yield _stopped(host)
-
-
-def _stopped(host: Host) -> str:
-    unclean = ", ".join(each.uri for each in host.log_dirs if not each.is_clean)
-    says = f"; not stopped cleanly, its next start recovers {unclean}" if unclean else ""
-    return f"no: nobody holds .lock{says}"
-
-
-def _blocks(host: Host, *, has_others: bool) -> Iterator[str]:
-    from tiersnap.snapshot.gate.verdict import RANK, Verdict
-
-    for verdict in sorted(host.blocked, key=RANK.__getitem__):
-        yield f"{count_of(host.blocked[verdict], 'segment')}: {verdict}"
-    if host.missing and Verdict.MISSING_SNAPSHOT not in host.blocked:
-        yield f"{count_of(host.missing, 'snapshot is', 'snapshots are')} missing"
-    if host.lost_indexes:
-        yield f"{count_of(host.lost_indexes, 'partition has', 'partitions have')} lost an .index"
-    yield from of_unlocated(host.unlocated, remote=not host.asked_remote)
-    waiting = host.waiting()
-    yield from _waiting(waiting)
-    yield from (f"{each.uri}: its file system is mounted read-only" for each in host.log_dirs if each.disk.is_read_only)
-    findings = host.findings
-    yield from map(str, findings[:_MOST_FINDINGS])
-    if len(findings) > _MOST_FINDINGS:
-        yield f"… and {count_of(len(findings) - _MOST_FINDINGS, 'finding')} more; scan lists them"
-    if unpublished := host.in_remote[Verdict.UPLOADED]:
-        yield f"{count_of(unpublished, 'segment')}: {Verdict.UPLOADED}, and no record is known of them"
-    if not any((has_others, waiting, findings, host.missing, host.lost_indexes, host.unlocated, unpublished)):
-        yield "nothing, by the names of the files; scan checks what is in them"
-
-
-def _waiting(partitions: Sequence[WaitingPartition]) -> Iterator[str]:
-    if partitions:
-        yield f"{human_bytes(sum(each.bytes for each in partitions))} wait for that"
-    for at in partitions[:MOST_MISSING]:
-        yield f"{at.partition}: {count_of(at.segments, 'segment')}, {human_bytes(at.bytes)}, {at.verdict}"
-    if len(partitions) > MOST_MISSING:
-        yield and_more(len(partitions) - MOST_MISSING, "partition")
-
-
-def _forgotten(host: Host) -> Iterator[str]:
-    for _, partition, found in host.forgotten[:MOST_MISSING]:
-        yield found.says(partition)
-    if len(host.forgotten) > MOST_MISSING:
-        yield and_more(len(host.forgotten) - MOST_MISSING, "replica")
-
-
-def _disk_lines(host: Host, each: Examined) -> Iterator[str]:
-    disk, full_in = each.disk, host.full_in(each.disk)
-    kind = " ".join(filter(None, (disk.device, disk.kind)))
-    full = ", NEARLY FULL" if disk.is_nearly_full else ""
-    yield (
-        f"{each.uri}: {disk.percent_full} % full{full}, {disk.says_free()} of {human_bytes(disk.total)} free on "
-        f"{disk.mount} ({kind}); {count_of(each.listed.partitions, 'partition')}, {human_bytes(each.listed.bytes)}"
-    )
-    if full_in is not None and full_in < _FAR_MS:
-        rate = human_bytes(host.bytes_per_day(disk))
-        yield f"full in {human_duration(full_in)} at the present rate, {rate} a day, if nothing is deleted"
+    return {**lines_of_host(host, blocking), **of_remote, "replicas": list(lines_of_replicas(host))}
 
 
 def _answer_lines(answers: Sequence[ProbeAnswer]) -> Iterator[str]:

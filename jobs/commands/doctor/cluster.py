@@ -34,7 +34,7 @@ MOST_MISSING = 5
 
 @dataclass(frozen=True, slots=True)
 class HungRemoteCopy:
-    """A copy that its broker began and that does not end."""
+    """A copy that its broker began and has not ended."""
 
     topic: str
     partition: int
@@ -48,7 +48,7 @@ class HungRemoteCopy:
 
 @dataclass(frozen=True, slots=True)
 class CopiedTwice:
-    """A segment that two attempts have finished; brokers read the one of `read`."""
+    """A segment that two attempts have finished; brokers read segment id `read`."""
 
     partition: str
     segment_id: str
@@ -103,7 +103,7 @@ def _rows(opened: Iterable[NamedLogDir], hung: Sequence[HungCopy]) -> Iterator[H
 def _of_twice(twice: Sequence[CopiedTwice]) -> Iterator[str]:
     if twice:
         first, are = twice[0], count_of(len(twice), "remote segment is", "remote segments are")
-        yield f"{are} copied twice: of {first.partition} brokers read {first.read}, not {first.segment_id}"
+        yield f"{are} copied twice: brokers read {first.read} of {first.partition}, not {first.segment_id}"
 
 
 def _waiting_bytes(opened: Iterable[NamedLogDir], begins: Mapping[tuple[str, int], int]) -> Counter[tuple[str, int]]:
@@ -134,10 +134,10 @@ class Compared:
     """Records of a cluster beside a place.
 
     Attributes:
-        layout: name of that which brokers read.
+        layout: name of the layout that brokers read.
         location: whether brokers read there.
-        records: of the cluster, all that are left.
-        has_all_records: none was deleted.
+        records: all records of the cluster that exist.
+        has_all_records: whether no record was deleted.
     """
 
     missing: Missing

@@ -110,7 +110,7 @@ class _Answers:
         """Return the task over the tables, which hold the state that is computed, and no entries of files.
 
         Raises:
-            UsageError: only a host's files tell what is asked for; or --expiration and --producer-expiration conflict.
+            UsageError: the options need a host's files, or --expiration and --producer-expiration conflict.
         """
         from tiersnap.jobs.pipeline.simulate import SimulatePartition
 
@@ -161,9 +161,9 @@ class _Answers:
     click.option(
         "--broker",
         type=BROKER_RELEASE,
-        help="Brokers of this release alone, as 3.9.  [default: the running broker's, else all]",
+        help="Only brokers of this release, as 3.9.  [default: the running broker's, else all]",
     ),
-    click.option("--client", type=CLIENT_RELEASE, help="Java clients of this release alone.  [default: all]"),
+    click.option("--client", type=CLIENT_RELEASE, help="Only Java clients of this release.  [default: all]"),
     click.option(
         "--transaction-version",
         type=click.IntRange(1, 2),
@@ -175,7 +175,7 @@ class _Answers:
         "--all", "everything", is_flag=True, help="Also rows in which the replica answers as the leader does."
     ),
     click.option(
-        "--producers", is_flag=True, help="A row a producer and write instead, for the newest brokers or --broker."
+        "--producers", is_flag=True, help="A row for each producer and write, for the newest brokers or --broker."
     ),
     opt.crc_option,
     opt.expiration_option,
@@ -196,7 +196,7 @@ def simulate(
     log_starts: opt.LogStarts,
     spark: SparkRequest,
 ) -> int:
-    """Say what every producer of LOGDIR would meet if a replica with another snapshot became leader now.
+    """Predict what every producer of LOGDIR would meet if a replica with another snapshot became leader now.
 
     tiersnap simulate /var/lib/kafka/data --from empty
     tiersnap simulate /var/lib/kafka/data --risk

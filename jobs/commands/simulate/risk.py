@@ -115,7 +115,7 @@ risk_options = opt.as_one(
         is_flag=True,
         help="Instead, what the ways that KIP-952 rejected would cost the logs.",
     ),
-    click.option("--boundaries", is_flag=True, help="A row a segment's end instead of a row a partition."),
+    click.option("--boundaries", is_flag=True, help="A row for each segment's end instead of each partition."),
     click.option("--replica", "replicas", multiple=True, metavar="DIR", help="A log directory of another replica."),
     click.option(
         "--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Rows shown of a warehouse."
@@ -228,8 +228,8 @@ def _disagreement(row: ReplicaDisagreement) -> str:
     said = [f"{count_of(row.compared, 'snapshot')} compared"]
     if row.offset is not None:
         said.append(
-            f"at {row.offset} it lacks {count_of(row.only_here, 'producer')}, has {row.only_there} of its own and"
-            f" says otherwise of {row.differing}"
+            f"at {row.offset} it lacks {count_of(row.only_here, 'producer')}, has {row.only_there} others and"
+            f" differs in {row.differing}"
         )
     if row.log_start_goes_back:
         said.append(f"its log starts at {row.log_start_offset_there}, below {row.log_start_offset} here")

@@ -76,14 +76,14 @@ class VerifySummary:
 
 @command(VerifiedSnapshot, RemoteCheck, summary=VerifySummary)
 @situation_options(
-    f"{opt.OF_BEGINNINGS}  [default: that of the broker of this host]",
-    "A broker of the cluster; it tells the log start of partitions that are not in LOGDIR.  [default: the broker of "
+    f"{opt.OF_BEGINNINGS}  [default: the location of this host's broker]",
+    "A broker of the cluster, to ask for the log start of partitions that are not in LOGDIR.  [default: the broker of "
     "this host]",
 )
 @click.option(
     "--against",
     type=LocalPath(file_okay=False),
-    help="Judge the files DIR/<topic>-<partition>/<20 digits>.snapshot instead of those beside the log.",
+    help="Judge DIR/<topic>-<partition>/<20 digits>.snapshot instead of the files beside the log.",
 )
 @opt.selection_options
 @opt.crc_option
@@ -113,13 +113,12 @@ def verify(
     Beside a running broker it finds LOGDIR and the remote location by itself. LOGDIR is an entry of log.dirs; several
     may be given, with blanks or commas between them, or as a glob.
 
-    A file MATCHES, EXTENDS (knows producers from before the log start), is SUSPECT (contradicts the log in what a
-    broker that loads it now would keep), CORRUPT (no broker can read it) or UNVERIFIED (not compared: the log is
-    damaged below it, or it may not be read). Where a log begins in remote storage its files are NOT_COMPARED, unless
-    --remote says where that is. Exits 5 when one is CORRUPT or no broker can open it, 4 when one is SUSPECT or
-    --remote does not tell how a log begins, 6 when one is UNVERIFIED or something may not be read. `scan` says
-    what is missing. With --strict every difference is SUSPECT. With --against every file there must equal the log's
-    fold exactly.
+    A file MATCHES, EXTENDS (it also has producers from before the log start), is SUSPECT (it contradicts the log in
+    entries that a broker would keep now), CORRUPT (no broker can read it) or UNVERIFIED (not compared: the log is
+    damaged below it, or it may not be read). If a log begins in remote storage, its files are NOT_COMPARED without
+    --remote. Exits 5 when one is CORRUPT or no broker can open it, 4 when one is SUSPECT or the beginning of a log
+    is not in --remote, 6 when one is UNVERIFIED or something may not be read. `scan` lists missing files. With
+    --strict every difference is SUSPECT. With --against every file there must equal the log's fold exactly.
 
     With --remote the remote segments are verified, too, of the partitions of LOGDIR or, without it, of all: their
     metadata; every snapshot, by default; or every byte. With --depth they are verified alone. A snapshot is compared

@@ -115,7 +115,7 @@ tier_options = opt.as_one(
     once(
         "--depth",
         type=click.Choice([each.value for each in CheckDepth]),
-        help="Verify --remote alone: its metadata, every snapshot too, or every byte.  [default: snapshots, and the "
+        help="Verify only --remote: its metadata, also every snapshot, or every byte.  [default: snapshots, and the "
         "files of LOGDIR]",
     ),
     once(
@@ -127,12 +127,12 @@ tier_options = opt.as_one(
     once(
         "--resume",
         type=LocalPath(dir_okay=False),
-        help="Skip what this file tells: JSON lines of an earlier --depth, to which those of this one may be appended.",
+        help="Skip segments that this file reports as sound: JSON lines of an earlier --depth. You may append to it.",
     ),
     once(
         "--warehouse",
         metavar="URI",
-        help="Verify on Spark; the table remote_checks keeps the results, and what it tells is skipped.",
+        help="Verify on Spark; the table remote_checks keeps the results, and segments in it are skipped.",
     ),
     click.option(
         "--recheck",
@@ -224,7 +224,7 @@ class TierVerification:
     def _log_start_of(
         self, store: ObjectStore, local: LocalLog | None, partition: TopicIdPartition, covered: Sequence[Interval]
     ) -> ToldStart | None:
-        """Return the log start that the cluster tells; without its answer, that of the local log.
+        """Return the log start from the cluster, else from the local log.
 
         If a deleted topic has only claims left, it lost nothing: its log starts behind all of them.
         """

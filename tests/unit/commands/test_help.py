@@ -23,7 +23,7 @@ from tiersnap.jobs.cli.output import Output
 from tiersnap.jobs.cli.settings import commands_of, long_options
 from tiersnap.jobs.commands import COMMANDS, GROUPS
 from tiersnap.jobs.main import cli
-from tiersnap.remote_storage.remote_log.remote_log import name_of
+from tiersnap.remote_storage.metadata.segment_metadata import name_of
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
 from tiersnap.remote_storage.upload.stored_snapshots import put_manifest

@@ -123,7 +123,7 @@ def test_the_command_for_untrusted_snapshots_keeps_what_was_given(tmp_path: Path
     file_of(folder, 5, ".snapshot").write_bytes(b"no snapshot")
     out = tmp_path / "elsewhere"
     ran = tiersnap("repair", folder.parent, "--expiration", "9d", "--apply")
-    (line,) = re.findall("not to be trusted; next: (.*)", ran.err)
+    (line,) = re.findall("snapshots? (?:is|are) wrong; next: (.*)", ran.err)
     assert shlex.split(line) == [
         *("tiersnap", "repair", str(folder.parent), "--expiration", "9d", "--apply", "--replace")
     ]

@@ -211,7 +211,7 @@ def test_words_that_make_no_sense_are_a_usage_error(log_dir):
 def test_of_a_damaged_segment_the_command_names_the_file(log_dir):
     path = file_of(write_small_log(log_dir), 5, ".log")
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    assert_said(tiersnap("scan", log_dir), 5, f"next for CORRUPT_SEGMENT: tiersnap dump '{path}' shows the place")
+    assert_said(tiersnap("scan", log_dir), 5, f"next for CORRUPT_SEGMENT: tiersnap dump '{path}' shows the position")
 
 
 def test_each_cause_is_named_with_its_next_command_and_the_options_that_were_given(log_dir):

@@ -54,12 +54,12 @@ def test_a_flag_wins_over_the_environment(tmp_path: Path, monkeypatch: pytest.Mo
     [
         ("expirations: 3d\n", "'expirations' is no setting"),
         ("repair:\n  keep: deltas\n", "'keep' is no setting of repair"),
-        ("apply: true\n", "--apply is said on the command line, each time"),
-        ("repair:\n  replace: true\n", "--replace is said on the command line, each time"),
-        ("restore:\n  topic: orders\n", "--topic is said on the command line, each time"),
-        ("delete-bad: true\n", "--delete-bad is said on the command line, each time"),
-        ("unproven: true\n", "--unproven is said on the command line, each time"),
-        ("partition: churn-0\n", "--partition is said on the command line, each time"),
+        ("apply: true\n", "give --apply on the command line, each time"),
+        ("repair:\n  replace: true\n", "give --replace on the command line, each time"),
+        ("restore:\n  topic: orders\n", "give --topic on the command line, each time"),
+        ("delete-bad: true\n", "give --delete-bad on the command line, each time"),
+        ("unproven: true\n", "give --unproven on the command line, each time"),
+        ("partition: churn-0\n", "give --partition on the command line, each time"),
         ("topic:\n", "topic has no value"),
         ("repair:\n  topic:\n", "topic of repair has no value"),
         ("topic: yes\n", "topic is no flag"),
@@ -199,7 +199,7 @@ def test_settings_and_environment_never_switch_on_a_deletion(
     path = tmp_path / "tiersnap.yaml"
     path.write_text("mend:\n  delete-bad: yes\n")
     assert tiersnap(["--config", str(path), "config"]) == 2
-    assert "--delete-bad is said on the command line, each time" in capsys.readouterr().err
+    assert "give --delete-bad on the command line, each time" in capsys.readouterr().err
     monkeypatch.setenv("TIERSNAP_DELETE_BAD", "1")
     # Without a cluster the option would be refused by its name.
     assert tiersnap(["mend", "--remote", str(tmp_path)]) == 2

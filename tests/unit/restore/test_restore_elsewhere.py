@@ -81,7 +81,7 @@ class TestAnotherCluster:
         else:
             assert entries["producer_id"].tolist() == [170], "it holds the transaction that is open at the end"
             assert entries["last_sequence"].tolist() == [-1]
-            assert "A follower that copies the log folds them" in done.err
+            assert "a follower that copies the log computes them" in done.err
         assert "leader epochs up to" in done.err
 
     def test_an_unknown_source_is_asked_for_and_a_recorded_one_not_contradicted(self, store, disk, tmp_path):
@@ -111,7 +111,7 @@ def test_a_record_that_names_no_cluster_is_corrupt(store, disk):
 
 def test_the_empty_state_in_the_same_cluster_is_warned_of(store, disk):
     planned = restore(store, disk, "--producer-state", "empty")
-    assert "appended a second time" in planned.err
+    assert "appends retries a second time" in planned.err
 
 
 def test_a_running_broker_is_refused_and_a_plan_is_not(store, disk):

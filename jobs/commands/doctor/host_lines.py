@@ -1,0 +1,110 @@
+"""Lines of `doctor` about a host, without what brokers and the remote location answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from tiersnap.jobs.cli.output import and_more
+from tiersnap.jobs.cli.sentences import of_unlocated
+from tiersnap.jobs.commands.doctor.cluster import MOST_MISSING
+from tiersnap.snapshot.host.waiting import WaitingPartition
+from tiersnap.snapshot.units import count_of, human_bytes, human_duration
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.host.summary import Examined, Host
+
+_MOST_FINDINGS = 3
+_FAR_MS = 365 * 86_400_000
+
+
+def lines_of_host(host: Host, blocking: Sequence[str]) -> dict[str, list[str]]:
+    """Return lines by what they are about, in the order of the screen; `blocking`: what the cluster tells blocks."""
+    return {
+        "blocked": [*blocking, *_blocks(host, has_others=bool(blocking))],
+        "broker": list(_broker(host)),
+        "version": [host.version()],
+        "disks": [line for each in host.log_dirs for line in _disk_lines(host, each)],
+        "running": list(_running(host)),
+        "tiered": list(host.in_remote_lines()),
+    }
+
+
+def _broker(host: Host) -> Iterator[str]:
+    known = host.brokers
+    for node, cluster, is_kraft in sorted(known, key=str):
+        yield f"node {node} of cluster {cluster} ({'KRaft' if is_kraft else 'ZooKeeper'})"
+    if not known:
+        yield "no meta.properties: a copy of a disk, or no broker's"
+    if len(known) > 1:
+        yield "THESE ARE DISKS OF MORE THAN ONE BROKER: name those of one"
+
+
+def _running(host: Host) -> Iterator[str]:
+    if host.pids:
+        names = [f"process {pid}" if pid else "a process of another container" for pid in host.pids]
+        yield f"yes: {', '.join(names)} holds .lock"
+    unknown = [each for each in host.log_dirs if each.lock_unknown]
+    for each in unknown:
+        yield f"not to be told for {each.uri}: {each.lock_unknown}"
+    if not host.pids and not unknown:
+        yield _stopped(host)
+
+
+def _stopped(host: Host) -> str:
+    unclean = ", ".join(each.uri for each in host.log_dirs if not each.is_clean)
+    says = f"; not stopped cleanly, its next start recovers {unclean}" if unclean else ""
+    return f"no: nobody holds .lock{says}"
+
+
+def _blocks(host: Host, *, has_others: bool) -> Iterator[str]:
+    from tiersnap.snapshot.gate.verdict import RANK, Verdict
+
+    for verdict in sorted(host.blocked, key=RANK.__getitem__):
+        yield f"{count_of(host.blocked[verdict], 'segment')}: {verdict}"
+    if host.missing and Verdict.MISSING_SNAPSHOT not in host.blocked:
+        yield f"{count_of(host.missing, 'snapshot is', 'snapshots are')} missing"
+    if host.lost_indexes:
+        yield f"{count_of(host.lost_indexes, 'partition has', 'partitions have')} lost an .index"
+    yield from of_unlocated(host.unlocated, remote=not host.asked_remote)
+    waiting = host.waiting()
+    yield from _waiting(waiting)
+    yield from (f"{each.uri}: its file system is mounted read-only" for each in host.log_dirs if each.disk.is_read_only)
+    findings = host.findings
+    yield from map(str, findings[:_MOST_FINDINGS])
+    if len(findings) > _MOST_FINDINGS:
+        yield f"… and {count_of(len(findings) - _MOST_FINDINGS, 'finding')} more; scan lists them"
+    if unpublished := host.in_remote[Verdict.UPLOADED]:
+        yield f"{count_of(unpublished, 'segment')}: {Verdict.UPLOADED}, and no record is known of them"
+    if not any((has_others, waiting, findings, host.missing, host.lost_indexes, host.unlocated, unpublished)):
+        yield "nothing, by the names of the files; scan checks what is in them"
+
+
+def _waiting(partitions: Sequence[WaitingPartition]) -> Iterator[str]:
+    if partitions:
+        yield f"{human_bytes(sum(each.bytes for each in partitions))} wait for that"
+    for at in partitions[:MOST_MISSING]:
+        yield f"{at.partition}: {count_of(at.segments, 'segment')}, {human_bytes(at.bytes)}, {at.verdict}"
+    if len(partitions) > MOST_MISSING:
+        yield and_more(len(partitions) - MOST_MISSING, "partition")
+
+
+def lines_of_replicas(host: Host) -> Iterator[str]:
+    """Yield a line for each replica that forgot producers, up to MOST_MISSING."""
+    for _, partition, found in host.forgotten[:MOST_MISSING]:
+        yield found.says(partition)
+    if len(host.forgotten) > MOST_MISSING:
+        yield and_more(len(host.forgotten) - MOST_MISSING, "replica")
+
+
+def _disk_lines(host: Host, each: Examined) -> Iterator[str]:
+    disk, full_in = each.disk, host.full_in(each.disk)
+    kind = " ".join(filter(None, (disk.device, disk.kind)))
+    full = ", NEARLY FULL" if disk.is_nearly_full else ""
+    yield (
+        f"{each.uri}: {disk.percent_full} % full{full}, {disk.says_free()} of {human_bytes(disk.total)} free on "
+        f"{disk.mount} ({kind}); {count_of(each.listed.partitions, 'partition')}, {human_bytes(each.listed.bytes)}"
+    )
+    if full_in is not None and full_in < _FAR_MS:
+        rate = human_bytes(host.bytes_per_day(disk))
+        yield f"full in {human_duration(full_in)} at the present rate, {rate} a day, if nothing is deleted"
