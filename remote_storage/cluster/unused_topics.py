@@ -30,8 +30,8 @@ class UnusedTopic:
         """Return a sentence for the owner of the location."""
         others = f" and {count_of(len(self.folders) - 1, 'folder')} more" if self.folders[1:] else ""
         return (
-            f"{self.folders[0]}{others}: no topic of this cluster has the id {self.topic_id}, so no broker of this "
-            f"cluster will delete it; the bucket's owner may, if no other cluster uses this location"
+            f"{self.folders[0]}{others}: no topic of this cluster has the id {self.topic_id}. Unless it was deleted "
+            f"a moment ago, brokers leave it there; the bucket's owner may delete it if no other cluster uses it"
         )
 
 
