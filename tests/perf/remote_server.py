@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.reference.planned import TOPIC_ID
-from tiersnap.remote_storage.remote_log.known_manifests import FEW
+from tiersnap.remote_storage.remote_log.known_manifests import WORTH_WRITING
 
 PAGE = 1000
 _MODIFIED = "2026-11-20T12:00:00.000Z", "Fri, 20 Nov 2026 12:00:00 GMT"
@@ -38,7 +38,7 @@ def objects_of(partition: int, segments: int) -> Iterator[tuple[str, bytes]]:
         yield f"claims/{folder}/{base:020d}-0.json", json.dumps(_claim(segment_id)).encode()
         row = {"segmentId": segment_id, "size": len(manifest), "etag": etag(manifest), "content": json.loads(manifest)}
         known.append(row)
-    if segments >= FEW:
+    if segments >= WORTH_WRITING:
         yield f"claims/{folder}/manifests.json", json.dumps({"version": 1, "manifests": known}).encode()
 
 
