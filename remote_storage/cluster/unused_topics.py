@@ -4,35 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.cluster_records import certainly_gone
+from tiersnap.remote_storage.cluster.unused_topic import UnusedTopic
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.cluster_record import read_cluster_id
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
-from tiersnap.snapshot.units import count_of
-
-
-@dataclass(frozen=True, slots=True)
-class UnusedTopic:
-    """A topic of a remote location whose id the cluster does not have."""
-
-    topic: str
-    topic_id: str
-    folders: list[str]  # URIs, in order: one, or one for each partition as LocalTieredStorage lays them
-
-    def says(self) -> str:
-        """Return a sentence for the owner of the location."""
-        others = f" and {count_of(len(self.folders) - 1, 'folder')} more" if self.folders[1:] else ""
-        return (
-            f"{self.folders[0]}{others}: no topic of this cluster has the id {self.topic_id}. Unless it was deleted "
-            f"a moment ago, brokers leave it there; the bucket's owner may delete it if no other cluster uses it"
-        )
 
 
 def find_unused(store: ObjectStore, cluster: Cluster) -> list[UnusedTopic]:

@@ -10,7 +10,8 @@ from tests.reference.model_cluster import CLUSTER_ID, ModelCluster
 from tiersnap.jobs.commands.doctor.unused import lines_of_unused, unused_topics
 from tiersnap.jobs.situation.remote_view import RemoteView
 from tiersnap.jobs.situation.situation import NO_LOCATION
-from tiersnap.remote_storage.cluster.unused_topics import UnusedTopic, find_unused
+from tiersnap.remote_storage.cluster.unused_topic import UnusedTopic
+from tiersnap.remote_storage.cluster.unused_topics import find_unused
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 

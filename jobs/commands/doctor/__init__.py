@@ -43,7 +43,7 @@ from tiersnap.jobs.commands.simulate import ForgottenProducers
 from tiersnap.jobs.situation.remote_view import RemoteView
 from tiersnap.jobs.situation.situation import COMMAND_LINE, NO_LOCATION, Known, Situation
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
-from tiersnap.remote_storage.cluster.unused_topics import UnusedTopic
+from tiersnap.remote_storage.cluster.unused_topic import UnusedTopic
 from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer, ProbeVerdict
 from tiersnap.snapshot.gate.printed_steps import Step
 from tiersnap.snapshot.host.waiting import WaitingPartition

@@ -12,7 +12,7 @@ from tiersnap.snapshot.errors import TiersnapError
 if TYPE_CHECKING:
     from tiersnap.jobs.situation.remote_view import RemoteView
     from tiersnap.remote_storage.cluster.client import Cluster
-    from tiersnap.remote_storage.cluster.unused_topics import UnusedTopic
+    from tiersnap.remote_storage.cluster.unused_topic import UnusedTopic
 
 _log = logging.getLogger(__name__)
 _MOST_UNUSED = 5
