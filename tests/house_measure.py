@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("snapshot", "remote_storage", "jobs")
 # The greatest values that `make lint` accepts; `python -m tests.house_measure` prints the figures of today.
 LIMITS: Mapping[str, float] = {
-    "tokens": 470_653,
-    "branches": 14_777,
+    "tokens": 470_687,
+    "branches": 14_770,
     "functions with more than 10 branches": 68,
     "dense functions (of 6 branches or more: three in four statements), %": 48,
     "comprehensions per 1,000 statements": 43.3,

@@ -56,7 +56,9 @@ class StoredLogs:
             if (each.start_offset, each.log.size) != (record.start_offset, record.segment_size):
                 continue
             if each.segment_id not in self._logs:
-                self._logs[each.segment_id] = read_attempt_log(self.store, each)
+                log = read_attempt_log(self.store, each)
+                self._logs[each.segment_id] = log
+                self._digests[each.segment_id] = None if log is None else log.digest
             log = self._logs[each.segment_id]
             if log is not None and (log.end_offset, log.leader_epoch) == end:
                 metadata = replace(record, id=replace(record.id, segment_id=each.segment_id))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import BinaryIO
@@ -95,34 +96,21 @@ def fetch_into(folder: Path, store: ObjectStore, copy: RemoteSegment) -> Segment
         CorruptDataError: see `fetch_log`.
         UsageError, NoSpaceError: it cannot be written; see `cannot_write`.
     """
-    path = folder / f"{copy.start_offset:020d}.log"
-    try:
-        with path.open("xb") as file:
-            fetch_log(store, copy, file)
-    except OSError as error:
-        raise cannot_write(path, error) from error
-    return Segment(copy.start_offset, copy.end_offset, FileRef(str(path), path.stat().st_size, 0))
+    return _written_into(folder, copy.start_offset, copy.end_offset, partial(fetch_log, store, copy))
 
 
-@contextmanager
-def fetched_segment(store: ObjectStore, copy: RemoteSegment) -> Iterator[Segment]:
+def fetched_segment(store: ObjectStore, copy: RemoteSegment) -> AbstractContextManager[Segment]:
     """Give a copy's segment file, in a temporary folder that goes with the context.
 
     Raises:
         CorruptDataError: the log is gone, ends early or is damaged; see `fetch_log`.
         UsageError, TransientError: it cannot be written; see `cannot_write`.
     """
-    with tempfile.TemporaryDirectory(prefix="tiersnap-") as scratch:
-        try:
-            segment = fetch_into(Path(scratch), store, copy)
-        except ObjectNotFoundError as error:
-            raise CorruptDataError(error.message) from error
-        yield segment
+    return _fetched(copy.start_offset, copy.end_offset, partial(fetch_log, store, copy))
 
 
-@contextmanager
-def fetched_log(store: ObjectStore, attempt: SegmentObjects) -> Iterator[Segment]:
-    """Give the log object of an attempt as a segment file whose end is unknown; no manifest is read.
+def fetched_log(store: ObjectStore, attempt: SegmentObjects) -> AbstractContextManager[Segment]:
+    """Give the log object of an attempt, which has one, as a segment file with an unknown end; no manifest is read.
 
     Raises:
         CorruptDataError: the log is gone, or ends early.
@@ -130,16 +118,28 @@ def fetched_log(store: ObjectStore, attempt: SegmentObjects) -> Iterator[Segment
     """
     log = attempt.log
     assert log is not None
+    return _fetched(attempt.start_offset, None, lambda file: file.writelines(_fetch(store, log.key, log.size)))
+
+
+@contextmanager
+def _fetched(start: int, end: int | None, write: Callable[[BinaryIO], None]) -> Iterator[Segment]:
     with tempfile.TemporaryDirectory(prefix="tiersnap-") as scratch:
-        path = Path(scratch) / f"{attempt.start_offset:020d}.log"
         try:
-            with path.open("xb") as file:
-                file.writelines(_fetch(store, log.key, log.size))
+            segment = _written_into(Path(scratch), start, end, write)
         except ObjectNotFoundError as error:
             raise CorruptDataError(error.message) from error
-        except OSError as error:
-            raise cannot_write(path, error) from error
-        yield Segment(attempt.start_offset, None, FileRef(str(path), log.size, 0))
+        yield segment
+
+
+def _written_into(folder: Path, start: int, end: int | None, write: Callable[[BinaryIO], None]) -> Segment:
+    """Return the segment whose log `write` puts into a new file of a folder."""
+    path = folder / f"{start:020d}.log"
+    try:
+        with path.open("xb") as file:
+            write(file)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    return Segment(start, end, FileRef(str(path), path.stat().st_size, 0))
 
 
 def _chunks(store: ObjectStore, copy: RemoteSegment) -> Iterator[tuple[bytes, Iterable[bytes]]]:

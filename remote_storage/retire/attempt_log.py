@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
 from tiersnap.remote_storage.remote_log.segment_bytes import fetched_log
 from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.verify.compare_whole import ReadSegment
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.replay.segment_runs import fold_segment
@@ -71,6 +72,24 @@ def _walk(store: ObjectStore, attempt: SegmentObjects) -> AttemptLog:
         return AttemptLog(start, start, -1)
     is_whole = end.finding is None and end.valid_bytes == end.total_bytes
     return AttemptLog(start, end.last_offset + 1, max(epochs), end.digest if is_whole else "")
+
+
+def first_doubt(
+    log: AttemptLog, remaining: Iterable[RemoteSegment], read: Callable[[RemoteSegment], ReadSegment], then: str = ""
+) -> str:
+    """Return why the segments that hold a log's offsets do not replace it; "" if all are right.
+
+    Args:
+        read: reads all bytes of a segment.
+        then: end of the sentence about a segment that is not proven to be right.
+    """
+    for each in remaining:
+        found = read(each)
+        if found.doubt:
+            return f"{each.segment_id}, which holds its offsets, is not proven to be right: {found.doubt}{then}"
+        if log.bounds == each.bounds and log.digest not in ("", found.digest):
+            return f"its log and the log of {each.segment_id} differ; nothing shows which one is right"
+    return ""
 
 
 def holding(segments: Iterable[RemoteSegment], start: int, end: int) -> list[RemoteSegment] | None:

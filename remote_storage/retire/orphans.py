@@ -136,7 +136,7 @@ def _fate(attempt: SegmentObjects, claim: Claim, others: Remaining) -> tuple[Fat
     if attempt.segment_id in known.records:
         return Fate.REMOVE, TOPIC_DELETED if known.is_absent else "the cluster has deleted it"
     finished, copy = others.finished_instead(attempt, claim), others.complete(attempt)
-    if known.is_live and (why := _why_left(attempt, copy, claim, others)):
+    if known.is_live and (why := _why_left(attempt, copy, finished, claim, others)):
         return Fate.LEAVE, why
     if finished is not None:
         return Fate.REMOVE, f"another attempt finished: {finished}"
@@ -147,9 +147,15 @@ def _fate(attempt: SegmentObjects, claim: Claim, others: Remaining) -> tuple[Fat
     return Fate.REMOVE, "the cluster knows no such segment, and others hold its offsets"
 
 
-def _why_left(attempt: SegmentObjects, copy: RemoteSegment | None, claim: Claim, others: Remaining) -> str:
-    """Return why an attempt of a live topic stays; "" if it may be removed. `copy` is its complete segment."""
-    finished = others.finished_instead(attempt, claim)
+def _why_left(
+    attempt: SegmentObjects, copy: RemoteSegment | None, finished: str | None, claim: Claim, others: Remaining
+) -> str:
+    """Return why an attempt of a live topic stays; "" if it may be removed.
+
+    Args:
+        copy: the complete segment of the attempt.
+        finished: id of the attempt that superseded it.
+    """
     if copy is None or finished is not None:
         return others.why_kept(attempt, finished)
     published = others.known.published_end(copy.leader_epochs[-1][0])

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
-from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.cluster_record import read_cluster_id
 from tiersnap.remote_storage.remote_log.partition_objects import (
@@ -23,7 +22,7 @@ from tiersnap.remote_storage.remote_log.partition_objects import (
     list_partition_objects,
     read_claims,
 )
-from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_segment
+from tiersnap.remote_storage.remote_log.remote_segment import read_segment
 from tiersnap.remote_storage.remote_log.snapshot_objects import readable_manifests
 from tiersnap.remote_storage.retire.attempt_log import read_attempt_log
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition, KnownToCluster
@@ -48,9 +47,8 @@ from tiersnap.remote_storage.retire.store_leftovers import (
     uploads_of_segments,
 )
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectInfo, ObjectStore
-from tiersnap.remote_storage.verify.compare_whole import ReadSegment, read_remaining
+from tiersnap.remote_storage.verify.compare_whole import read_remaining
 from tiersnap.snapshot.errors import CorruptDataError, GateError, TiersnapError, failure
-from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
 
 _PARTITIONS_AT_ONCE = 64
 _LAST = {OrphanKind.CLAIM, OrphanKind.KNOWN_MANIFESTS, OrphanKind.CLUSTER}
@@ -138,7 +136,7 @@ def orphans_of(store: ObjectStore, stored: PartitionObjects, known: KnownPartiti
         sorted(stored.attempts, key=lambda each: each.start_offset),
         known,
         partial(read_segment, store),
-        partial(_read, store, aged.now),
+        lambda segment: read_remaining(store, segment, aged.now),
         partial(read_attempt_log, store),
     )
     found = list(judge_attempts(stored, aged, claims, others))
@@ -156,11 +154,6 @@ def orphans_of(store: ObjectStore, stored: PartitionObjects, known: KnownPartiti
 
 def _keys_to_remove(found: Iterable[Orphan]) -> set[str]:
     return set(chain.from_iterable(each.keys for each in with_action(found, Fate.REMOVE)))
-
-
-def _read(store: ObjectStore, now: int, copy: RemoteSegment) -> ReadSegment:
-    expiry = BrokerExpiry(now, DEFAULT_PRODUCER_EXPIRATION_MS)
-    return read_remaining(RemoteLocation(store, copy.layout), copy, expiry)
 
 
 def is_ours(store: ObjectStore) -> Callable[[ObjectInfo], bool]:

@@ -24,11 +24,10 @@ from tiersnap.remote_storage.locks.claim import Claim
 from tiersnap.remote_storage.locks.claim_protocol import STALE_AFTER_MS
 from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory, leftovers_of
 from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment
-from tiersnap.remote_storage.retire.attempt_log import UNKNOWN_END, holding, read_attempt_log
+from tiersnap.remote_storage.retire.attempt_log import UNKNOWN_END, first_doubt, holding, read_attempt_log
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
 from tiersnap.remote_storage.verify.compare_whole import read_remaining
 from tiersnap.snapshot.errors import CorruptDataError, TransientError
-from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
 
 _log = logging.getLogger(__name__)
 GRACE_MS = STALE_AFTER_MS
@@ -103,14 +102,8 @@ def _why_kept(
     remaining = holding(_counted(found, log.leader_epoch), max(log.start_offset, log_start), log.end_offset)
     if remaining is None:
         return f"no other complete segments hold its offsets, up to {log.end_offset}"
-    expiry = BrokerExpiry(store.now(), DEFAULT_PRODUCER_EXPIRATION_MS)
-    for each in remaining:
-        read = read_remaining(RemoteLocation(store, each.layout), each, expiry)
-        if read.doubt:
-            return f"{each.segment_id}, which holds its offsets, is not proven right: {read.doubt}"
-        if each.bounds == log.bounds and log.digest not in ("", read.digest):
-            return f"its log and the log of {each.segment_id} differ; nothing shows which one is right"
-    return ""
+    now = store.now()
+    return first_doubt(log, remaining, lambda segment: read_remaining(store, segment, now))
 
 
 def _counted(found: RemoteInventory, leader_epoch: int) -> list[RemoteSegment]:

@@ -9,7 +9,7 @@ from tiersnap.remote_storage.locks.claim import Claim
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment
 from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
-from tiersnap.remote_storage.retire.attempt_log import UNKNOWN_END, AttemptLog, holding
+from tiersnap.remote_storage.retire.attempt_log import UNKNOWN_END, AttemptLog, first_doubt, holding
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
 from tiersnap.remote_storage.verify.compare_whole import ReadSegment
 
@@ -33,11 +33,16 @@ class Remaining:
     look: Callable[[SegmentObjects], RemoteSegment | IncompleteSegment]
     read: Callable[[RemoteSegment], ReadSegment]
     read_log: Callable[[SegmentObjects, RemoteSegment | None], AttemptLog | None]
+    _looked: dict[str, RemoteSegment | IncompleteSegment] = field(default_factory=dict)
     _read: dict[str, ReadSegment] = field(default_factory=dict)
 
     def complete(self, attempt: SegmentObjects) -> RemoteSegment | None:
         """Return the complete segment of an attempt; None if it lacks objects."""
-        found = None if attempt.missing else self.look(attempt)
+        if attempt.missing:
+            return None
+        if attempt.segment_id not in self._looked:
+            self._looked[attempt.segment_id] = self.look(attempt)
+        found = self._looked[attempt.segment_id]
         return found if isinstance(found, RemoteSegment) else None
 
     def finished_instead(self, attempt: SegmentObjects, claim: Claim) -> str | None:
@@ -89,7 +94,7 @@ class Remaining:
         others = holding(self._others(log, finished), start, log.end_offset)
         if others is None:
             return _LOST
-        return next(filter(None, (self._doubt(log, other) for other in others)), "")
+        return first_doubt(log, others, self._read_once, then=f": {_MEND}")
 
     def _others(self, log: AttemptLog, finished: str | None) -> Iterator[RemoteSegment]:
         """Yield the complete segments that count and end above the start of a log, in ascending start offset."""
@@ -101,14 +106,6 @@ class Remaining:
             # A damaged manifest can name offsets that its log lacks.
             if other is not None and end in (0, other.end_offset):
                 yield other
-
-    def _doubt(self, log: AttemptLog, other: RemoteSegment) -> str:
-        read = self._read_once(other)
-        if read.doubt:
-            return f"{other.segment_id}, which holds its offsets, is not proven to be right: {read.doubt}: {_MEND}"
-        if log.bounds == other.bounds and log.digest not in ("", read.digest):
-            return f"its log and the log of {other.segment_id} differ; nothing shows which one is right"
-        return ""
 
     def _read_once(self, segment: RemoteSegment) -> ReadSegment:
         if segment.segment_id not in self._read:

@@ -1,9 +1,9 @@
 """Remote segments read whole before they become visible, or before another one is deleted: names prove nothing.
 
 `publish`, `unblock` and `mend` call `find_doubts` or `compare_whole` before they write a record, `tier` before it
-finishes the copy of an attempt that was killed; `maintain remove-orphans` calls `read_remaining` before it removes a
-copy. Every batch, the leader epochs, the indexes and the snapshot are read, and compared with a local log as far as one
-has the segment. Segments that this run uploaded were compared while they were sent.
+finishes the copy of an attempt that was killed; `tier` and `maintain remove-orphans` call `read_remaining` before they
+delete a log. Every batch, the leader epochs, the indexes and the snapshot are read, and compared with a local log as
+far as one has the segment. Segments that this run uploaded were compared while they were sent.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from tiersnap.remote_storage.locks.claim import ClaimedSegment
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
+from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.verify.local_log import ToldLocally
 from tiersnap.remote_storage.verify.partition_check import CompareLocally
 from tiersnap.remote_storage.verify.whole_segment import Told, WholeSegmentCheck
 from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, ComparedWith, RemoteVerdict
-from tiersnap.snapshot.replay.expiry import BrokerExpiry
+from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
 
 _log = logging.getLogger(__name__)
 
@@ -143,11 +144,12 @@ def compare_whole(
         yield ReadSegment(segment.segment_id, told, is_compared, check.digests.get(segment.segment_id, ""))
 
 
-def read_remaining(location: RemoteLocation, segment: RemoteSegment, expiry: BrokerExpiry) -> ReadSegment:
-    """Read a segment by itself, before a copy of its offsets may be deleted.
+def read_remaining(store: ObjectStore, segment: RemoteSegment, now: int) -> ReadSegment:
+    """Read a segment by itself, before a copy of its offsets may be deleted; `now` in ms.
 
     Raises:
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
     """
-    (read,) = compare_whole(location, [segment], None, (), expiry)
+    expiry = BrokerExpiry(now, DEFAULT_PRODUCER_EXPIRATION_MS)
+    (read,) = compare_whole(RemoteLocation(store, segment.layout), [segment], None, (), expiry)
     return read

@@ -41,7 +41,7 @@ NOTHING_GOOD_IS_DELETED = (
     _defect(
         "remote_storage/retire/remaining.py",
         "remove-orphans deletes a segment beside a wrong one",
-        'return next(filter(None, (self._doubt(log, other) for other in others)), "")',
+        'return first_doubt(log, others, self._read_once, then=f": {_MEND}")',
         'return ""',
         "test_readable_bytes.py::test_remove_orphans_deletes_what_no_consumer_needs",
     ),

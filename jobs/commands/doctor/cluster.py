@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from msgspec import Meta
 
@@ -22,14 +22,15 @@ from tiersnap.snapshot.units import count_of, human_bytes
 if TYPE_CHECKING:
     from tiersnap.jobs.situation.situation import Situation
     from tiersnap.remote_storage.cluster.hung_copies import HungCopy
-    from tiersnap.remote_storage.cluster.missing_objects import Missing
+    from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment
     from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
     from tiersnap.remote_storage.publish.location_proof import LocationVerdict
     from tiersnap.snapshot.gate.printed_steps import Place, Step
     from tiersnap.snapshot.log.selection import NamedLogDir
     from tiersnap.snapshot.replay.remote_records import Records
 
-MOST_MISSING = 5
+MOST_LINES = 5  # of things of one kind
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,15 +198,23 @@ def lines_of(compared: Compared) -> Iterator[str]:
     """Yield what a person should know: the sentences, and the first segments."""
     missing = compared.missing
     yield missing.sentence
-    for each in missing.segments[:MOST_MISSING]:
-        at = each.metadata
-        whose = "published by tiersnap" if each.is_ours else "uploaded by a broker"
-        yield (
-            f"{at.id.topic_id_partition} offsets {at.start_offset} to {at.end_offset}: segment {at.id.segment_id}, "
-            f"{whose}, lacks {' '.join(each.lacking)}"
-        )
-    if len(missing.segments) > MOST_MISSING:
-        yield and_more(len(missing.segments) - MOST_MISSING, "segment")
+    yield from first_lines(missing.segments, _line_of, "segment")
+
+
+def _line_of(missing: MissingSegment) -> str:
+    at = missing.metadata
+    whose = "published by tiersnap" if missing.is_ours else "uploaded by a broker"
+    return (
+        f"{at.id.topic_id_partition} offsets {at.start_offset} to {at.end_offset}: segment {at.id.segment_id}, "
+        f"{whose}, lacks {' '.join(missing.lacking)}"
+    )
+
+
+def first_lines(found: Sequence[T], line_of: Callable[[T], str], noun: str) -> Iterator[str]:
+    """Yield a line for each of the first things of a kind, and one that counts the others."""
+    yield from map(line_of, found[:MOST_LINES])
+    if len(found) > MOST_LINES:
+        yield and_more(len(found) - MOST_LINES, noun)
 
 
 def problems_of_cluster(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tiersnap.jobs.cli.output import and_more
 from tiersnap.jobs.cli.sentences import of_unlocated
-from tiersnap.jobs.commands.doctor.cluster import MOST_MISSING
+from tiersnap.jobs.commands.doctor.cluster import first_lines
 from tiersnap.snapshot.host.waiting import WaitingPartition
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
@@ -83,18 +82,16 @@ def _blocks(host: Host, *, has_others: bool) -> Iterator[str]:
 def _waiting(partitions: Sequence[WaitingPartition]) -> Iterator[str]:
     if partitions:
         yield f"{human_bytes(sum(each.bytes for each in partitions))} wait for that"
-    for at in partitions[:MOST_MISSING]:
-        yield f"{at.partition}: {count_of(at.segments, 'segment')}, {human_bytes(at.bytes)}, {at.verdict}"
-    if len(partitions) > MOST_MISSING:
-        yield and_more(len(partitions) - MOST_MISSING, "partition")
+    yield from first_lines(partitions, _line_of_waiting, "partition")
+
+
+def _line_of_waiting(at: WaitingPartition) -> str:
+    return f"{at.partition}: {count_of(at.segments, 'segment')}, {human_bytes(at.bytes)}, {at.verdict}"
 
 
 def lines_of_replicas(host: Host) -> Iterator[str]:
-    """Yield a line for each replica that forgot producers, up to MOST_MISSING."""
-    for _, partition, found in host.forgotten[:MOST_MISSING]:
-        yield found.says(partition)
-    if len(host.forgotten) > MOST_MISSING:
-        yield and_more(len(host.forgotten) - MOST_MISSING, "replica")
+    """Yield a line for each of the first replicas that forgot producers, and one that counts the others."""
+    return first_lines(host.forgotten, lambda replica: replica[2].says(replica[1]), "replica")
 
 
 def _disk_lines(host: Host, each: Examined) -> Iterator[str]:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tiersnap.jobs.cli.output import and_more
+from tiersnap.jobs.commands.doctor.cluster import first_lines
 from tiersnap.snapshot.errors import TiersnapError
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.unused_topic import UnusedTopic
 
 _log = logging.getLogger(__name__)
-_MOST_UNUSED = 5
 
 
 def unused_topics(cluster: Cluster | None, view: RemoteView) -> list[UnusedTopic]:
@@ -32,7 +31,5 @@ def unused_topics(cluster: Cluster | None, view: RemoteView) -> list[UnusedTopic
 
 
 def lines_of_unused(topics: Sequence[UnusedTopic]) -> Iterator[str]:
-    """Yield a line for each of the first topics, and the number of the others."""
-    yield from (each.says() for each in topics[:_MOST_UNUSED])
-    if len(topics) > _MOST_UNUSED:
-        yield and_more(len(topics) - _MOST_UNUSED, "topic")
+    """Yield a line for each of the first topics, and one that counts the others."""
+    return first_lines(topics, lambda topic: topic.says(), "topic")

@@ -12,7 +12,7 @@ from tests.reference.remote_segments import remote_segment
 from tiersnap.jobs.cli.next_command import command_place
 from tiersnap.jobs.commands.doctor import doctor
 from tiersnap.jobs.commands.doctor.cluster import (
-    MOST_MISSING,
+    MOST_LINES,
     Compared,
     HungRemoteCopy,
     ToldCopies,
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.unit
 
 SEGMENTS = tuple(
     MissingSegment(remote_segment(at * 10, at * 10 + 9, ((0, at * 10),)), is_ours=at > 0, lacking=(".log",))
-    for at in range(MOST_MISSING + 2)
+    for at in range(MOST_LINES + 2)
 )
 HINT = Evidence(EvidenceKind.BROKER_SEGMENT, EvidenceOutcome.HINTS, "an older segment is there")
 ELSEWHERE = Evidence(EvidenceKind.SERVER_PROPERTIES, EvidenceOutcome.CONTRADICTS, "they name s3://c/")
