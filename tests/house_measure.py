@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("snapshot", "remote_storage", "jobs")
 # The greatest values that `make lint` accepts; `python -m tests.house_measure` prints the figures of today.
 LIMITS: Mapping[str, float] = {
-    "tokens": 470_687,
+    "tokens": 470_686,
     "branches": 14_770,
     "functions with more than 10 branches": 68,
     "dense functions (of 6 branches or more: three in four statements), %": 48,
@@ -27,7 +27,7 @@ LIMITS: Mapping[str, float] = {
     "classes": 930,
     "pairs of classes that share five field names": 37,
     "functions outside gate/ that choose an exit code": 6,
-    "docstrings with 'what is', 'what it', 'nobody has' and the like": 248,
+    "docstrings with 'what is', 'what it', 'nobody has' and the like": 245,
 }
 
 _FEW, _SOME, _DENSE = 10, 6, 0.75

@@ -153,8 +153,8 @@ leave_to_broker_option = click.option(
     type=DURATION,
     default=format_duration(LEFT_FOR_MS),
     show_default=True,
-    help="Skip a partition if a broker uploaded a segment of it within this time, by the clock of remote storage; none "
-    "uploads beside brokers, too. With --bootstrap-server the cluster tells whether a copy task works.",
+    help="Skip a partition if a broker uploaded a segment of it within this time, by the clock of remote storage; "
+    "`none` skips no partition. With --bootstrap-server the cluster tells whether a copy task works.",
 )
 every_boundary_option = click.option(
     "--all", "every_boundary", is_flag=True, help="Write a snapshot for every boundary, not the missing only."

@@ -107,7 +107,7 @@ class Output:
 
         Args:
             kind: the type of the rows.
-            columns: of the table; None for those of `kind`.
+            columns: names, or headings by name, of the table's columns; None means the type's own.
             several: whether rows are of several log directories, so that the table has a column `log_dir`.
             paragraph: says a row in words, in place of a line of the table.
             kafka: names of fields and the headings that Kafka's own tool has over them.

@@ -77,8 +77,8 @@ def collect(
     tiersnap collect /var/lib/kafka/data --to s3://lake/collected/broker-1 --apply
 
     LOGDIR are all entries of a broker's log.dirs. `tiersnap run --source TO` takes what was shipped as it takes a log
-    directory; the upload needs the segments and stays with this host. Run it again whenever you like: only what is new
-    or has changed is read, with the CRC of every batch, and what is gone is no longer listed. Reading is safe while the
+    directory; the upload needs the segments and stays with this host. The next call reads only new and changed
+    segments, and checks the CRC of every batch in them. Deleted segments leave the listing. Reading is safe while the
     broker runs.
     """
     from tiersnap.remote_storage.collect.collect import CollectTotals

@@ -125,16 +125,16 @@ def remove_orphans(
     tiersnap maintain remove-orphans --bootstrap-server broker-1:9092 \
       --remote s3://bucket/tiers
 
-    Only what tiersnap announced is removed: a claim names the attempt, or a manifest the snapshot. And only of
-    partitions whose cluster.json names this cluster, which has no record of it in __remote_log_metadata, or one that
-    it was deleted. Segments that are published or may still be, and objects that are not ours, are left alone. A log,
-    complete or not, goes only after the segments that hold its offsets were read whole; else its row says why it stays,
-    and which command comes next. Objects that are too young are counted, with the time from which they may go.
+    It removes only objects of tiersnap: attempts that a claim names, and snapshots that a manifest names. The
+    partition's cluster.json must name this cluster, and __remote_log_metadata must have no record of the segment, or
+    say that it was deleted. Published segments, and segments that may still be published, stay. A log, complete or not,
+    goes only after the segments that hold its offsets were read whole; else its row says why it stays, and which
+    command comes next. Objects that are too young are counted, with the time from which they may go.
 
     Both layouts are looked at, whichever the brokers read, so there is no --layout.
 
-    A broker's failed attempt, known by COPY_SEGMENT_STARTED alone, goes likewise: only if the same broker began another
-    attempt since, and only if segments that the cluster knows hold its offsets and were read whole.
+    A broker's failed attempt has only a COPY_SEGMENT_STARTED record. It is removed if the same broker began another
+    attempt since, and segments that the cluster knows hold its offsets and were read whole.
     """
     from tiersnap.remote_storage.cluster.cluster_records import ClusterRecords
     from tiersnap.remote_storage.locks.claim_protocol import STALE_AFTER_MS

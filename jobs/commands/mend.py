@@ -135,8 +135,8 @@ def mend(
     objects; and of a segment that was copied twice, the copy that brokers do not read. First it reads the partition
     whole, as at --depth full: nothing is deleted unless the segments that brokers read instead are right.
 
-    What cannot be made right is refused by name (exit code 4). That brokers read --remote is proven as by tiersnap
-    publish. Plain text goes among no encrypted segments.
+    A segment that cannot be made right is refused by name (exit code 4). As in tiersnap publish, a proof that brokers
+    read --remote comes first. No plain text is written beside encrypted segments.
     """
     from tiersnap.remote_storage.cluster.missing_objects import read_by_brokers
     from tiersnap.remote_storage.cluster.topic_checks import check_selected

@@ -236,10 +236,10 @@ def run(
     Without --apply it reads the tables, decodes what they lack, and writes nothing but the report. --apply --no-upload
     writes the tables and leaves remote storage alone.
 
-    With --bootstrap-server it ends as tiersnap publish does: the location is proven, copying of each topic with
-    uploaded segments is paused for about three seconds while brokers are told of them, and resumed. Then brokers read
-    the segments, and local retention deletes their files. Without a cluster segments stay uploaded, and tiersnap
-    publish tells brokers of them.
+    With --bootstrap-server it ends as tiersnap publish does. It proves that brokers read the location. Then it pauses
+    copying of each topic with uploaded segments for about three seconds, and publishes them. From then on brokers read
+    the segments, and local retention deletes their files. Without a cluster the segments stay uploaded until tiersnap
+    publish.
 
     If a running broker of this host holds a --source and its configuration names another bucket, prefix, directory or
     layout than --remote, nothing is written and the exit code is 4.

@@ -85,11 +85,11 @@ def unblock(
     Beside a running broker it finds LOGDIR, the remote location and the cluster by itself. LOGDIR are all entries of
     that broker's log.dirs.
 
-    Looks in LOGDIR for partitions whose copier begins the same segment again and again, for want of a producer
-    snapshot. Their segments are tiered with computed snapshots; then remote.log.copy.disable is set true, they are
-    published, and it is set false again, so that the copier looks anew and goes on behind them. No file in the log
-    directory is touched. What a broker's failed attempt left is published only if every object equals the log in
-    LOGDIR; else the segment is uploaded again.
+    It looks in LOGDIR for partitions whose copier begins the same segment again and again because a producer snapshot
+    is missing. It tiers their segments with computed snapshots, pauses copying by remote.log.copy.disable, publishes
+    the segments, and resumes copying, which then continues after them. No file in the log directory is touched. The
+    objects of a broker's failed attempt are published only if they all equal the log in LOGDIR; otherwise the segment
+    is uploaded again.
 
     A copy hangs if its broker began it and it does not end (--hung-after). Then the command only disables and enables
     copying, and the broker begins the copy anew.

@@ -91,7 +91,7 @@ SURVEY_INPUT = schema_of(
 
 
 class PartitionInput:
-    """The rows of one partition, once, from the first to the last; columns that none of them fills may be left out.
+    """The rows of one partition, read once, in order. A column that no row fills may be absent.
 
     Attributes:
         listed, results: None if no row has them.

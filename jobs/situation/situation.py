@@ -3,8 +3,8 @@
     log directories   the command line; else log.dirs of the broker
     broker            --server-properties; else the process that holds `.lock` of the log directories; without any, the
                       only broker that runs on this host
-    remote location   the command line; else the broker's settings. What the command line leaves out of it, the layout
-                      and for the same URI the server, the settings give
+    remote location   the command line; else the broker's settings. If the command line gives the URI alone, the
+                      settings add the layout, and for the same URI the server
     cluster           the command line; else a listener of the broker without TLS and SASL
 
 `Situation.verdict` compares a location with the settings of the brokers: one that they contradict is refused. An

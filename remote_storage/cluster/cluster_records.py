@@ -69,10 +69,10 @@ class ClusterRecords:
 def certainly_gone(
     cluster: Cluster, topics: Mapping[str, Topic], partitions: Collection[TopicIdPartition]
 ) -> set[TopicIdPartition]:
-    """Return those whose topic id the cluster certainly does not have; none of a topic that is hidden.
+    """Return the partitions whose topic id the cluster certainly does not have. Hidden topics are never certain.
 
     Args:
-        topics: those of their names that the cluster shows.
+        topics: the partitions' topics that the cluster shows, by name.
     """
     known = topics.keys() | cluster.absent({each.topic for each in partitions} - topics.keys())
     return {at for at in partitions if at.topic in known and not is_there(topics, at)}
@@ -96,7 +96,7 @@ def read_published(
         unpublished: of a topic that the cluster does not have nothing is published, and that is no error.
 
     Raises:
-        UnknownToClusterError: the cluster has no such topic, or another one of that name.
+        UnknownToClusterError: the cluster has no topic of that name, or one with another id.
         MetadataTopicAbsentError, BrokerUnavailableError: it cannot be asked.
     """
     wanted = list(partitions)

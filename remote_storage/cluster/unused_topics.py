@@ -18,10 +18,10 @@ from tiersnap.snapshot.errors import CorruptDataError
 
 
 def find_unused(store: ObjectStore, cluster: Cluster) -> list[UnusedTopic]:
-    """Return the topics with segments that the cluster certainly does not have, by name and id.
+    """Return the topics with segments that the cluster certainly does not have, ascending by name and id.
 
-    Requests: two listings, and for each topic that is returned another, and one for each `cluster.json`. A topic that
-    has one of another cluster, or one that cannot be read, is left out.
+    A topic is left out if a `cluster.json` of it names another cluster or cannot be read. It takes two listings, and
+    for each candidate one listing and a read of each `cluster.json`.
     """
     folders = _topic_folders(store)  # before the cluster is asked: it knows each topic that had segments then
     topics = cluster.topics({each.topic for each in folders})

@@ -1,16 +1,16 @@
-"""`remote.log.copy.disable` true and false again: a copier that forgets what it knew, and never one left off.
+"""Pause copying of a topic and resume it, by `remote.log.copy.disable`, so that its copier reads the records again.
 
-A running copier keeps in memory how far remote storage reaches. Switched off and on it asks `__remote_log_metadata`
-anew. While it is off a broker applies total retention to the local log alone, and deletes the remote segments below
-what is left; so retention is endless meanwhile. A local retention of its own is refused by the broker then. All of that
-changes in one request, and back in another.
+A running copier keeps in memory how far remote storage reaches. After a pause it reads `__remote_log_metadata` again.
+During the pause a broker would apply total retention to the local log alone, and delete the remote segments below it.
+So the same request makes total retention endless, and local retention -2, since the broker refuses any other. A second
+request restores all settings.
 
-What the topic had set is recorded in remote storage before anything is changed, and the record is deleted last; see
-saved_configs. Interrupts and SIGTERM wait until copying is on again; whatever else ends the process, the next run finds
-the record and puts the settings back first. Others may write to the bucket, too. So the topic itself says that its
-configs are overridden: `retention.ms` is MARK then, which only who may alter the topic can set. Without the mark
-nothing is put back. What somebody else has set meanwhile stays; where a broker refuses what the topic had, copying is
-switched on alone, and the rest is named.
+The topic's own settings are recorded in remote storage before the pause, and the record is deleted last; see
+saved_configs. Interrupts and SIGTERM wait until copying is on again. If the process is killed, the next run finds the
+record and restores the settings first. The bucket may have other writers, so a record counts only if the topic carries
+its mark: `retention.ms` is MARK during the pause, and only a user who may alter the topic can set it. A setting that
+was changed during the pause keeps its new value. If a broker refuses the earlier settings, only copying is switched on,
+and the refused settings are named.
 """
 
 from __future__ import annotations

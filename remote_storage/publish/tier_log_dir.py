@@ -37,7 +37,7 @@ def tier(
 ) -> Iterator[HostPartition]:
     """Judge the partitions of a log directory one by one, and upload the READY segments, as `tiersnap tier` does.
 
-    No cluster is asked and no broker is told: an uploaded segment is UPLOADED, and `tiersnap publish` makes it TIERED.
+    It asks no cluster and publishes nothing: an uploaded segment is UPLOADED, and `tiersnap publish` makes it TIERED.
     A failure that concerns one partition is in its `errors`, and the next partition follows.
 
     Args:
@@ -54,7 +54,7 @@ def tier(
 
     Raises:
         SourceNotFoundError, NotALogDirError: see `tiersnap.scan`.
-        UsageError: no topic matches, no such layout, no such store, or files that would lack living producers.
+        UsageError: no topic matches, the layout or store is unknown, or a snapshot would omit living producers.
         MissingExtraError: S3 without the extra `s3`.
         WrongPlaceError: the running broker of the log directory reads another location.
         ConditionsIgnoredError: the store keeps no conditional writes.

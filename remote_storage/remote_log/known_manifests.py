@@ -141,7 +141,7 @@ class KnownManifests:
 def reads_before(size: int | None) -> int:
     """Return how many manifests are read one by one before the object of `size` bytes; see KnownManifests.size.
 
-    A small object is read at once. Of a large one few manifests may be needed, those of the local segments.
+    A small object is read first. A large object costs more than the few manifests that a short local log needs.
     """
     return FEW if size is None else min(FEW, size // _BYTES_OF_A_REQUEST)
 

@@ -21,15 +21,12 @@ UNKNOWN_END = "its log is damaged, and no manifest proves which offsets it holds
 
 @dataclass(frozen=True, slots=True)
 class AttemptLog:
-    """The offsets of a log, the largest leader epoch of its batches, and the digest of its batch headers.
-
-    The epoch is -1 if no batch has one. See kernels.digest; the digest is "" if the log is damaged or not plain.
-    """
+    """The log of an attempt, as its batches show it."""
 
     start_offset: int
     end_offset: int  # exclusive
-    leader_epoch: int
-    digest: str = ""
+    leader_epoch: int  # the largest; -1 if no batch has one
+    digest: str = ""  # of the batch headers, see kernels.digest; "" if the log is damaged or not plain
 
     @property
     def bounds(self) -> tuple[int, int]:

@@ -271,7 +271,7 @@ class DirectoryStore:
                 yield from self._walk(key, prefix, after)
 
     def _entries(self, folder: str, begins: str) -> tuple[Sequence[str], Sequence[tuple[str, os.stat_result]]]:
-        """Return the folders and files in a folder whose names begin so; none if there is no such folder."""
+        """Return the folders and files whose names begin with `begins`; both are empty if the folder does not exist."""
         with self._use(folder):
             try:
                 with opened_folder(self.root, folder.split("/")[:-1]) as descriptor:

@@ -106,7 +106,7 @@ def examine_decodes(
 
     Args:
         on_boundary: see OnBoundary; a boundary's entries are valid only inside the call.
-        begins: what remote storage says of the log before its files.
+        begins: state of the log before its first local segment, from remote storage.
         known: earlier results of snapshot offsets up to where the replay begins.
         largest_timestamps: ms by base offset, of segments that may have no decode.
         find_faults: finds the faults of a segment's indexes; without it no index is read.
@@ -184,7 +184,7 @@ def conclude(
 
 def _findings(replay: Replay) -> Iterator[Finding]:
     partition = replay.partition
-    # The cleaner leaves a closed segment of 0 bytes where no record of it survived; elsewhere one is damage.
+    # A closed segment of 0 bytes is damage, unless the cleaner removed all its records.
     may_be_empty = bool(never_tiered_reason(partition))
     told = {(each.finding_kind, each.path) for each in partition.findings}  # what is no regular file is listed as such
     yield from partition.findings

@@ -313,7 +313,7 @@ def _result(answers: _Answers, advice: _Advice) -> DoctorResult:
 
 
 def _print_screen(output: Output, sections: Mapping[str, Iterable[str]], advice: _Advice) -> None:
-    """Print the lines of each section beside its name, and the next steps below."""
+    """Print the sections, each with its name at the left, and the next steps."""
     width = terminal_width() or _WIDEST
     for name, lines in sections.items():
         for number, line in enumerate(lines):

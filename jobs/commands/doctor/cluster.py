@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.log.selection import NamedLogDir
     from tiersnap.snapshot.replay.remote_records import Records
 
-MOST_LINES = 5  # of things of one kind
+MOST_LINES = 5  # a section shows so many rows of each kind
 T = TypeVar("T")
 
 

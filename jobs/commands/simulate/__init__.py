@@ -202,10 +202,10 @@ def simulate(
     tiersnap simulate /var/lib/kafka/data --risk
 
     The replica has the snapshot that --from names and replayed the log from there. Each producer sends its next batch,
-    its last ones again, one after a gap, as a fenced instance, and from sequence 0; a row says what the leader answers
-    that never stopped, what the replica answers, and what the client makes of it, by release. Only answers that differ
-    are listed, unless --all is given. Nothing is written. If a log begins in remote storage, it is simulated only with
-    --remote, which names that place.
+    its last ones again, one after a gap, as a fenced instance, and from sequence 0. A row has three answers by release:
+    of the present leader, of the replica, and of the client to its application. Without --all only rows with
+    differences are listed. Nothing is written. If a log begins in remote storage, it is simulated only with --remote,
+    which names that place.
 
     With --risk it says what the ways that KIP-952 rejected would cost, worst first. An empty snapshot at each segment's
     end that lacks a right one: which producers it would lose, what would be appended twice, how long. Waiting until

@@ -122,11 +122,12 @@ def verify(
 
     With --remote the remote segments are verified, too, of the partitions of LOGDIR or, without it, of all: their
     metadata; every snapshot, by default; or every byte. With --depth they are verified alone. A snapshot is compared
-    with the log of LOGDIR as far as that goes, else with the fold of its own segment and with earlier snapshots, by
-    what a broker would keep now. CORRUPT and MISSING are damage, exit code 5. NOT_COMPARED: nothing is wrong, and there
-    was no fold to compare with. NOT_CHECKABLE: encrypted by the plugin. A changed batch whose CRC was made anew is
-    found only against another copy. Interrupted, go on with --resume. Offsets before the first remote segment are
-    UNVERIFIED, exit code 6, unless a log start tells whether retention deleted them: give LOGDIR or --bootstrap-server.
+    with the log of LOGDIR. Beyond that log it is compared with the fold of its own segment and with earlier snapshots,
+    without producers that a broker would drop now. CORRUPT and MISSING are damage, exit code 5. NOT_COMPARED: nothing
+    is wrong, and there was no fold to compare with. NOT_CHECKABLE: encrypted by the plugin. A changed batch whose CRC
+    was made anew is found only against another copy. Interrupted, go on with --resume. Offsets before the first remote
+    segment are UNVERIFIED, exit code 6, unless a log start tells whether retention deleted them: give LOGDIR or
+    --bootstrap-server.
     """
     log_dirs = _log_dirs(situation, tier)
     counted = replace(broker_expiry, expiration=None) if strict else broker_expiry
