@@ -288,8 +288,8 @@ def _without_start(repair: HostRepair, count: int) -> Iterator[str]:
     for each in repair.log_dirs:
         if not each.log_dir.checkpoints.log_starts_are_known:
             yield (
-                f"{each.uri}: {LOG_START_OFFSETS} cannot be read, so the log starts are unknown: start the broker, "
-                "which writes the file again within a minute, stop it and repair again"
+                f"{each.uri}: {LOG_START_OFFSETS} cannot be read, so the log starts are unknown: "
+                "start the broker, which writes a new one in a minute, stop it and repair again"
             )
     if any(finding.finding_kind is FindingKind.OFFSETS_MISSING for finding in repair.findings):
         yield f"{count} cannot be made: they are above a lost segment; put it back from another replica"
