@@ -198,8 +198,9 @@ def _findings(replay: Replay) -> Iterator[Finding]:
 
 
 def _log_start_behind_its_end(replay: Replay) -> Iterator[Finding]:
-    """Yield a finding if the log starts behind its end, as after an older copy of a disk was restored beside a newer
-    checkpoint (UnifiedLog, LogLoader.load).
+    """Yield a finding if the log starts behind its end (UnifiedLog, LogLoader.load).
+
+    It does after an older copy of the disk was restored, but not the older checkpoint.
     """
     partition = replay.partition
     start, is_read = partition.log_start_checkpoint, replay.damage is None and replay.refusal is None
