@@ -134,7 +134,7 @@ class TieringOffError(GateError):
 
 
 class CopyingOffError(GateError):
-    """Raised when copying is disabled: with finite retention brokers would delete published segments."""
+    """Raised when another user disabled copying, or finite retention would delete segments while it is disabled."""
 
 
 class SettingsAsideError(GateError):
@@ -154,7 +154,7 @@ class LeaderEpochLineageError(GateError):
 
 
 class LostCopyError(CorruptDataError):
-    """Raised when offsets that brokers consider tiered are in no complete segment of theirs, nor in one of tiersnap."""
+    """Raised when brokers consider offsets tiered, but cannot read all of them from complete segments."""
 
 
 class HiddenOffsetsError(GateError):
