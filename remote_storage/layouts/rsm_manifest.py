@@ -1,12 +1,12 @@
-"""The `rsm-manifest` of the Aiven plugin: one line of JSON that says where in the other two objects everything is.
+"""The `rsm-manifest` of the Aiven plugin: one line of JSON with the positions of all parts in the other two objects.
 
     version                       "1"
-    chunkIndex                    see chunk_index; ours is "fixed", its chunks the same bytes before and after
+    chunkIndex                    see chunk_index; tiersnap writes a "fixed" one, with untransformed chunks
     segmentIndexes                offset, timestamp, producerSnapshot, leaderEpoch, transaction: each {position, size}
-                                  in the indexes object; transaction is null without one, and the key is there
-    compression                   whether each chunk is compressed with zstd; ours are not
-    encryption                    left out, or an object where chunks and indexes are encrypted
-    remoteLogSegmentMetadata      the plugin writes it and does not read it; here it says which offsets the copy holds
+                                  in the indexes object; without a transaction index the value is null
+    compression                   true if each chunk is compressed with zstd; tiersnap writes false
+    encryption                    absent, or an object if chunks and indexes are encrypted
+    remoteLogSegmentMetadata      the plugin writes it, but does not read it; tiersnap reads the segment's offsets here
 
 Follows io.aiven.kafka.tieredstorage.manifest.SegmentManifestV1, whose reader refuses any other property.
 """
@@ -52,10 +52,10 @@ class RsmManifest:
     """The content of a manifest."""
 
     metadata: RemoteLogSegmentMetadata  # as COPY_SEGMENT_FINISHED
-    # position and size in bytes in the indexes object; None for no transaction index
+    # Position and size in bytes in the indexes object; None without a transaction index.
     indexes: Mapping[IndexType, tuple[int, int] | None]
-    chunks: ChunkIndex  # where the chunks lie in the log object
-    # is_compressed and is_encrypted: what was done to each chunk; without either the object is the segment file
+    chunks: ChunkIndex  # positions of the chunks in the log object
+    # Transformations of each chunk. If both are false, the log object equals the segment file.
     is_compressed: bool
     is_encrypted: bool
 
