@@ -1,6 +1,6 @@
-"""The protocol by which the attempts at one segment exclude each other.
+"""The protocol by which copy attempts at one segment exclude each other.
 
-Each attempt has a segment id of its own. It takes these steps in this order:
+Each attempt has its own segment id. It takes these steps in this order:
 
     claim            before its first byte; the claim names the attempt
     copy             log and indexes, which are not visible yet. It may delete leftovers of `claim.earlier`, except
@@ -10,10 +10,10 @@ Each attempt has a segment id of its own. It takes these steps in this order:
     finish           if that raises ObjectChangedError: delete the remote segment, manifest first, and stop
     delete           complete remote segments of `claim.earlier`
 
-`finish` decides. It replaces the version of the claim that was read, so one attempt finishes, whatever the others
-believe. Only its remote segment counts. Another attempt may take over between `is_still_ours` and `finish`. Two remote
-segments are then complete for a moment. The claim names both, and the one that is not `finished` is deleted. The claim
-also names an attempt that was killed, so the next attempt knows that its objects are ours and deletes them.
+`finish` decides. It replaces only the version of the claim that the attempt read, so exactly one attempt finishes. Only
+its remote segment counts. If another attempt takes over between `is_still_ours` and `finish`, two remote segments are
+complete for a moment. The claim names both, and the one that is not `finished` is deleted. The claim also names a
+killed attempt, so the next attempt knows that tiersnap wrote its objects, and deletes them.
 
 Brokers do not read claims, so tiersnap uploads nothing to a partition with a working copy task.
 """
@@ -112,7 +112,7 @@ def keep(store: ObjectStore, segment: ClaimedSegment, segment_id: str) -> None:
     A damaged claim names no segment, so no attempt deletes one by it.
 
     Raises:
-        ClaimedError: another attempt at the segment may be at work, and deletes what its claim names.
+        ClaimedError: another attempt at the segment may be running, and would delete the objects.
         ObjectChangedError: another attempt was faster.
     """
     try:
