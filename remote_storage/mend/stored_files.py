@@ -69,7 +69,7 @@ def _has_indexes(there: SegmentObjects) -> bool:
 
 
 def stored_entries(store: ObjectStore, there: SegmentObjects) -> np.ndarray | None:
-    """Return the entries of the producer snapshot among listed objects; None if it is gone or cannot be read."""
+    """Return the entries of the producer snapshot among listed objects; None if it is missing or unreadable."""
     try:
         if there.is_local:
             snapshot = there.objects.get(KeyKind.LOCAL_SNAPSHOT)
