@@ -1,8 +1,8 @@
 """Fold the records of `__remote_log_metadata` into the newest state of every remote segment.
 
-Records are taken as a broker takes them (RemoteIndex): a whole record must be COPY_SEGMENT_STARTED, an update must be
-of a segment that is known, and a step that KIP-405 does not allow is dropped. Unlike a broker's cache this one keeps
-segments whose deletion is finished, so that nobody publishes them again.
+The cache applies records as a broker does (RemoteIndex). A whole record must be COPY_SEGMENT_STARTED, an update must be
+of a known segment, and a state transition that KIP-405 forbids is dropped. Unlike a broker's cache, this one keeps
+segments after their deletion is finished, so that no run publishes them again.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class MetadataCache:
         return frozenset(each.id.segment_id for each in begun) - self.ours
 
     def attempts(self, partition: TopicIdPartition) -> Iterator[RemoteLogSegmentMetadata]:
-        """Yield the segments of a partition that were begun and never finished.
+        """Yield the segments of a partition whose copy began and never finished.
 
-        If a storage manager throws, the copy task deletes what it left (RemoteLogManager.copyLogSegment, since 3.9).
-        Such an attempt is in a state of deletion, and stays in DELETE_SEGMENT_STARTED if the deletion fails as well.
+        If a storage manager throws, the copy task deletes the leftovers (RemoteLogManager.copyLogSegment, since 3.9).
+        Such an attempt is in a state of deletion. If the deletion fails, too, it stays in DELETE_SEGMENT_STARTED.
         """
         return (each for name, each in self.segments(partition).items() if name not in self.copied)
 

@@ -1,6 +1,6 @@
-"""Records of `__remote_log_metadata`: what brokers know of remote segments.
+"""Encode and decode the records of `__remote_log_metadata`, by which brokers know remote segments.
 
-A record's key is null, its value, all big-endian:
+A record's key is null. Its value, all big-endian:
 
     frame version   unsigned varint, 1
     api key         unsigned varint: 0 segment, 1 segment update, 2 partition delete
@@ -85,13 +85,13 @@ class SegmentRecord:
     """A whole segment, published once, in COPY_SEGMENT_STARTED."""
 
     metadata: RemoteLogSegmentMetadata
-    custom_metadata: bytes | None = None  # what a storage plugin wants back with every call
-    txn_index_empty: bool = False  # no transaction index need be asked for; False says nothing
+    custom_metadata: bytes | None = None  # opaque bytes of the storage plugin
+    txn_index_empty: bool = False  # the segment has no transaction index; False means unknown
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentUpdate:
-    """A later state of a segment; `event_timestamp` in ms. What it does not name stays as it was."""
+    """A later state of a segment; all fields that it lacks keep their values. `event_timestamp` is in ms."""
 
     id: RemoteLogSegmentId
     broker_id: int

@@ -47,7 +47,7 @@ class Replica:
         return self.partition.high_watermark or 0
 
     def read(self) -> MetadataCache:
-        """Return the records below the high watermark, folded; none if one of them cannot be read."""
+        """Return the folded records below the high watermark; an empty cache if a record cannot be read."""
         cache = MetadataCache()
         try:
             for value in self._values():

@@ -1,12 +1,12 @@
-"""The copy of which a broker reads an offset: it looks by leader epoch, then for the nearest start at or below.
+"""Find the remote segment from which a broker reads an offset: by leader epoch, with the greatest start at or below it.
 
-It looks no further. If the copy that it finds ends before the offset, it reads nothing, even if one that begins earlier
-holds the offset. A copy that is finished supersedes those that begin at or behind its start, if it reaches the end of
-all that was ever finished of that epoch; one that begins where another does takes its place in any case. So a copy can
-hide others: less_found.
+The broker tries only this segment. If it ends before the offset, the broker reads nothing, even if an earlier segment
+holds the offset. A finished segment replaces another one with the same start. If it also reaches the end of all
+segments that were ever finished in that epoch, it replaces all that begin at or above its start. So a segment can hide
+others: less_found.
 
-An exact model of RemoteLogMetadataCache and RemoteLogLeaderEpochState in
-org.apache.kafka.server.log.remote.metadata.storage, held against them by tests/broker/test_remote_index.py.
+This is an exact model of RemoteLogMetadataCache and RemoteLogLeaderEpochState in
+org.apache.kafka.server.log.remote.metadata.storage; tests/broker/test_remote_index.py compares it with them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class EpochIndex:
     highest: int = -1  # last offset of all that were ever finished, whether they are found or not; -1 without one
 
     def copy(self) -> EpochIndex:
-        """One that can be changed alone."""
+        """Return an independent copy."""
         return EpochIndex([*self.starts], [*self.copies], self.highest)
 
     def take(self, copy: RemoteLogSegmentMetadata, start: int, end: int) -> None:
@@ -77,14 +77,14 @@ class EpochIndex:
 
 
 class RemoteIndex:
-    """The copies of a partition, record by record."""
+    """The remote segments of a partition that brokers find, updated record by record."""
 
     def __init__(self) -> None:
-        self.epochs: dict[int, EpochIndex] = defaultdict(EpochIndex)  # what is found, by leader epoch
+        self.epochs: dict[int, EpochIndex] = defaultdict(EpochIndex)  # the segments that brokers find, by leader epoch
         self._known: dict[str, RemoteLogSegmentMetadata] = {}
 
     def copy(self) -> RemoteIndex:
-        """One that can be changed alone."""
+        """Return an independent copy."""
         other = RemoteIndex()
         other.epochs.update((epoch, each.copy()) for epoch, each in self.epochs.items())
         other._known = dict(self._known)
@@ -114,7 +114,10 @@ class RemoteIndex:
             del self._known[segment.id.segment_id]
 
     def after(self, segment: RemoteLogSegmentMetadata) -> dict[int, EpochIndex]:
-        """Return the index of each leader epoch of a segment after `take`, which would change no other epoch."""
+        """Return the indexes as they would be after `take` of a segment, for each of its leader epochs.
+
+        Other epochs would not change.
+        """
         found = {epoch: self.epochs[epoch].copy() for epoch, _ in segment.segment_leader_epochs}
         for epoch, start, end in parts(segment):
             found[epoch].take(segment, start, end)

@@ -39,9 +39,9 @@ from tiersnap.snapshot.rows import Int32
 if TYPE_CHECKING:  # it brings numpy
     from tiersnap.snapshot.log.log_dir import PartitionLog
 
-_SHOWN = 80  # characters of what somebody else wrote, in an error
+_SHOWN = 80  # limit of foreign text in an error, in characters
 UUID_PATTERN = "[A-Za-z0-9_-]{21}[AQgw]"
-"""Of 22 characters the last holds two bits."""
+"""The last of the 22 characters holds only two bits."""
 _UUID = re.compile(UUID_PATTERN)
 
 
