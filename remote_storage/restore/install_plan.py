@@ -178,7 +178,7 @@ class InstallPlanner:
 
 
 def without_folding(partition: Partition, stored: PartitionSnapshots, read_here: ReadSnapshot) -> list[Boundary]:
-    """Return boundaries for a planner that does not compare; a verdict says whether the file can be read."""
+    """Return boundaries for a planner that does not compare; their verdicts show only whether the file is readable."""
     here = sorted((stored.offsets & {segment.base_offset for segment in partition.segments}) | set(partition.snapshots))
     return [
         Boundary(offset, lambda: np.empty(0, ENTRY_DTYPE), Provenance.BROKER, _readable(read_here, offset), 0)

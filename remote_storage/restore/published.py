@@ -1,7 +1,7 @@
 """Choose the remote segments that may be restored, by the records of the cluster or by claims.
 
-A deleted topic is not restored from objects that its cluster has not removed yet, nor from copies that were never
-published. A published segment that is not in the store is missing, even if none of its objects is left.
+A deleted topic is not restored from objects that its cluster has not removed yet, nor from segments that were never
+published. A published segment without any object in the store counts as missing.
 """
 
 from __future__ import annotations
