@@ -52,7 +52,7 @@ class Watched:
 
 
 def attempts(cache: MetadataCache, partition: TopicIdPartition, next_offset: int) -> list[RemoteLogSegmentMetadata]:
-    """Return the unfinished copy attempts at segments that end at or above the remote log's end `next_offset`."""
+    """Return the unfinished attempts at segments that end at or above `next_offset`, the remote log's end."""
     return [segment for segment in cache.attempts(partition) if segment.end_offset >= next_offset]
 
 
