@@ -1,4 +1,4 @@
-"""The tables of a warehouse read without a JVM, by delta-rs: for reports, and for whoever has no Java."""
+"""Read the tables of a warehouse with delta-rs, without a JVM: for reports, and for hosts without Java."""
 
 from __future__ import annotations
 
@@ -149,11 +149,11 @@ def no_rows(warehouse: str, lacks: str) -> SourceNotFoundError:
 
 
 def readiness(warehouse: str) -> Iterator[pa.RecordBatch]:
-    """Yield READINESS of every partition that was replayed and is still there: its facts, and the verdicts on them.
+    """Yield READINESS of every replayed partition that still exists: its facts, and the verdicts on them.
 
     Raises:
         SourceNotFoundError: no partition was ever replayed.
-        UnfinishedError: the last run was killed before it judged what it had replayed.
+        UnfinishedError: the last run was killed between replay and judgement.
     """
     kinds = [str(kind) for kind in (FactKind.REPLAYED, FactKind.SEGMENT, FactKind.GONE)]
     facts = read_table(warehouse, "partitions", _FACTS, kinds)

@@ -24,7 +24,7 @@ NAMED = (
 )
 _LOCATION = ("remote", "layout", "endpoint-url", "region", "path-style", "checksums")
 _CLUSTER = ("bootstrap-server", "command-config")
-# Filled in where a command is shown, said each time, or of this one run's own output.
+# Options that a printed next command does not repeat: the step adds them itself, or they are about this run's output.
 _NOT_KEPT = {
     *("source", "remote", "warehouse", "report", "to", "output", "spark-conf", "by", "remote-checks"),
     *("metrics-file", "metrics-by-partition", "pushgateway", "openlineage", "no-upload"),
@@ -104,7 +104,7 @@ def text_of(option: click.Option, value: object) -> str:
 
 
 def again(*flags: str, without: Container[str] = ()) -> str:
-    """Return the whole line for a shell, with `flags` besides what was given, `without` some (long names, no dashes).
+    """Return this command as a shell line, with `flags` added and the options `without` (long names) removed.
 
     Secrets are masked.
     """
@@ -113,7 +113,7 @@ def again(*flags: str, without: Container[str] = ()) -> str:
     given = given_options(ctx)
     words += [*_arguments(ctx), *_words_of(given, [option for option in given if option not in without])]
     config = given_options(ctx.find_root()).get("config", ())
-    # A value may equal another word.
+    # Only flags are compared with the words: a value may equal another word.
     more = (flag for flag in flags if not (flag.startswith("--") and flag in words))
     return shlex.join([name, *config, *words, *more])
 
