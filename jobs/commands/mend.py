@@ -213,7 +213,7 @@ def _told(output: Output, mended: Mended, *, apply: bool) -> int:
 
 
 def _says(mended: Mended, *, apply: bool) -> Iterator[str]:
-    """Yield what is missing, or what was mended, and the next step."""
+    """Yield sentences about the missing or mended segments, and the next step."""
     done, missing = mended.done, mended.missing
     ended = Counter(each.outcome for each in done)
     if not apply or not done:

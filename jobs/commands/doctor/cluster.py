@@ -68,10 +68,10 @@ class ToldCopies:
 def told_copies(
     cluster: Cluster | None, log_dirs: tuple[str, ...], now: int, hung_after: int | None, records: MetadataCache | None
 ) -> ToldCopies:
-    """Return what the records of a cluster tell of its copies; nothing where no cluster was named.
+    """Return the hung copies and duplicate segments that a cluster's records show; none without a cluster.
 
     Args:
-        records: of the cluster, where they were read before.
+        records: all records of the cluster, if they were read before.
 
     Raises:
         UsageError: a log directory is of another cluster.
@@ -149,7 +149,7 @@ class Compared:
 
 
 def compare_records(situation: Situation, talk: Callable[[str], None]) -> Compared | None:
-    """Return what the records of the cluster know and the remote location lacks; None unless both are known.
+    """Return the segments in the cluster's records that the remote location lacks; None unless both are known.
 
     The layout is the brokers', unless `--layout` was given.
     """
@@ -173,7 +173,7 @@ def compare_records(situation: Situation, talk: Callable[[str], None]) -> Compar
 
 
 def records_here(cluster: Cluster | None, compared: Compared | None, log_dirs: Sequence[NamedLogDir]) -> Records | None:
-    """Return the records of the partitions in log directories: of the cluster, else of the replicas that lie there."""
+    """Return the records of the partitions in log directories: from the cluster, else from the replicas there."""
     from tiersnap.remote_storage.cluster.read_records import partitions_of, read_records, with_topic_ids
     from tiersnap.remote_storage.metadata.recorded import read_replicas, recorded
 
@@ -188,14 +188,14 @@ def records_here(cluster: Cluster | None, compared: Compared | None, log_dirs: S
 
 
 def as_records(compared: Compared) -> RemoteRecords:
-    """Return what records know and remote storage lacks, as data."""
+    """Return the missing segments as rows."""
     missing = compared.missing
     rows = [MissingRemoteSegment.of(each) for each in missing.segments]
     return RemoteRecords(missing.known, missing.sentence, compared.location.sentence, rows)
 
 
 def lines_of(compared: Compared) -> Iterator[str]:
-    """Yield what a person should know: the sentences, and the first segments."""
+    """Yield the lines for people: the sentence, and the first segments."""
     missing = compared.missing
     yield missing.sentence
     yield from first_lines(missing.segments, _line_of, "segment")
@@ -246,7 +246,7 @@ def _of_hung(copies: ToldCopies, freeing: Iterable[NextStep]) -> Iterator[NextSt
 
 
 def _mending(place: Place, compared: Compared) -> Iterator[NextStep]:
-    """Yield the plan and the command that put lost remote segments back; none where brokers do not read."""
+    """Yield the commands that plan and restore lost remote segments; none if brokers read another location."""
     if compared.location.state is not LocationState.CONTRADICTED:
         plan = _mend_of(place, compared)
         yield plan
