@@ -1,4 +1,4 @@
-"""Kafka's producer state as Spark says it: record batches in, the entries of every producer snapshot out.
+"""Kafka's producer state in Spark: from record batches to the entries of every producer snapshot.
 
 docs/producer-state.md explains each rule and names the limits. `run` folds faster, with snapshot/kernels/fold.py.
 """

@@ -1,4 +1,4 @@
-"""Topic ids by name, as the sources tell them that a command was given or has found."""
+"""Find topic ids by name, in all sources that a command was given or has found."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class KnownTopicIds:
     log_dirs: Sequence[NamedLogDir]
 
     def find(self, topic: str) -> str | None:
-        """Return the topic's id; None if no source tells it.
+        """Return the topic's id; None if no source has it.
 
         Raises:
             UsageError: the sources contradict each other.

@@ -47,7 +47,10 @@ class RemoteView:
         return HostInventory(self._look(records), expiry)
 
     def beginnings(self, expiry: BrokerExpiry) -> Beginnings:
-        """Return what tells how logs begin that begin there; without --remote nothing does. See `inventory`."""
+        """Return a Beginnings that reads the start of logs from remote storage; without --remote it reads nothing.
+
+        See `inventory`.
+        """
         from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 
         if self.remote is None:

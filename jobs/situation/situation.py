@@ -1,13 +1,13 @@
-"""The known facts about a host, its cluster and its remote location, and who told each of them.
+"""The known facts about a host, its cluster and its remote location, and the source of each.
 
     log directories   the command line; else log.dirs of the broker
     broker            --server-properties; else the process that holds `.lock` of the log directories; without any, the
                       only broker that runs on this host
-    remote location   the command line; else the broker's settings. If the command line gives the URI alone, the
-                      settings add the layout, and for the same URI the server
+    remote location   the command line; else the broker's settings. If the command line has only the URI, the settings
+                      add the layout, and for the same URI the endpoint
     cluster           the command line; else a listener of the broker without TLS and SASL
 
-`Situation.verdict` compares a location with the settings of the brokers: one that they contradict is refused. An
+`Situation.verdict` compares a location with the settings of the brokers, and refuses it if they contradict it. An
 unknown fact is None.
 """
 
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Known(Generic[T]):
-    """A known or unknown fact; `source` is who told it, or why it is not known."""
+    """A fact; `source` is its source, or the reason why it is unknown."""
 
     value: T | None
     source: str
@@ -80,9 +80,9 @@ class Situation:
     log_dirs: Known[tuple[str, ...]]
     broker: Known[BrokerSettings]
     remote: Known[RemoteView]
-    layout: str | None  # name of the layout, if the command line or the broker tells it
+    layout: str | None  # name of the layout; None if neither the command line nor the broker names it
     cluster: Known[Cluster]
-    brokers: tuple[BrokerSettings | str, ...]  # of these log directories, or why their settings are not known
+    brokers: tuple[BrokerSettings | str, ...]  # brokers of these log directories; a text is why settings are unknown
 
     @property
     def is_empty(self) -> bool:

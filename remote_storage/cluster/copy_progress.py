@@ -57,7 +57,7 @@ def attempts(cache: MetadataCache, partition: TopicIdPartition, next_offset: int
 
 
 def blind_attempts(cache: MetadataCache, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
-    """Return the unfinished copy attempts at segments that had been finished: the copy task had not read the records."""
+    """Return the unfinished attempts at segments that had been finished: the copy task had not read the records."""
     finished = [
         (each.start_offset, each.end_offset, cache.order(each)[1])
         for each in cache.in_state(partition, SegmentState.COPY_SEGMENT_FINISHED)
