@@ -109,7 +109,7 @@ def says_room(what: str, needed: int, disk: MountedDisk) -> str:
     """Return the needed and the free bytes in words, and the bytes to free if there are too few.
 
     Args:
-        what: the subject, in the plural.
+        what: the subject of the sentence, in the plural.
         needed: bytes on disk.
     """
     short = needed - disk.writable

@@ -42,13 +42,13 @@ class FindingKind(StrEnum):
     STRAY_PARTITION = "STRAY_PARTITION"
 
 
-# Of a file that was not read: the next attempt may succeed, and neither its size nor its time will say so.
+# Findings about an unread file. The next attempt may succeed although its size and time are unchanged.
 NOT_READ = (FindingKind.UNREADABLE_FILE, FindingKind.DELETED_FILE, FindingKind.PERMISSION_DENIED)
-# Of what may be in good order, but is not here or not for this user.
+# Findings about files that may be intact, but are missing here or unreadable for this user.
 NOT_DAMAGED = frozenset({FindingKind.PERMISSION_DENIED, FindingKind.MISSING_PARTITION, FindingKind.MISSING_CHECKPOINT})
-# Of what a person has to put right, and no record is damaged.
+# Findings that a person must fix although no record is damaged.
 WAITS = frozenset({FindingKind.CORRUPT_INDEX, FindingKind.STRAY_PARTITION})
-# The message about a file or folder that retention, a deletion or a move took while tiersnap was at work.
+# The message about a file or folder that retention, a deletion or a move removed during the run.
 DELETED = "deleted since it was listed"
 
 
@@ -83,7 +83,8 @@ class Finding:
 def unreadable(path: str, error: OSError) -> Finding:
     """Return the finding of a listed file or folder that cannot be read.
 
-    Nothing is said of a file that this user may not read, nor of one that was deleted since.
+    A file that this user may not read, or that was deleted after the listing, has a kind of its own: it proves no
+    damage.
     """
     if isinstance(error, FileNotFoundError):
         return Finding(FindingKind.DELETED_FILE, path, -1, DELETED)

@@ -16,15 +16,15 @@ Locate = Callable[[Iterator[tuple[NamedLogDir, Partition]]], Iterator[tuple[Name
 def listed_again(
     named: NamedLogDir, partition: Partition, findings: Iterable[Finding], located: Locate = iter
 ) -> Partition | None:
-    """Return the partition as it is now if a segment was deleted since it was listed; None if none was.
+    """List the partition again if a segment was deleted after its listing; return None if none was.
 
-    None also if all its segments are gone: its topic was deleted, or it moved to another disk.
+    Return None, too, if it has no segments left: its topic was deleted, or it moved to another disk.
 
     Args:
-        findings: of the replay of the listed partition.
+        findings: findings of the replay of the listed partition.
 
     Raises:
-        TiersnapError: the log directory is gone, or the cluster does not tell the log start.
+        TiersnapError: the log directory is gone, or the cluster did not return the log start.
     """
     if not any(each.is_gone for each in findings):
         return None

@@ -120,7 +120,7 @@ def holder_of(log_dir: Path) -> int | None:
 
 
 def is_in_use(log_dir: Path) -> bool:
-    """Return whether a broker certainly runs on the directory; False where that cannot be told."""
+    """Return whether a broker certainly runs on the directory; False if that is unknown."""
     try:
         return holder_of(log_dir) is not None
     except OSError:
@@ -140,7 +140,7 @@ def started_at(log_dir: Path) -> int | None:
 
 def started(process: Path, proc: Path) -> float:
     """Return when a process started: seconds since the epoch, to a hundredth or so."""
-    # The name, in brackets, may hold blanks: what follows it is counted from the last bracket.
+    # The process name, in brackets, may contain blanks, so fields are counted from the last bracket.
     fields = (process / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     boot = next(line.split()[1] for line in (proc / "stat").read_text().splitlines() if line.startswith("btime "))
     return int(boot) + int(fields[19]) / os.sysconf("SC_CLK_TCK")

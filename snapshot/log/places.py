@@ -89,9 +89,9 @@ def each_once(uris: Iterable[str]) -> tuple[str, ...]:
 
 
 def place_of(uri: str) -> str:
-    """Return the one name of a log directory, whatever a path or URI of it looks like; links stay unresolved.
+    """Return the canonical name of a log directory, for any spelling of its path or URI; links stay unresolved.
 
-    Tables keep this name, so that two spellings in two runs are one source.
+    Tables keep this name, so that different spellings in two runs are one source.
     """
     name = located(uri)
     if not name.startswith("file:"):
@@ -116,11 +116,11 @@ def unlisted(error: OSError) -> tuple[str, str]:
 
 
 def without_partitions(folder: str, names: Collection[str]) -> str:
-    """A hint for a directory that has no folder named like a partition's.
+    """Return a hint for a directory without a folder that is named like a partition.
 
     Args:
-        folder: its own name.
-        names: of what is in it.
+        folder: name of the directory.
+        names: names of its entries.
     """
     if not names:
         return "it is empty: is its disk mounted?"

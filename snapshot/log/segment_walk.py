@@ -1,6 +1,6 @@
-"""The walk over one segment's bytes, wherever they come from: what it knows as it goes, and how it ended.
+"""Walk over one segment's bytes: the state of the walk, and its end.
 
-`SegmentScan` gives it windows of a file, `SegmentCheck` the pieces of a stream.
+`SegmentScan` passes windows of a file, `SegmentCheck` the pieces of a stream.
 """
 
 from __future__ import annotations
@@ -82,21 +82,21 @@ class SegmentEnd:
 
 
 class Folding(Protocol):
-    """The use of batches while they are decoded.
+    """Folds batches while they are decoded.
 
     Attributes:
-        producers: takes them in.
-        stop_at: at the first entry at or above this offset, `cut` is called before that entry is taken.
+        producers: the fold of the batches.
+        stop_at: `cut` is called before the first entry at or above this offset is folded.
     """
 
     producers: ProducerFold
 
     @property
     def stop_at(self) -> int:
-        """NO_CUT, or above what was folded."""
+        """Return the offset at which the next run must begin, above all folded batches; or NO_CUT."""
 
     def cut(self, max_timestamp: int) -> None:
-        """Go on with other producers and a larger `stop_at`.
+        """Continue with a new fold and a larger `stop_at`.
 
         Args:
             max_timestamp: ms, largest of the segment's entries so far, -1 without one.
@@ -233,7 +233,7 @@ def compressed_control_record(window: np.ndarray) -> tuple[int, int, int]:
 
 
 def tell_compressed_control(state: np.void, window: np.ndarray) -> None:
-    """Say in the state of a walk what the compressed control batch holds at which it stopped.
+    """Decompress the control batch at which a walk stopped, and set its record's fields in the state.
 
     Args:
         window: uint8, from that batch on.

@@ -1,8 +1,8 @@
-"""The partitions of log directories that a command was asked about.
+"""Select the partitions of log directories for a command.
 
-Topics that never go to remote storage are left out, as kafka.log.UnifiedLog.remoteLogEnabled does: internal topics, the
-metadata topics of remote storage and of the cluster, and topics whose cleanup.policy has `compact` in it. Where that is
-not known, the cleaner's checkpoint decides; a gap inside a segment alone proves nothing: it may be years old.
+Topics that are never tiered are left out, as in kafka.log.UnifiedLog.remoteLogEnabled: internal topics, the metadata
+topics of remote storage and of the cluster, and topics with `compact` in their cleanup.policy. If the policy is
+unknown, the cleaner's checkpoint decides. A gap inside a segment proves nothing: it may be years old.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _nothing_selected(
 
 
 def _there_are(log_dirs: Sequence[NamedLogDir], *, of_topics: bool) -> str:
-    """The first topics or partitions, for somebody who mistyped one."""
+    """Return a sentence that names the first topics or partitions, for a user who mistyped one."""
     folders = {folder for each in log_dirs for folder in folders_of(each.log_dir, Selection())}
     names = sorted({folder.rpartition("-")[0] for folder in folders} if of_topics else folders)
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
@@ -127,7 +127,7 @@ def _there_are(log_dirs: Sequence[NamedLogDir], *, of_topics: bool) -> str:
 
 
 def selected_folders(log_dirs: Sequence[NamedLogDir], selection: Selection) -> list[list[str]]:
-    """Names of the folders of the partitions that `selected_of` gives, by directory; raises what it raises."""
+    """Return the folder names of the selected partitions, for each directory; raise the errors of `selected_of`."""
     for _, partition in selected_of(log_dirs, selection):
         if partition.segments or partition.findings:
             break
@@ -140,7 +140,7 @@ def count(log_dirs: Sequence[NamedLogDir], selection: Selection) -> int:
 
 
 def named(log_dir: LogDir, names: Collection[TopicPartition]) -> Iterator[Partition]:
-    """List, one by one, those of the named partitions that are there."""
+    """Yield the named partitions that the log directory has; each is listed when it is requested."""
     for folder in log_dir.folders:
         if split_folder_name(folder) in names:
             yield log_dir.partition(folder)
@@ -224,8 +224,8 @@ def refuse_twice(log_dirs: Sequence[NamedLogDir]) -> None:
     """Refuse a partition that is in two of the directories.
 
     Raises:
-        PartitionTwiceError: they are of one broker, which starts with no such disks.
-        UsageError: they are of two brokers, and replicas are nobody's to choose from.
+        PartitionTwiceError: both directories are of one broker, which would not start with them.
+        UsageError: the directories are of two brokers, so the choice between replicas is the user's.
     """
     for folder, first, second in twice(log_dirs):
         where = f"{folder} is in two of the log directories"
