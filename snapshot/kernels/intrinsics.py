@@ -1,6 +1,6 @@
-"""The machine code of what `memory` names, for numba.
+"""The functions of `memory` as numba intrinsics.
 
-Put together from single bytes, the integers of one header cost as much time as all the rest of its decoding.
+If integers were joined from single bytes, those of a header would take as long as the rest of its decoding.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Access of kernels to the bytes of a uint8 array: integers in one load each, addresses, prefetching.
 
-The functions here are what runs without numba; compiled ones are in `intrinsics`.
+These functions run without numba; `intrinsics` has the compiled ones.
 """
 
 from __future__ import annotations
