@@ -23,7 +23,7 @@ from tiersnap.snapshot.errors import CorruptRecordError
 from tiersnap.snapshot.units import count_of
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
-# Far above what a coordinator writes (message.max.bytes), far below what would fill a host's memory.
+# Bytes. Coordinators write far smaller batches (message.max.bytes), and a host's memory is far larger.
 LARGEST = 256 << 20
 
 _PIECE = 1 << 20
@@ -57,10 +57,10 @@ def decompress(codec: int, data: bytes, *, largest: int = LARGEST) -> bytes:
 
 
 def first_bytes(data: bytes, codec: Codec, most: int) -> bytes:
-    """At most `most` bytes of what was compressed into `data` by gzip, lz4 or zstd.
+    """Decompress at most the first `most` bytes of `data`.
 
     Raises:
-        OSError: it is not of that codec.
+        OSError: `data` is not of that codec.
     """
     return b"".join(pieces(data, codec, most))
 

@@ -1,7 +1,7 @@
 """CRC-32C (Castagnoli) as Kafka uses it: polynomial 0x82F63B78 reflected, initial value and final xor 0xFFFFFFFF.
 
-A CRC is linear: that of a prefix and the bytes behind it is the prefix's, shifted by the length of these bytes, xor
-theirs. So the CRC of bytes that nobody reads follows from that of the whole and the prefix's.
+A CRC is linear: the CRC of two byte strings together is the first one's CRC, shifted by the second one's length, xor
+the second one's CRC. So the CRC of an unread suffix follows from the CRCs of the whole and of the prefix.
 """
 
 from __future__ import annotations

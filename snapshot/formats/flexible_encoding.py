@@ -1,6 +1,6 @@
 """Kafka's flexible message encoding (KIP-482): compact strings, arrays and bytes, and tagged fields.
 
-    unsigned varint   7 bits a byte, the lowest first; bit 7 says that another byte follows; at most 5 bytes
+    unsigned varint   7 bits a byte, the lowest first; bit 7 is set if another byte follows; at most 5 bytes
     compact length    unsigned varint of length + 1; 0 is null
     tags              unsigned varint count; each an unsigned varint tag (ascending), an unsigned varint size, the bytes
 

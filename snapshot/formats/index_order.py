@@ -1,4 +1,4 @@
-"""Faults of a closed segment's index files that their size and the order of their entries show, without its batches.
+"""Find faults in a closed segment's index files by their size and the order of their entries, without its batches.
 
     offset index        a multiple of 8 bytes; positions ascend above 0, since the first batch is never indexed, and lie
                         inside the log; offsets ascend and lie inside the segment
@@ -7,9 +7,9 @@
     transaction index   a multiple of 34 bytes, version 0; markers ascend and lie inside the segment
 
 A broker trims the padding when it closes a segment. Zeros behind the last entry are therefore entries: a broker that
-loads the file searches among them, and its answers are wrong. It looks neither when it starts nor before it copies
-(LogSegment.sanityCheck passes over the offset and the time index, RemoteLogManager over all three). Whether entries
-agree with the batches says snapshot.repair.index_check.
+loads the file searches among them, and its answers are wrong. It checks them neither at its start nor before a copy
+(LogSegment.sanityCheck skips the offset and the time index, RemoteLogManager all three). snapshot.repair.index_check
+compares the entries with the batches.
 """
 
 from __future__ import annotations

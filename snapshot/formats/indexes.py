@@ -1,14 +1,14 @@
-"""Offset index (`.index`) and time index (`.timeindex`) of a segment <-> entries.
+"""Encode and decode the offset index (`.index`) and the time index (`.timeindex`) of a segment.
 
     offset index, 8 bytes an entry          time index, 12 bytes an entry
       off len type   field                    off len type   field
         0   4 int32  relativeOffset             0   8 int64  timestamp       ms, largest so far
         4   4 int32  position                   8   4 int32  relativeOffset  last offset of the batch that has it
 
-Big-endian, no header, no checksum; relative to the segment's base offset. An entry of the offset index holds the last
-offset of a batch and the byte position where that batch starts. An active segment's files are preallocated: entries of
-zeros at the end are padding (a time index whose only entry is timestamp 0 at the base offset looks the same and is
-read as empty, which answers every look-up alike).
+Big-endian, without header and checksum; offsets are relative to the segment's base offset. An entry of the offset index
+has the last offset of a batch, and the byte position where that batch starts. An active segment's files are
+preallocated, so entries of zeros at the end are padding. A time index whose only entry is timestamp 0 at the base
+offset looks the same. It is read as empty, which gives the same answer to every lookup.
 
 Follows org.apache.kafka.storage.internals.log.OffsetIndex and TimeIndex.
 """

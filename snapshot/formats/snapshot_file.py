@@ -67,13 +67,13 @@ def encode(entries: np.ndarray) -> bytes:
 
 
 def decode(data: bytes, *, name: str = "snapshot") -> np.ndarray:
-    """Entries (ENTRY_DTYPE, ascending producer id) of snapshot bytes, one a producer.
+    """Return the entries (ENTRY_DTYPE, ascending producer id) of snapshot bytes, one for each producer.
 
-    Of a producer that the file names more than once the last entry counts, as it does for a broker, which puts one
-    after the other into a map (ProducerStateManager.loadFromSnapshot).
+    If the file has several entries of a producer, the last one counts, as for a broker, which puts them into a map
+    (ProducerStateManager.loadFromSnapshot).
 
     Raises:
-        CorruptSnapshotError: as `checked`.
+        CorruptSnapshotError: see `checked`.
     """
     return _ascending(checked(data, name=name).astype(ENTRY_DTYPE))
 
@@ -109,7 +109,7 @@ def checked(data: bytes, *, name: str = "snapshot") -> np.ndarray:
 
 
 def _ascending(entries: np.ndarray) -> np.ndarray:
-    """By producer id, the last of those of one id; as they are where they ascend."""
+    """Return the entries in ascending producer id, with only the last of each id."""
     ids = entries["producer_id"]
     if (ids[1:] > ids[:-1]).all():
         return entries

@@ -78,8 +78,8 @@ def rebuild(rows: np.ndarray, ongoing: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
     Args:
         rows: decoded batches (RECORD_BATCH_DTYPE, offset order) of a whole segment or of one window of it.
-        ongoing: transactions (ONGOING_TXN_DTYPE) open before them: at the start of a segment those of its base
-            offset's snapshot, else what the call for the window before gave.
+        ongoing: transactions (ONGOING_TXN_DTYPE) that are open before `rows`. At the start of a segment they come from
+            the snapshot at its base offset, else from the call for the previous window.
 
     Returns:
         Aborted transactions (ABORTED_TXN_DTYPE, ascending last offset), and the transactions open at the end.
@@ -90,7 +90,7 @@ def rebuild(rows: np.ndarray, ongoing: np.ndarray) -> tuple[np.ndarray, np.ndarr
     is_data = ~is_control & ((flags & TRANSACTIONAL_MASK) != 0)
     rows = rows[(is_marker | is_data) & (rows["producer_id"] >= 0)]
 
-    # One event a row, those of a producer together; a transaction that was open before is its first event.
+    # One event for each row, grouped by producer; a transaction that was open before is the first event.
     producer = np.concatenate([ongoing["producer_id"], rows["producer_id"]])
     offset = np.concatenate([ongoing["first_offset"], rows["base_offset"]])
     control = np.concatenate([np.full(ongoing.size, -1, np.int16), rows["control_type"]])
