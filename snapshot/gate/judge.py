@@ -23,7 +23,7 @@ from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.snapshot_comparison import ExaminedSegment
 
-# What may come behind: the broker, too, goes on above the highest remote offset whatever lies below.
+# Verdicts after which a later segment may be uploaded: a broker, too, continues above the highest remote offset.
 _LETS_PASS = (IN_REMOTE_STORAGE | TO_UPLOAD) | {
     *(Verdict.GAP_IN_REMOTE, Verdict.ENCRYPTED_REMOTE, Verdict.LEFT_TO_BROKER, Verdict.INDEX_DAMAGED),
 }
@@ -92,20 +92,20 @@ def judge(
 
 @dataclass(slots=True)
 class _HeldBack:
-    """Says of segments that would be READY, in ascending base offset, whether remote storage holds them back."""
+    """Decides for segments that would be READY, ascending, whether remote storage or a broker holds them back."""
 
     coverage: RemoteCoverage
     broker: BrokerAtWork | None
     beyond_broker: Collection[int]
     mends_indexes: bool
     now: int
-    newer_bytes: int  # of the log behind the segment that was passed last
+    newer_bytes: int  # bytes of the log after the segment that was judged last
     unread: Collection[int]
     _has_left: bool = False
 
     def judge(self, segment: SegmentFacts, reason: str) -> tuple[Verdict, str]:
-        """The verdict of a segment that would be READY for `reason`."""
-        # What lies below the highest remote offset a broker passes by.
+        """Return the verdict on a segment that would be READY for `reason`."""
+        # A broker never copies segments below the highest remote offset.
         is_brokers = not _is_below(segment, self.coverage)
         if is_brokers and not self._has_left and segment.base_offset in self.beyond_broker:
             self.broker = None

@@ -27,15 +27,15 @@ class CheckDepth(StrEnum):
 
 
 class RemoteVerdict(StrEnum):
-    """The verdict on a remote segment; names that snapshot files have as well mean the same."""
+    """The verdict on a remote segment; verdicts with the name of a SnapshotVerdict mean the same."""
 
-    CORRUPT = "CORRUPT"  # damaged: an object is not what it must be
+    CORRUPT = "CORRUPT"  # an object is damaged
     MISSING = "MISSING"  # an object is missing, or offsets are in no complete remote segment
     SUSPECT = "SUSPECT"  # its snapshot contradicts what a broker would keep
     UNVERIFIED = "UNVERIFIED"  # remote storage did not answer
-    GONE = "GONE"  # it was not sound, and was deleted since
+    GONE = "GONE"  # it had a problem, and was deleted since
     NOT_CHECKABLE = "NOT_CHECKABLE"  # encrypted by the plugin; complete
-    NOT_COMPARED = "NOT_COMPARED"  # nothing is wrong, and its snapshot was compared with no fold
+    NOT_COMPARED = "NOT_COMPARED"  # no problem found, but there was no fold to compare its snapshot with
     EXTENDS = "EXTENDS"
     MATCHES = "MATCHES"
 

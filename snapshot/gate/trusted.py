@@ -50,7 +50,7 @@ class Provenance(StrEnum):
         return self in (Provenance.BROKER_UNVERIFIED, Provenance.COMPUTED_WITHIN_WINDOW)
 
 
-# What a file can be after it was compared with the log, each entry counted.
+# The possible results of the strict comparison of a file with the log.
 COMPARED = frozenset(
     {SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS, SnapshotVerdict.SUSPECT, SnapshotVerdict.CORRUPT}
 )
