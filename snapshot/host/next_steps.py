@@ -81,7 +81,7 @@ def _is_full_and_running(host: Host) -> bool:
 
 
 def _can_unblock(host: Host) -> bool:
-    """Return whether `unblock` frees what waits for snapshots."""
+    """Return whether `unblock` can free the segments that wait for snapshots."""
     return bool(host.pids) and host.missing > 0 and host.can_pause_copying
 
 

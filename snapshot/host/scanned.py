@@ -80,7 +80,7 @@ class Scanned:
 
 
 class Inventory(Protocol):
-    """The remote inventory of partitions; `errors` tell why it is unknown for some."""
+    """The remote inventory of partitions; `errors` has the reason for each that is unknown."""
 
     errors: list[TiersnapError]
 
@@ -105,7 +105,7 @@ class Scanner:
     fold: FoldSegment = fold_segment
 
     def scan(self, named: NamedLogDir, partition: Partition, located: Locate = iter) -> Scanned:
-        """Return a partition with its verdicts; scan it again if retention deletes a segment meanwhile."""
+        """Return a partition with its verdicts; scan it again if retention deletes a segment during the scan."""
         found = self._scan(named.log_dir.filesystem, partition)
         again = listed_again(named, partition, found.examination.findings, located)
         return found if again is None else self._scan(named.log_dir.filesystem, again)
@@ -138,7 +138,7 @@ class ScanTotals:
 
     findings: list[Finding] = field(default_factory=list)  # at the start, the findings about no partition
     errors: Sequence[TiersnapError] = ()  # why remote storage could not be read; the list may grow
-    was_asked: bool = False  # a cluster told which segments brokers copy by themselves
+    was_asked: bool = False  # a cluster was asked which segments brokers copy by themselves
     verdicts: Counter[Verdict] = field(default_factory=Counter)  # of segments
     snapshots: Counter[SnapshotVerdict] = field(default_factory=Counter)
     wanted: Counter[SnapshotVerdict] = field(default_factory=Counter)  # snapshots that will be read

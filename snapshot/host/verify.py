@@ -77,7 +77,7 @@ class Verification:
             )
 
     def _begun(self, partition: Partition) -> tuple[Partition, Beginning]:
-        """Return a partition as a broker opens it, and what came before its files."""
+        """Return a partition as a broker opens it, and the state before its files."""
         begins = self.beginnings.of(partition)
         if begins.why and (moved := self.moved(partition)) is not None:
             partition, begins = moved, self.beginnings.again(moved)
