@@ -85,6 +85,7 @@ def _named(row: Row, column: str) -> str | None:
     return None if row[column] == "-" else row[column]
 
 
-# Kafka Streams would abort its transaction at the one, and lose its tasks and join the group anew at the other.
+# Kafka Streams would abort its transaction at an abortable error. At a fatal one it loses its tasks, and rejoins the
+# group.
 _STREAMS = {Severity.ABORTABLE: "TxnCorruptedException", Severity.FATAL: "TaskMigratedException"}
 _BY_ERROR = {row["error"]: row for row in TABLE}
