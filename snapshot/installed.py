@@ -1,7 +1,7 @@
 """Find out how this copy of tiersnap was installed, and the command that adds an extra to it.
 
-Its name is on no public package index, so nothing may say to install it by name: whoever registers that would be run
-on brokers' hosts.
+The name tiersnap is on no public package index. So no message may suggest an install by name: brokers' hosts would run
+the code of anyone who registers the name.
 """
 
 from __future__ import annotations

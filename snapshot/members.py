@@ -1,7 +1,7 @@
 """The type is the row: a frozen dataclass as members of a JSON object.
 
-A member is a field, under the field's name. A contained dataclass has its members beside the others, as its columns
-stand beside the others in `rows`. Two fields with one name are an error.
+Each field is a member, under the field's name. A contained dataclass is flattened into the same object, as it is in
+`rows`. Two fields with one name are an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tiersnap.snapshot.rows import without_extras
 
 
 def members(value: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Return the fields of a dataclass by name, those of contained dataclasses beside the others.
+    """Return the fields of a dataclass by name, with contained dataclasses flattened.
 
     The values stay as they are. A contained dataclass that is None gives None for each of its fields.
     """

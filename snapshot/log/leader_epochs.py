@@ -115,7 +115,7 @@ class EpochCheck:
         self._told = np.concatenate([np.array([_UNTOLD], np.int64), entries[:, 0]])
 
     def first_wrong(self, rows: np.ndarray) -> WrongEpoch | None:
-        """Return the first batch with another epoch than the log's; `rows`: RECORD_BATCH_DTYPE, ascending, not empty."""
+        """Return the first batch with a wrong epoch; `rows`: RECORD_BATCH_DTYPE of magic 2, ascending, not empty."""
         offsets, written = rows["base_offset"], rows["partition_leader_epoch"]
         first, last = np.searchsorted(self._starts, offsets[[0, -1]], side="right")
         # Nearly always all batches have one epoch.
