@@ -190,7 +190,7 @@ def _with_near_option(error: click.ClickException) -> click.ClickException:
 
 
 def _format_of(argv: list[str]) -> Format:
-    """The form that was asked for, on a command line that cannot be parsed."""
+    """Return the requested output format of a command line that cannot be parsed."""
     found = os.environ.get(variable_of("output"), "")
     for word, following in pairwise([*argv, ""]):
         if word == "--output" or word.startswith("--output="):

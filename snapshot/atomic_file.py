@@ -49,7 +49,7 @@ def write_atomically(path: Path, data: bytes, *, replace: bool, like: Path | Non
 
 
 def staged(path: Path) -> Path:
-    """The temporary neighbour of `path`, `<name>.tmp`."""
+    """Return the path of the temporary file in the same folder, `<name>.tmp`."""
     return path.with_name(path.name + SUFFIX)
 
 

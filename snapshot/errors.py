@@ -50,7 +50,7 @@ class TiersnapError(Exception):
         return _rebuild, (type(self), self.message, self.hint, self.attrs)
 
     def as_dict(self) -> dict[str, object]:
-        """The error as data: type, message, hint and attributes."""
+        """Return the error as data: type, message, hint and attributes."""
         return {"type": type(self).__name__, "message": self.message, "hint": self.hint, "attrs": self.attrs}
 
 
@@ -168,7 +168,7 @@ class RecordedError:
 
     @property
     def raised(self) -> TiersnapError:
-        """The error again; see `failure`."""
+        """Return the recorded error as an exception; see `failure`."""
         return failure(self.error, is_transient=self.is_transient, error_type=self.error_type, hint=self.hint)
 
 

@@ -58,14 +58,14 @@ def _of_this_one() -> Distribution | None:
 
 
 def _install() -> list[str]:
-    """Words before the packages: an environment that uv made has no pip."""
+    """Return the words before the packages: an environment that uv made has no pip."""
     if find_spec("pip") is None:
         return ["uv", "pip", "install", "--python", sys.executable]
     return [sys.executable, "-m", "pip", "install"]
 
 
 def _packages(extra: str, copy: Distribution | None) -> list[str]:
-    """As direct_url.json has the source (PEP 610), or as METADATA has the extra."""
+    """Return the packages with their source from direct_url.json (PEP 610), or with their extra from METADATA."""
     if copy is None:
         return []
     source = json.loads(copy.read_text("direct_url.json") or "{}")

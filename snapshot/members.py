@@ -68,7 +68,7 @@ def member_types(kind: type) -> dict[str, Any]:
 
 @cache
 def _contained_in(kind: type) -> dict[str, tuple[type, bool]]:
-    """By name the fields that are dataclasses: their types, and whether they may be None."""
+    """Return the fields that are dataclasses, by name: their types, and whether they may be None."""
     found = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
         of, is_optional = _one_of(without_extras(hint))

@@ -110,18 +110,18 @@ class ProducerFold:
         fold_kernels.rehash(self._slots, self._deltas, self._count)
 
     def _ascending(self) -> np.ndarray:
-        """Indexes of the deltas in ascending producer id."""
+        """Return the indexes of the deltas in ascending producer id."""
         if self._order is None:
             self._order = np.argsort(self._deltas["producer_id"][: self._count], kind="stable")
         return self._order
 
     def deltas(self) -> np.ndarray:
-        """A copy of the deltas in ascending producer id."""
+        """Return a copy of the deltas in ascending producer id."""
         # Not deltas[order]: of structured arrays that copies field by field, ten times as slow.
         return self._deltas.take(self._ascending())
 
     def first_open_offset(self) -> int:
-        """First offset of the oldest open transaction, or -1."""
+        """Return the first offset of the oldest open transaction, or -1."""
         opened = self._deltas["txn_first_offset"][: self._count]
         opened = opened[opened >= 0]
         return int(opened.min()) if opened.size else NONE
@@ -134,7 +134,7 @@ class ProducerFold:
         return tuple(map(OpenTransaction, *columns))
 
     def entries(self) -> np.ndarray:
-        """The state (ENTRY_DTYPE, ascending producer id) when nothing came before the run."""
+        """Return the state (ENTRY_DTYPE, ascending producer id) if no batch preceded the run."""
         return _entries(self._deltas, self._ascending())
 
 

@@ -52,7 +52,7 @@ def kind_of(mode: int) -> str | None:
 
 
 def open_regular(path: str | os.PathLike[str], *, follow: bool = False) -> int:
-    """A descriptor of the file, for reading.
+    """Return a descriptor of the file, for reading.
 
     Args:
         follow: also through a link, for a path that a person gave.
@@ -83,7 +83,7 @@ def open_regular(path: str | os.PathLike[str], *, follow: bool = False) -> int:
 
 
 def read_regular(path: str | os.PathLike[str], *, limit: int = SMALL_FILE_BYTES, follow: bool = False) -> bytes:
-    """The whole of a local file of at most `limit` bytes.
+    """Return the content of a local file of at most `limit` bytes.
 
     Raises:
         FileTooLargeError: it is larger.

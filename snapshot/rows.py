@@ -68,12 +68,12 @@ class Rows(Generic[T]):
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns. Needs no pyarrow."""
+        """Return the names of the columns, without pyarrow."""
         return tuple(each.name for each in self._group.columns)
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The columns in the order of the fields, with their comments."""
+        """Return the columns in the order of the fields, with their comments."""
         import pyarrow as pa
 
         return pa.schema(self._group.arrow_fields(is_optional=False))
@@ -305,7 +305,7 @@ class _Contained:
 
     @cached_property
     def certain(self) -> str:
-        """The column that is null only if the dataclass is None."""
+        """Return the column that is null only if the dataclass is None."""
         certain = (each.name for each in self.group.columns if not each.is_nullable)
         found = next(certain, None)
         if found is None:

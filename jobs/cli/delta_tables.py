@@ -54,7 +54,7 @@ _FINDING_COLUMNS = (*PARTITION_KEY, "kind", "part", "run", *Rows(Finding).names)
 
 
 def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] | None = None) -> pa.Table:
-    """Columns of a table; no rows before its first commit.
+    """Return columns of a table; no rows before its first commit.
 
     Raises:
         MissingExtraError: deltalake is not installed.
@@ -69,7 +69,7 @@ def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] |
 
 
 def _open(warehouse: str, name: str) -> DeltaTable | None:
-    """A table, None before its first commit."""
+    """Return a table; None before its first commit."""
     try:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -212,7 +212,7 @@ def remote_checks(warehouse: str) -> dict[Key, RemoteChecked]:
 
 
 def copies(warehouse: str) -> list[AttemptState]:
-    """The newest state of every attempt at a segment that the tables know."""
+    """Return the newest state of every copy attempt in the tables."""
     rows = read_table(warehouse, "remote_log_segments", list(STATE_COLUMNS))
     return newest_states(state for batch in rows.to_batches() for state in read_states(batch))
 

@@ -33,7 +33,7 @@ _NOT_GIVEN = (None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
 
 
 def kept_options(ctx: click.Context) -> dict[str, tuple[str, ...]]:
-    """By command the words of those options of `ctx` that it has as well; secrets are masked.
+    """Return for each command the words of the options of `ctx` that it shares; secrets are masked.
 
     A file of settings is read again by the next command. So only the command line and the environment count, except for
     the options by which the remote location is reached.
@@ -67,7 +67,7 @@ def _names(command: click.Command) -> set[str]:
 
 
 def given_options(ctx: click.Context, *, of_file: Container[str] = ()) -> dict[str, tuple[str, ...]]:
-    """By long name, without dashes, the words of each option that the command line or the environment gave `ctx`.
+    """Return the words of each option from the command line or the environment, by long name without dashes.
 
     Args:
         of_file: options that count also if the file of settings gave them.
@@ -95,7 +95,7 @@ def _is_written(option: click.Option, value: object) -> bool:
 
 
 def text_of(option: click.Option, value: object) -> str:
-    """A value as it would be written anywhere, without secrets."""
+    """Return a value as a user would write it, without secrets."""
     if hasattr(option.type, "text"):
         return str(option.type.text(value))
     if isinstance(value, Path):

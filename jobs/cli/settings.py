@@ -29,12 +29,12 @@ _MOST_BITS = 64
 
 
 def variable_of(setting: str) -> str:
-    """The environment variable of a setting: letters, digits and `_`, or no shell would set it."""
+    """Return the environment variable of a setting; it has only letters, digits and `_`, so that a shell can set it."""
     return f"TIERSNAP_{setting.upper().replace('-', '_').replace('.', '_')}"
 
 
 def commands_of(ctx: click.Context, group: click.Group) -> dict[str, click.Command]:
-    """Every command of a group by its words, those of groups in it as `maintain remove-orphans`."""
+    """Return every command of a group by its words; a command of a nested group as `maintain remove-orphans`."""
     found: dict[str, click.Command] = {}
     for name in group.list_commands(ctx):
         command = group.get_command(ctx, name)
@@ -44,14 +44,14 @@ def commands_of(ctx: click.Context, group: click.Group) -> dict[str, click.Comma
 
 
 def leaves(ctx: click.Context, name: str, command: click.Command) -> dict[str, click.Command]:
-    """The command, or the commands of a group, by their words."""
+    """Return the command, or the commands of a group, by their words."""
     if not isinstance(command, click.Group):
         return {name: command}
     return {f"{name} {word}": each for word, each in commands_of(ctx, command).items()}
 
 
 def options_of(command: click.Command) -> dict[str, click.Option]:
-    """Options that a file may set, by long name without dashes."""
+    """Return the options that a file may set, by long name without dashes."""
     said_once = _said_once(command)
     return {name: option for name, option in long_options(command).items() if name not in said_once}
 
@@ -62,7 +62,7 @@ def _said_once(command: click.Command) -> set[str]:
 
 
 def long_options(command: click.Command) -> dict[str, click.Option]:
-    """Options that have a long name, by that name without dashes."""
+    """Return the options with a long name, by that name without dashes."""
     found = {}
     for param in command.params:
         names = [name.removeprefix("--") for name in param.opts if name.startswith("--")]
@@ -153,7 +153,7 @@ def _value(value: object, option: click.Option, path: Path, key: str, *, section
 
 
 def _nested(defaults: Mapping[str, dict[str, object]]) -> dict[str, Any]:
-    """`{"maintain remove-orphans": …}` as `{"maintain": {"remove-orphans": …}}`."""
+    """Return `{"maintain remove-orphans": …}` as `{"maintain": {"remove-orphans": …}}`."""
     found: dict[str, Any] = {}
     for name, values in defaults.items():
         *groups, last = name.split()

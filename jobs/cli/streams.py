@@ -41,12 +41,12 @@ class _Text(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """The line."""
+        """Return the line, with an escaped and masked message."""
         record.message = shown(record.message)
         return super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line and the traceback; another handler may have made its text already."""
+        """Return the line and the traceback, which another handler may have formatted already."""
         return masked(super().format(record))
 
 

@@ -233,7 +233,7 @@ def _rows(
 
 
 def _partition(plan: RestorePlan, found: RestoredLog | None) -> RestoredPartition:
-    """One row a partition; `found` is None for a plan."""
+    """Return the row of a partition; `found` is None for a plan."""
     chain, opened = plan.folder.chain, plan.told_open if found is None else found.open_transactions
     stable = min([chain.end_offset, *(each.first_offset for each in opened)])
     return RestoredPartition(

@@ -78,7 +78,7 @@ class HostRequest(UploadOptions):
 
     @cached_property
     def store(self) -> ObjectStore:
-        """Remote storage, paced.
+        """Return the store of the remote location, limited to the rate.
 
         Raises:
             WrongPlaceError: the brokers of this host read another location.
@@ -92,7 +92,7 @@ class HostRequest(UploadOptions):
 
     @cached_property
     def tierer(self) -> Tierer:
-        """This run, whose attempts its id names."""
+        """Return the process of this run, whose attempts have its run id."""
         from tiersnap.remote_storage.upload.tier_job import Tierer
         from tiersnap.snapshot.report.run_info import new_run_id
 

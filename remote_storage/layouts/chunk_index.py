@@ -59,13 +59,13 @@ class ChunkIndex:
 
     @property
     def object_size(self) -> int:
-        """Bytes of the log object."""
+        """Return the size of the log object in bytes."""
         if len(self.transformed) == self.count:
             return sum(self.transformed)
         return self.transformed[0] * (self.count - 1) + self.transformed[-1]
 
     def chunks(self) -> Iterator[Chunk]:
-        """In the order of the file."""
+        """Yield the chunks in the order of the segment file."""
         position = 0
         for number in range(self.count):
             is_last = number == self.count - 1

@@ -133,14 +133,14 @@ class ParsedKey:
 
 
 def offset_text(offset: int) -> str:
-    """20 digits, as Kafka names its files. Raises InvalidKeyError: no offset is negative or has more than 63 bits."""
+    """Return 20 digits, as in Kafka's file names. Raises InvalidKeyError: `offset` is negative or over 63 bits."""
     if not 0 <= offset < 1 << 63:
         raise InvalidKeyError(f"{offset} is not an offset")
     return f"{offset:020d}"
 
 
 def segment(kind: KeyKind, metadata: RemoteLogSegmentMetadata) -> str:
-    """Key of one object of a remote segment, of either layout."""
+    """Return the key of one object of a remote segment, in either layout."""
     return _segment(kind, metadata.id, metadata.start_offset)
 
 
@@ -163,7 +163,7 @@ def partition_snapshots(partition: TopicIdPartition) -> str:
 
 
 def snapshot(partition: TopicIdPartition, offset: int) -> str:
-    """Key of the producer snapshot at an exclusive end offset."""
+    """Return the key of the producer snapshot at an exclusive end offset."""
     return f"{partition_snapshots(partition)}{offset_text(offset)}{KeyKind.SNAPSHOT.suffix}"
 
 
@@ -189,7 +189,7 @@ def partition_claims(partition: TopicIdPartition) -> str:
 
 
 def claim(partition: TopicIdPartition, base_offset: int, leader_epoch: int) -> str:
-    """Key of the claim of the segment at a base offset whose last leader epoch entry is `leader_epoch`.
+    """Return the key of the claim of the segment at a base offset whose last leader epoch entry is `leader_epoch`.
 
     Raises:
         InvalidKeyError: no offset, no topic id, or a leader epoch that is negative or has more than 31 bits.
@@ -200,7 +200,7 @@ def claim(partition: TopicIdPartition, base_offset: int, leader_epoch: int) -> s
 
 
 def manifests(partition: TopicIdPartition) -> str:
-    """Key of the manifests of a partition as they were read; it needs a topic id."""
+    """Return the key of a partition's manifest cache; the partition must have a topic id."""
     return f"{partition_claims(partition)}{KeyKind.MANIFESTS.suffix}"
 
 

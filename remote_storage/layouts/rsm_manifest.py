@@ -61,22 +61,22 @@ class RsmManifest:
 
     @property
     def file_size(self) -> int:
-        """Bytes of the segment file."""
+        """Return the size of the segment file in bytes."""
         return self.chunks.file_size
 
     @property
     def log_size(self) -> int:
-        """Bytes of the log object."""
+        """Return the size of the log object in bytes."""
         return self.chunks.object_size
 
     @property
     def indexes_size(self) -> int:
-        """Bytes of the indexes object."""
+        """Return the size of the indexes object in bytes."""
         return max((place[0] + place[1] for place in self.indexes.values() if place), default=0)
 
 
 def encode(metadata: RemoteLogSegmentMetadata, index_sizes: Mapping[IndexType, int], *, chunk_size: int) -> bytes:
-    """The manifest of an uncompressed, unencrypted segment; an index that is not in `index_sizes` is null."""
+    """Return the manifest of an uncompressed, unencrypted segment; indexes that are not in `index_sizes` are null."""
     file_size = metadata.segment_size
     if not 0 < file_size <= MAX_FILE_SIZE or not 0 < chunk_size <= MAX_CHUNK_SIZE:
         raise RemoteStorageError(
@@ -166,7 +166,7 @@ class _Manifest(_Part):
 
 
 def decode(data: bytes, *, name: str) -> RsmManifest:
-    """A manifest of ours or of the plugin; also of a segment that only the plugin can read, since that is a copy, too.
+    """Return a manifest of tiersnap or the plugin, also of a segment that only the plugin can read: it counts, too.
 
     Raises:
         CorruptDataError: not such a manifest, or its numbers cannot be.

@@ -104,7 +104,7 @@ class Claim(StoredObject, frozen=True, kw_only=True):
 
     @property
     def holder(self) -> Attempt:
-        """The newest attempt."""
+        """Return the newest attempt."""
         return self.attempts[-1]
 
     @property

@@ -54,7 +54,7 @@ class MetadataCache:
         return True
 
     def segments(self, partition: TopicIdPartition) -> dict[str, RemoteLogSegmentMetadata]:
-        """Segments of a partition by segment id, in the order they were started."""
+        """Return the segments of a partition by segment id, in the order of their begin."""
         return self._segments.get(partition, {})
 
     def begun_by_brokers(self, partition: TopicIdPartition) -> frozenset[str]:
@@ -87,11 +87,11 @@ class MetadataCache:
         return self._indexes[partition]
 
     def partitions(self) -> list[TopicIdPartition]:
-        """Partitions of which a segment is known, in order."""
+        """Return the partitions with a known segment, in order."""
         return sorted(partition for partition, known in self._segments.items() if known)
 
     def in_state(self, partition: TopicIdPartition, state: SegmentState) -> Iterator[RemoteLogSegmentMetadata]:
-        """Segments of a partition that are in `state` now."""
+        """Yield the segments of a partition that are in `state` now."""
         return (segment for segment in self.segments(partition).values() if segment.state is state)
 
     def order(self, segment: RemoteLogSegmentMetadata) -> tuple[int, int]:

@@ -151,7 +151,7 @@ def less_found(before: EpochIndex, after: EpochIndex, rank: Rank, first: int = 0
 
 
 def parts(copy: RemoteLogSegmentMetadata) -> Iterator[tuple[int, int, int]]:
-    """Each leader epoch of a copy, with its first and last offset there, inclusive."""
+    """Yield each leader epoch of a segment, with its first and last offset there, inclusive."""
     epochs = copy.segment_leader_epochs
     ends = [*(start - 1 for _, start in epochs[1:]), copy.end_offset]
     return ((epoch, start, end) for (epoch, start), end in zip(epochs, ends, strict=True))

@@ -80,7 +80,7 @@ def uuid_text(raw: bytes) -> str:
 
 
 def new_segment_id() -> str:
-    """A random UUID in Kafka's text form; like Kafka's own it never starts with `-`, which tools take for a flag."""
+    """Return a random UUID in Kafka's text form. As Kafka's, it never starts with `-`, which would look like a flag."""
     while True:
         text = uuid_text(uuid.uuid4().bytes)
         if not text.startswith("-"):
@@ -148,7 +148,7 @@ class RemoteLogSegmentId:
 
     @property
     def topic_id_partition(self) -> TopicIdPartition:
-        """The partition it belongs to."""
+        """Return the partition of the segment."""
         return partition_of(self.topic, self.topic_id, self.partition)
 
     def __str__(self) -> str:
@@ -264,7 +264,7 @@ def _without_empty(epochs: LeaderEpochs, end: int) -> LeaderEpochs:
 
 
 def epochs_in_range(epochs: Iterable[LeaderEpoch], start: int, end: int) -> LeaderEpochs:
-    """The (epoch, start offset) entries of offsets [start, end), the first clamped to `start`.
+    """Return the (epoch, start offset) entries of offsets [start, end), the first clamped to `start`.
 
     Follows org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.epochEntriesInRange.
     """
@@ -274,7 +274,7 @@ def epochs_in_range(epochs: Iterable[LeaderEpoch], start: int, end: int) -> Lead
 
 
 def without_empty(epochs: Iterable[LeaderEpoch]) -> LeaderEpochs:
-    """The entries without those under which nothing was written: the next one begins at the same offset.
+    """Return the entries without empty epochs, whose next entry begins at the same offset.
 
     A broker drops such an entry when it assigns the next (LeaderEpochFileCache.truncateAndAppend).
     """

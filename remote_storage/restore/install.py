@@ -57,7 +57,7 @@ class Installation:
 
     @property
     def path(self) -> Path:
-        """The log directory on this host, to lock and to write to. Raises UsageError: it is on no local disk."""
+        """Return the log directory on this host, to lock and to write to. Raises UsageError: it is on no local disk."""
         if not self.log_dir.filesystem.is_local:
             raise UsageError(f"{self.logdir}: --apply needs a local directory", hint="run it on the broker host")
         return Path(self.log_dir.path)

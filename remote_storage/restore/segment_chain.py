@@ -56,7 +56,7 @@ class Chain:
 
     @property
     def start_offset(self) -> int:
-        """Base offset of the first segment."""
+        """Return the base offset of the first segment."""
         return self.pieces[0].start_offset
 
     @property
@@ -66,7 +66,7 @@ class Chain:
 
     @property
     def size(self) -> int:
-        """Bytes of the segment files to fetch."""
+        """Return the bytes of the segment files to fetch."""
         return sum(piece.copy.metadata.segment_size for piece in self.pieces)
 
 

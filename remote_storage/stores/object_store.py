@@ -175,7 +175,7 @@ class ObjectStore(Protocol):
         """Create or overwrite an object, on the user's request."""
 
     def replace_if(self, key: str, data: bytes, etag: str, metadata: Mapping[str, str] | None = None) -> PutResult:
-        """Overwrite an object if it is still the version with this `etag`. The same content is ALREADY_SAME.
+        """Overwrite an object if it still has this `etag`; if its content is the same already, return ALREADY_SAME.
 
         Raises:
             ObjectChangedError: it is another version, or was deleted.

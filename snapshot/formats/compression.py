@@ -35,7 +35,7 @@ _HINT = "tiersnap dump FILE shows the batch; another replica may hold a good one
 
 
 def decompress(codec: int, data: bytes, *, largest: int = LARGEST) -> bytes:
-    """The bytes of the records.
+    """Decompress the bytes of the records.
 
     Args:
         codec: the lowest three bits of a batch's attributes.
@@ -105,7 +105,7 @@ def _snappy(data: bytes, largest: int) -> bytes:
 
 
 def _snappy_block(data: bytes, largest: int) -> bytes:
-    """One block; it begins with its length, which the codec wants to be told."""
+    """Decompress one block; its first field is its length, which the codec needs as an argument."""
     length = 0
     for index, byte in enumerate(data[:5]):
         length |= (byte & 0x7F) << 7 * index

@@ -17,7 +17,7 @@ _POLYNOMIAL = 0x82F63B78
 
 
 def crc32c(data: bytes | bytearray | memoryview) -> int:
-    """CRC-32C of `data`, unsigned 32 bits."""
+    """Return the CRC-32C of `data`, unsigned 32 bits."""
     if isinstance(data, bytes):
         return int(google_crc32c.value(data))
     # The library takes nothing but `bytes`: a copy of a piece at a time, not of the whole.
@@ -28,7 +28,7 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
 
 
 def crc32c_of_file(path: Path) -> int:
-    """CRC-32C of a file's bytes, read piece by piece. Raises OSError: it is gone or unreadable."""
+    """Return the CRC-32C of a file, read piece by piece. Raises OSError: the file is missing or unreadable."""
     crc = 0
     with path.open("rb") as file:
         while data := file.read(_PIECE):
@@ -37,7 +37,7 @@ def crc32c_of_file(path: Path) -> int:
 
 
 def crc32c_of_rows(rows: np.ndarray) -> np.ndarray:
-    """CRC-32C of each row of uint8[n, length], as uint32[n]."""
+    """Return the CRC-32C of each row of uint8[n, length], as uint32[n]."""
     crcs = np.full(rows.shape[0], 0xFFFFFFFF, np.uint32)
     of_byte = _shifts()[0][0]
     for column in rows.T:
@@ -46,7 +46,7 @@ def crc32c_of_rows(rows: np.ndarray) -> np.ndarray:
 
 
 def crc32c_behind(whole: np.ndarray, prefix: np.ndarray, length: np.ndarray) -> np.ndarray:
-    """CRC-32C of the bytes behind a prefix, as uint32[n].
+    """Return the CRC-32C of the bytes after a prefix, as uint32[n].
 
     Args:
         whole: uint32[n], of the prefix and the bytes behind it.
@@ -63,7 +63,7 @@ def crc32c_behind(whole: np.ndarray, prefix: np.ndarray, length: np.ndarray) -> 
 
 @cache
 def _shifts() -> tuple[np.ndarray, ...]:
-    """Tables uint32[4, 256], one for each byte of a CRC: the CRC behind 2^n more bytes of zero, for n from 0 to 30."""
+    """Return tables uint32[4, 256] for n from 0 to 30, one row for each byte of a CRC: the CRC after 2^n zero bytes."""
     remainders = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         remainders = (remainders >> np.uint32(1)) ^ np.where(remainders & 1, np.uint32(_POLYNOMIAL), np.uint32(0))

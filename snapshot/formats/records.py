@@ -59,7 +59,7 @@ COVERED = np.dtype(
 
 
 def records_crc(headers: Mapping[str, np.ndarray]) -> np.ndarray:
-    """CRC-32C of the records of each batch, as uint32[n].
+    """Return the CRC-32C of the records of each batch, as uint32[n].
 
     Args:
         headers: columns `batch_length`, `crc`, and those of COVERED, of n batches of magic 2.

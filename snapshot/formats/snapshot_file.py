@@ -56,7 +56,7 @@ def size_of(count: int) -> int:
 
 
 def encode(entries: np.ndarray) -> bytes:
-    """Snapshot bytes of `entries` (ENTRY_DTYPE), in ascending producer id; the last entry of each producer."""
+    """Return the snapshot bytes of `entries` (ENTRY_DTYPE): the last entry of each producer, in ascending id."""
     entries = _ascending(entries)
     # One buffer: a million entries are 46 MB, which a worker should not hold four times.
     data = bytearray(size_of(entries.size))
@@ -79,7 +79,7 @@ def decode(data: bytes, *, name: str = "snapshot") -> np.ndarray:
 
 
 def checked(data: bytes, *, name: str = "snapshot") -> np.ndarray:
-    """Entries as they lie in the snapshot bytes: fields of ENTRY_DTYPE, big-endian, in the order of the file; no copy.
+    """Return a view of the entries in snapshot bytes: fields of ENTRY_DTYPE, big-endian, in the order of the file.
 
     Raises:
         CorruptSnapshotError: wherever Kafka's reader would refuse the file: empty, short, of another version, a wrong
@@ -120,5 +120,5 @@ def _ascending(entries: np.ndarray) -> np.ndarray:
 
 
 def file_name(offset: int) -> str:
-    """`<20 digits>.snapshot` of an exclusive end offset."""
+    """Return `<20 digits>.snapshot` for an exclusive end offset."""
     return f"{offset:020d}.snapshot"

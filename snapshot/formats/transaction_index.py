@@ -34,7 +34,7 @@ _HINT = "delete the segment's `.index`: a broker then rebuilds all three indexes
 
 
 def decode(data: bytes, *, base_offset: int, name: str = "transaction index") -> np.ndarray:
-    """Entries (ABORTED_TXN_DTYPE, ascending last offset) of a `.txnindex` file.
+    """Return the entries (ABORTED_TXN_DTYPE, ascending last offset) of a `.txnindex` file.
 
     Raises:
         CorruptIndexError: a length that is no multiple of 34, a version above 0, a last offset below the segment's base
@@ -60,7 +60,7 @@ def decode(data: bytes, *, base_offset: int, name: str = "transaction index") ->
 
 
 def encode(entries: np.ndarray) -> bytes:
-    """File bytes of `entries` (ABORTED_TXN_DTYPE)."""
+    """Return the file bytes of `entries` (ABORTED_TXN_DTYPE)."""
     raw = np.zeros(entries.size, ABORTED_TXN_ON_DISK)
     for field in ABORTED_TXN_DTYPE.names or ():
         raw[field] = entries[field]
@@ -117,7 +117,7 @@ def rebuild(rows: np.ndarray, ongoing: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _last_stable_offsets(first: np.ndarray, last: np.ndarray, markers: np.ndarray) -> np.ndarray:
-    """For each marker the first offset of the oldest transaction [first, last] open across it, else marker + 1."""
+    """Return for each marker the first offset of the oldest transaction that is open across it, else marker + 1."""
     if first.size == 0:
         return markers + 1
     by_first = np.argsort(first)

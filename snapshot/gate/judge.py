@@ -44,7 +44,7 @@ class Readiness:
 
     @property
     def next_step(self) -> str:
-        """The command that clears the verdict, or ""."""
+        """Return the command that clears the verdict, or ""."""
         return NEXT_STEP[self.verdict]
 
 
@@ -59,7 +59,7 @@ def judge(
     beyond_broker: Collection[int] = (),
     mends_indexes: bool = False,
 ) -> Iterator[Readiness]:
-    """Verdicts of a partition's segments, given and returned in ascending base offset.
+    """Return the verdicts of a partition's segments, given and returned in ascending base offset.
 
     Args:
         coverage: offsets of the log's lineage in remote storage.

@@ -22,7 +22,7 @@ class CheckDepth(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Its place: 0 reads least."""
+        """Return the rank of the depth; 0 reads least."""
         return list(CheckDepth).index(self)
 
 

@@ -121,7 +121,7 @@ class Scanner:
 
     @property
     def errors(self) -> list[TiersnapError]:
-        """The errors of the inventory; the list grows with the partitions."""
+        """Return the errors of the inventory; the list grows with the partitions."""
         return [] if self.inventory is None else self.inventory.errors
 
 

@@ -85,17 +85,17 @@ class Verification:
 
     @property
     def not_compared(self) -> int:
-        """Number of files of logs that begin in remote storage, which was not read."""
+        """Return the number of files of logs that begin in remote storage, which was not read."""
         return self.counts[SnapshotVerdict.NOT_COMPARED]
 
     @property
     def compared(self) -> int:
-        """Number of files that were compared."""
+        """Return the number of files that were compared."""
         return self.counts.total() - self.not_compared
 
     @property
     def right(self) -> int:
-        """Number of files that agree with the log."""
+        """Return the number of files that agree with the log."""
         return sum(self.counts[each] for each in TRUSTED)
 
     def problems(self) -> Iterator[Problem]:

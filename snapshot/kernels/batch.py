@@ -67,7 +67,7 @@ NO_CUT = LARGEST_OFFSET
 
 @part
 def varint(b, p, end):
-    """Zig-zag varint of at most 10 bytes at `p`: (value, next position), position -1 when it runs past `end`."""
+    """Return (value, next position) of a zig-zag varint of at most 10 bytes at `p`; position -1 if it passes `end`."""
     raw = np.uint64(0)
     shift = np.uint64(0)
     while p < end and shift < 70:
@@ -82,7 +82,7 @@ def varint(b, p, end):
 
 @kernel(np.uint8, int, int, returns=3)
 def control_record(b: np.ndarray, p: int, end: int) -> tuple[int, int, int]:
-    """First record of a control batch: (type, coordinator epoch, timestamp delta), type MALFORMED when it is.
+    """Return (type, coordinator epoch, timestamp delta) of a control batch's first record; type MALFORMED if it is.
 
     key: version int16, type int16. Value of a transaction marker: version int16, coordinatorEpoch int32.
     """

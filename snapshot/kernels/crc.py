@@ -52,7 +52,7 @@ _LEGACY_TABLE = _make_table(_LEGACY_POLYNOMIAL)
 
 @kernel(np.uint8, int, int, returns=1)
 def checksum_by_table(buffer: np.ndarray, start: int, length: int) -> int:
-    """CRC-32C of `buffer[start:start + length]` (uint8), one byte a step."""
+    """Return the CRC-32C of `buffer[start:start + length]` (uint8), one byte a step."""
     crc = np.uint32(0xFFFFFFFF)
     for position in range(start, start + length):
         crc = (crc >> np.uint32(8)) ^ _TABLE[(crc ^ np.uint32(buffer[position])) & np.uint32(0xFF)]
@@ -61,7 +61,7 @@ def checksum_by_table(buffer: np.ndarray, start: int, length: int) -> int:
 
 @part
 def legacy_checksum(buffer, start, length):
-    """CRC-32 (IEEE) of `buffer[start:start + length]` (uint8)."""
+    """Return the CRC-32 (IEEE) of `buffer[start:start + length]` (uint8)."""
     crc = np.uint32(0xFFFFFFFF)
     for position in range(start, start + length):
         crc = (crc >> np.uint32(8)) ^ _LEGACY_TABLE[(crc ^ np.uint32(buffer[position])) & np.uint32(0xFF)]
@@ -77,7 +77,7 @@ _CACHE_LINE = 64
 
 @kernel(np.uint8, int, int, returns=1, inline=True)
 def checksum_by_library(buffer: np.ndarray, start: int, length: int) -> int:
-    """CRC-32C of `buffer[start:start + length]` (uint8), by the C library of google-crc32c."""
+    """Return the CRC-32C of `buffer[start:start + length]` (uint8), by the C library of google-crc32c."""
     address = address_of(buffer, start)
     end = address + np.uintp(length)
     crc = np.uint32(0)
@@ -127,7 +127,7 @@ def _continued(digest, b, p, rest, position):
 
 @inlined
 def add_batch(digest, b, p, position):
-    """The digest (uint64) continued by the batch of magic 2 at `b[p]`, which lies at byte `position` of the segment."""
+    """Return the digest (uint64) with the batch of magic 2 at `b[p]`, byte `position` of the segment, added."""
     rest = read_word(b, p + 24) ^ _rotated(read_word(b, p + 32), 13) ^ _rotated(read_word(b, p + 40), 27)
     rest ^= _rotated(read_word(b, p + 48), 41) ^ _rotated(read_word(b, p + 53), 53)
     return _continued(digest, b, p, rest, position)

@@ -48,7 +48,7 @@ NO_FAULT, NO_BATCH_THERE, NO_SUCH_OFFSET, NOT_ITS_BATCH, NOT_LARGEST_TIMESTAMP, 
 
 @kernel(np.uint8, int, int, HEADER_DTYPE, returns=3)
 def headers(b: np.ndarray, start: int, position_of_buffer: int, out: np.ndarray) -> tuple[int, int, int]:
-    """Headers of the entries in `b[start:]`, of any magic: (next position in `b`, rows in `out`, stop reason).
+    """Read the headers of entries of any magic; return (next position in `b`, rows in `out`, stop reason).
 
     Args:
         b: uint8, read-only; `b[0]` lies at byte `position_of_buffer` of the segment.

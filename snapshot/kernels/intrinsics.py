@@ -16,7 +16,7 @@ def _pointer(context, builder, array_type, array, position):
 
 
 def _loader(kind, *, swap=True):
-    """A loader of integers of numba's type `kind`, for hosts that are little-endian, as all of numba's are."""
+    """Return a loader of integers of numba's type `kind`, for little-endian hosts: numba supports no others."""
 
     @intrinsic
     def load(_typing, array, _position):

@@ -10,37 +10,37 @@ from tiersnap.snapshot.kernels.native import intrinsic
 
 @intrinsic
 def read_int16(b, p):
-    """A big-endian int16 at `p`."""
+    """Return the big-endian int16 at `p`."""
     return int.from_bytes(b[p : p + 2], "big", signed=True)
 
 
 @intrinsic
 def read_int32(b, p):
-    """A big-endian int32 at `p`."""
+    """Return the big-endian int32 at `p`."""
     return int.from_bytes(b[p : p + 4], "big", signed=True)
 
 
 @intrinsic
 def read_uint32(b, p):
-    """A big-endian uint32 at `p`."""
+    """Return the big-endian uint32 at `p`."""
     return int.from_bytes(b[p : p + 4], "big")
 
 
 @intrinsic
 def read_int64(b, p):
-    """A big-endian int64 at `p`."""
+    """Return the big-endian int64 at `p`."""
     return int.from_bytes(b[p : p + 8], "big", signed=True)
 
 
 @intrinsic
 def read_word(b, p):
-    """The 8 bytes at a position as they lie: a little-endian uint64."""
+    """Return the 8 bytes at a position as a little-endian uint64."""
     return int.from_bytes(b[p : p + 8], "little")
 
 
 @intrinsic
 def address_of(b, p):
-    """Address of the byte at `p`, for C functions; the array must live until they are done."""
+    """Return the address of the byte at `p`, for C functions; the array must live until they return."""
     return b.ctypes.data + p
 
 
@@ -51,5 +51,5 @@ def prefetch(address):
 
 @intrinsic
 def crc32c_extend(crc, address, length):
-    """The CRC-32C of bytes behind others, by the C library of google-crc32c; it has no form in Python."""
+    """Extend a CRC-32C by further bytes, with the C library of google-crc32c; there is no Python version."""
     raise NotImplementedError

@@ -95,7 +95,7 @@ class Kernel:
 
 
 def address_of(array: np.ndarray) -> int:
-    """`array.ctypes.data` in a tenth of its time: in a PyArrayObject the pointer to its data follows its PyObject."""
+    """Return `array.ctypes.data` in a tenth of its time: a PyArrayObject has its data pointer after its PyObject."""
     return ctypes.c_size_t.from_address(id(array) + object.__basicsize__).value
 
 
@@ -148,7 +148,7 @@ def target_machine() -> llvm.TargetMachine:
 
 @cache
 def _processor() -> str:
-    """A name for all that the machine code depends on, the kernels' sources left out."""
+    """Return a name for all dependencies of the machine code, except the kernels' sources."""
     from tiersnap.snapshot.kernels.crc import HAS_LIBRARY
 
     numba = find_spec("numba")  # its version is not worth an import of importlib.metadata

@@ -87,7 +87,7 @@ def overlap(intervals: Iterable[Interval], start_offset: int, end_offset: int) -
 
 
 def coverage_of(copies: Iterable[CopyFacts], lineage: LeaderEpochs, log_end_offset: int) -> RemoteCoverage:
-    """The coverage that complete copies give; each counts for the offsets where its epochs agree with the lineage.
+    """Return the coverage of complete segments; each counts for the offsets at which its epochs agree with the lineage.
 
     A broker copies nothing below a copy that it knows, so one that lost objects counts for `highest`.
 

@@ -71,7 +71,7 @@ class Finding:
         return self.finding_kind is FindingKind.DELETED_FILE
 
     def as_dict(self) -> dict[str, object]:
-        """The finding as plain data."""
+        """Return the finding as plain data."""
         return {
             "finding_kind": str(self.finding_kind),
             "path": self.path,
@@ -93,11 +93,11 @@ def unreadable(path: str, error: OSError) -> Finding:
 
 
 def corrupt_checkpoint(path: str, error: CorruptCheckpointError) -> Finding:
-    """A checkpoint that was parsed under its path, which a finding shows by itself."""
+    """Return the finding for a corrupt checkpoint; the path is removed from the message, since findings show it."""
     return Finding(FindingKind.CORRUPT_CHECKPOINT, path, -1, error.message.removeprefix(f"{path}: "))
 
 
 def missing_checkpoint(path: str) -> Finding:
-    """replication-offset-checkpoint that is not there beside partitions."""
+    """Return the finding for a missing replication-offset-checkpoint in a folder with partitions."""
     told = "not there, so no high watermark is known and nothing may be tiered; a running broker writes it every 5 s"
     return Finding(FindingKind.MISSING_CHECKPOINT, path, -1, told)

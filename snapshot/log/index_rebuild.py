@@ -50,7 +50,7 @@ class IndexRebuild:
         self._time_parts.append(time_entries[:time_count].copy())
 
     def finish(self) -> tuple[np.ndarray, np.ndarray]:
-        """Entries of the offset index (OFFSET_ENTRY_DTYPE) and of the time index (TIME_ENTRY_DTYPE)."""
+        """Return the entries of the offset index (OFFSET_ENTRY_DTYPE) and of the time index (TIME_ENTRY_DTYPE)."""
         _, max_timestamp, max_timestamp_offset, last_entry = (int(value) for value in self._state)
         last = [(max_timestamp, max_timestamp_offset)] if max_timestamp > last_entry else []
         return (

@@ -31,7 +31,7 @@ ENDLESS = 1 << 63
 
 
 def epoch_ranges(epochs: LeaderEpochs, end: int) -> list[tuple[int, int, int]]:
-    """(epoch, start offset, exclusive end) of each entry; the last ends at `end`."""
+    """Yield (epoch, start offset, exclusive end) of each entry; the last ends at `end`."""
     if not epochs:
         return []
     ends = [*(start for _, start in epochs[1:]), end]
@@ -39,7 +39,7 @@ def epoch_ranges(epochs: LeaderEpochs, end: int) -> list[tuple[int, int, int]]:
 
 
 def agreed_intervals(epochs: LeaderEpochs, end: int, lineage: LeaderEpochs) -> list[Interval]:
-    """The offsets of a copy that were written under the epochs of the lineage: ascending, apart, none for no epochs.
+    """Return the offsets of a segment whose epochs agree with the lineage: ascending, disjoint; none without epochs.
 
     Args:
         epochs: (epoch, start offset) of the copy, ascending.
@@ -83,7 +83,7 @@ def held_intervals(start: int, end: int, epochs: LeaderEpochs, lineage: LeaderEp
 
 
 def joined(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same offsets as ascending intervals that neither touch nor overlap; empty ones are dropped."""
+    """Return the same offsets as ascending intervals that neither touch nor overlap, without empty ones."""
     found: list[Interval] = []
     for start, end in sorted(interval for interval in intervals if interval[0] < interval[1]):
         if found and start <= found[-1][1]:

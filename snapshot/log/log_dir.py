@@ -179,7 +179,7 @@ class LogDir:
 
 
 def split_folder_name(name: str) -> TopicPartition | None:
-    """(topic, partition) of a live folder's name, None when it is none."""
+    """Return (topic, partition) of a live folder's name; None for any other name."""
     match = _LIVE_FOLDER.fullmatch(name)
     if match is None or int(match["partition"]) > _LARGEST_PARTITION:
         return None

@@ -26,7 +26,7 @@ _NOT_YET = {
 
 
 def resolve(uri: str) -> tuple[FileSystem, str]:
-    """The file system and path of a URI or a local path.
+    """Return the file system and path of a URI or a local path.
 
     Raises:
         SourceNotFoundError: the scheme is unknown, the filesystem cannot be reached, or the path is not UTF-8.
@@ -59,7 +59,7 @@ def _is_utf8(path: str) -> bool:
 
 
 def located(uri: str) -> str:
-    """One spelling of a place, good in any process: an absolute path, or the URI without `/` at its end.
+    """Return a spelling that is valid in any process: an absolute path, or the URI without `/` at its end.
 
     A file URI stays one: where Spark's default file system is another, a path would be a place in that.
     """
@@ -81,7 +81,7 @@ def refuse_unsupported(uri: str, *, hint: str) -> None:
 
 
 def each_once(uris: Iterable[str]) -> tuple[str, ...]:
-    """The places in their order, each as it was named first. Links are not followed: a mount may be one."""
+    """Return the places in order, each once in its first spelling. Links are not followed: a mount may be one."""
     found: dict[str, str] = {}
     for uri in uris:
         found.setdefault(place_of(uri), uri)

@@ -93,7 +93,7 @@ def _first(filesystem: FileSystem, path: str) -> tuple[int, int] | None:
 
 
 def _changes(filesystem: FileSystem, segment: Segment, *, check_crc: bool) -> list[tuple[int, int] | None]:
-    """Leader epoch and offset of each batch with another epoch than the one before; None behind them for damage."""
+    """Yield leader epoch and offset of each batch whose epoch differs from the previous one's; None last for damage."""
     # Most logs need none of this, and it takes the compiled kernels.
     import numpy as np
 

@@ -68,7 +68,7 @@ class EntryFeed:
         return piece
 
     def _wanted(self) -> int:
-        """Bytes that are missing of the entry that has begun; of its first bytes where the length is not known."""
+        """Return the number of missing bytes of the buffered entry; of its header, if its length is not yet known."""
         have, wanted = len(self._begun), SMALLEST_READ
         if have >= SMALLEST_READ:
             wanted = max(wanted, LOG_OVERHEAD + int(_LENGTH.unpack_from(self._begun)[0]))
@@ -141,7 +141,7 @@ class SegmentCheck:
 
     @property
     def finding(self) -> Finding | None:
-        """Damage that has passed, None while there is none; a cut last batch shows in `finish` only."""
+        """Return the damage found so far, or None; only `finish` finds a truncated last batch."""
         return None if self._reason in (*_GOES_ON, kernels.ZEROS) else self._walk.finding(self.size, self._reason)
 
     def finish(self) -> SegmentEnd:

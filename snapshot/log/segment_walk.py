@@ -128,7 +128,7 @@ class SegmentWalk:
         return int(self._state["valid_bytes"])
 
     def make_room(self, size: int) -> None:
-        """Room for the rows of a segment of `size` bytes, or for the most that are kept at once."""
+        """Allocate room for the rows of a segment of `size` bytes, or for the most rows that are kept at a time."""
         if self.keep_rows:
             self._out = np.empty(min(max(size // HEADER_LENGTH, 1), _ROWS), RECORD_BATCH_DTYPE)
 

@@ -71,7 +71,7 @@ def open_log_dirs(uris: Sequence[str]) -> tuple[NamedLogDir, ...]:
 
 
 def selected(log_dir: LogDir, uri: str, topic: re.Pattern[str] | None) -> Iterator[Partition]:
-    """The partitions of one log directory whose topics `topic` selects; raises as `selected_of`."""
+    """Return the partitions of one log directory whose topics match `topic`; raise the errors of `selected_of`."""
     for _, partition in selected_of((NamedLogDir(uri, log_dir),), Selection(topic)):
         yield partition
 
@@ -147,7 +147,7 @@ def named(log_dir: LogDir, names: Collection[TopicPartition]) -> Iterator[Partit
 
 
 def folders_of(log_dir: LogDir, selection: Selection) -> Iterator[str]:
-    """The names of the folders of the selected partitions."""
+    """Return the folder names of the selected partitions."""
     for folder in log_dir.folders:
         name = split_folder_name(folder)
         if name is not None and selection.takes(name):
@@ -204,7 +204,7 @@ def named_findings(log_dirs: Sequence[NamedLogDir]) -> Iterator[tuple[NamedLogDi
 def twice(
     log_dirs: Sequence[NamedLogDir], selection: Selection | None = None
 ) -> Iterator[tuple[str, NamedLogDir, NamedLogDir]]:
-    """The folder of each selected partition that is in two of the directories, and the two.
+    """Yield the folder of each selected partition that is in two of the directories, with these two.
 
     A broker that has moved one to another disk renames it there, then here (LogManager.replaceCurrentWithFutureLog), so
     both are looked at again.
@@ -237,7 +237,7 @@ def refuse_twice(log_dirs: Sequence[NamedLogDir]) -> None:
 
 
 def _foreign(log_dir: LogDir) -> Iterator[Finding]:
-    """Folders that keep a broker from starting (UnifiedLog.parseTopicPartitionName)."""
+    """Return the folders that keep a broker from starting (UnifiedLog.parseTopicPartitionName)."""
     for other in log_dir.others:
         if other.state == "unknown":
             is_ours = other.name.startswith("tiersnap-restore.")

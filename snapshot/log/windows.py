@@ -41,7 +41,7 @@ class Windows(Protocol):
     best_bytes: int  # window length that costs least
 
     def read(self, position: int, length: int) -> np.ndarray:
-        """At most `length` bytes from byte `position`, fewer only at the end of the file."""
+        """Return at most `length` bytes from byte `position`; fewer only at the end of the file."""
 
     def close(self) -> None:
         """Release the file.
@@ -71,7 +71,7 @@ class MappedWindows:
         self._released = 0
 
     def read(self, position: int, length: int) -> np.ndarray:
-        """A view into the map; zeros from where the file has been cut."""
+        """Return a view into the map; it has zeros from the position at which the file was truncated."""
         if self._map is None:
             return np.empty(0, np.uint8)
         behind = position - position % mmap.ALLOCATIONGRANULARITY
@@ -104,7 +104,7 @@ class BufferedWindows:
         self._buffer = bytearray()
 
     def read(self, position: int, length: int) -> np.ndarray:
-        """A view of the buffer."""
+        """Return a view of the buffer, valid until the next read."""
         length = max(0, min(length, self.size - position))
         if len(self._buffer) < length:
             self._buffer = bytearray(length)
@@ -137,7 +137,7 @@ class ReadWindows:
         self.size = self._file.seek(0, os.SEEK_END)
 
     def read(self, position: int, length: int) -> np.ndarray:
-        """A copy of the bytes."""
+        """Return a copy of the bytes."""
         length = max(0, min(length, self.size - position))
         self._file.seek(position)
         return np.frombuffer(self._file.read(length), np.uint8)
@@ -212,7 +212,7 @@ _installed: object = None
 
 
 def _watch(start: int, length: int) -> _WatchedMap:
-    """Survive bus errors in a map at this address until `forget`."""
+    """Watch a map at this address, so that bus errors in it are survived until `_forget`."""
     _install()
     watched = _WatchedMap(start, start + length)
     _watched[start] = watched
@@ -220,7 +220,7 @@ def _watch(start: int, length: int) -> _WatchedMap:
 
 
 def _forget(watched: _WatchedMap) -> None:
-    """No longer watch it; before it is unmapped."""
+    """Stop watching a map; call it before the map is unmapped."""
     _watched.pop(watched.start, None)
 
 

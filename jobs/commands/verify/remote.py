@@ -56,7 +56,7 @@ class SegmentSample:
     percent: float | None = None
 
     def __str__(self) -> str:
-        """As it is written."""
+        """Return the size as a user writes it."""
         return f"{self.number}" if self.percent is None else f"{self.percent:g}%"
 
 
@@ -165,7 +165,7 @@ class CheckTally:
             yield each
 
     def sentence(self, depth: CheckDepth) -> str:
-        """For people."""
+        """Return the counts in words."""
         there = self.verdicts.total() - self.verdicts[RemoteVerdict.GONE] - self.ranges
         unread = self.verdicts[RemoteVerdict.NOT_CHECKABLE]
         sound = sum(count for verdict, count in self.verdicts.items() if verdict.is_sound and verdict not in _UNREAD)
