@@ -18,19 +18,20 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 """Error numbers for a full disk or an exhausted quota."""
 
 _CONTEXT = "security.selinux"
-_OPEN_FILES = 128  # that wait for their fsync
-_BUFFER_BYTES = 8192  # given, so that opening a file asks no terminal and no disk for its block size
-SUFFIX = ".tmp"  # a broker's loader passes over `<20 digits>.snapshot.tmp`
+_OPEN_FILES = 128  # limit of files that wait for their fsync
+_BUFFER_BYTES = 8192  # explicit, so that opening a file does not query a terminal or a disk for its block size
+SUFFIX = ".tmp"  # a broker's loader skips `<20 digits>.snapshot.tmp`
 
 
 def write_atomically(path: Path, data: bytes, *, replace: bool, like: Path | None = None) -> bool:
-    """Write `data` to `path` by a temporary neighbour, fsync, and a rename or link.
+    """Write `data` to `path` with a temporary file in the same folder, fsync, and a rename or link.
 
     Args:
-        replace: put it in place of a file that is there; otherwise an existing file wins.
+        replace: replace an existing file; otherwise it stays.
         like: a file whose owner, mode and SELinux context the new one gets.
+
     Returns:
-        Whether the file was written; False when one was there and `replace` is False.
+        Whether the file was written; False if one existed and `replace` is False.
 
     Raises:
         UsageError: this user may not write there.
@@ -103,7 +104,7 @@ class Staging:
         self._unsynced.clear()
 
     def publish(self, path: Path, *, replace: bool) -> bool:
-        """Put a settled file in place; the directory is to be synced. False where a file is there that may not go."""
+        """Rename a settled file to its path; the caller must sync the directory. False if an existing file stays."""
         temporary = self._beside[path]
         try:
             if replace:

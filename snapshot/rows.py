@@ -298,7 +298,7 @@ class _Group:
 
 @dataclass(frozen=True)
 class _Contained:
-    """A field that is a dataclass, whose columns stand beside the others."""
+    """A field that is a dataclass, whose columns are flattened."""
 
     group: _Group
     is_optional: bool

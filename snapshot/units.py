@@ -70,7 +70,7 @@ def human_duration(milliseconds: int) -> str:
 def utc(milliseconds: int | None) -> str | None:
     """Return the time in ISO 8601: 1795264963642 -> '2026-11-21T12:42:43.642Z'.
 
-    -1 is no time, as in Kafka: None. Producers may stamp records with any year, also with one of more than four digits.
+    -1 means no time, as in Kafka, and gives None. Producers may set any year, also one of more than four digits.
     """
     if milliseconds is None or milliseconds == -1:
         return None

@@ -59,7 +59,7 @@ class RunbookEntry:
 
 @dataclass(frozen=True, slots=True)
 class Runbook:
-    """All of it: `entries` by title with sections of sections among them, `rows` of tables, `symptoms` in order."""
+    """The whole runbook: `entries` by title, nested sections included, `rows` of tables, `symptoms` in order."""
 
     entries: tuple[RunbookEntry, ...]
     rows: tuple[RunbookEntry, ...]

@@ -34,11 +34,11 @@ if TYPE_CHECKING:  # an extra: imported by the methods that use it
 _log = logging.getLogger(__name__)
 
 SECONDS = 30.0
-_FIRST_SECONDS = 10.0  # for the first answer: nobody may be at that address
-# No request of this project may bring a topic into being; a wrong host is told by the error, not by log lines.
+_FIRST_SECONDS = 10.0  # for the first answer: the address may be wrong
+# No request of tiersnap may create a topic implicitly. The error reports a wrong host, so log lines are not needed.
 _DEFAULTS: dict[str, object] = {"allow.auto.create.topics": False, "log_level": 0}
-# Otherwise librdkafka waits for the leader of a partition without a pause between connections, 5,000 a second to a
-# broker that is down; its reconnect.backoff.ms counts for brokers alone that it always connects to.
+# Otherwise librdkafka waits for a partition's leader without a pause between connections: 5,000 a second to a broker
+# that is down. Its reconnect.backoff.ms counts only for brokers to which it always connects.
 _ADMIN: dict[str, object] = {"enable.sparse.connections": False}
 _CONSUMER: dict[str, object] = {
     "group.id": "tiersnap",  # demanded, never used: nothing is subscribed to, nothing committed

@@ -36,8 +36,7 @@ cluster read back a record, and the probes of a store's conditional writes:
 
 Offsets have 20 digits; a snapshot's offset is exclusive. A claim's leader epoch is the epoch of the segment's last
 entry, so if a new leader truncates and rewrites a log, its segments have other claims. Ids are 22 characters base64url
-with one spelling for each value: the last character is A, Q, g or w. So no id looks like `no-topic-id`, whatever the
-topic's name is.
+with one spelling for each value: the last character is A, Q, g or w. So no id can be mistaken for `no-topic-id`.
 
 Keys are relative to the store, whose URI is a folder: `s3://bucket/tiered` is the plugin's `key.prefix=tiered/`.
 """

@@ -109,7 +109,7 @@ class Claim(StoredObject, frozen=True, kw_only=True):
 
     @property
     def segment_ids(self) -> tuple[str, ...]:
-        """Return the segment ids of all remote segments and attempts of ours."""
+        """Return the segment ids of the kept remote segments and of all attempts."""
         return (*self.kept, *(attempt.segment_id for attempt in self.attempts))
 
     @property

@@ -5,7 +5,7 @@ Each attempt has its own segment id. It takes these steps in this order:
     claim            before its first byte; the claim names the attempt
     copy             log and indexes, which are not visible yet. It may delete leftovers of `claim.earlier`, except
                      complete remote segments, which may be the only ones
-    is_still_ours    if the claim was taken over: delete what it copied, and stop
+    is_still_ours    if the claim was taken over: delete the copied objects, and stop
     make visible     the manifest
     finish           if that raises ObjectChangedError: delete the remote segment, manifest first, and stop
     delete           complete remote segments of `claim.earlier`
@@ -50,11 +50,11 @@ def claim(
 ) -> HeldClaim:
     """Claim a segment for a new attempt; one request if the segment has no claim.
 
-    Return the claim with `attempt` as its holder, or one with `finished` set, which another attempt finished. In the
-    second case check the objects, and `reopen` the claim if they are missing or do not hold the whole segment.
+    Return the claim with `attempt` as its holder. If another attempt finished it, return it with `finished` set; then
+    check the objects, and `reopen` the claim if they are missing or do not hold the whole segment.
 
     Raises:
-        ClaimedError: another attempt holds it and may be at work.
+        ClaimedError: another attempt holds the claim and may be running.
         CorruptDataError: the object is not a claim.
     """
     fresh = Claim.of(attempt)
@@ -98,7 +98,8 @@ def may_take_over(held: Claim, attempt: Attempt, age: int, stale_after_ms: int) 
 def reopen(store: ObjectStore, finished: HeldClaim, attempt: Attempt) -> HeldClaim:
     """Claim a finished segment again, because it lost objects or does not hold the whole local segment.
 
-    The claim keeps the remote segment: brokers may know it, and one of a replica that rolled elsewhere holds offsets.
+    The claim still names the remote segment: brokers may know it. If another replica rolled its segments at other
+    offsets, it holds offsets that are needed.
 
     Raises:
         ObjectChangedError: another attempt was faster.

@@ -138,7 +138,7 @@ def _checked(ready: SegmentBundle) -> CheckedIndexes:
 
 
 def _check_claim(store: ObjectStore, record: RemoteLogSegmentMetadata, snapshot: bytes) -> None:
-    """Refuse another snapshot than the one that the segment's claim vouches for."""
+    """Refuse a snapshot that differs from the one in the segment's claim."""
     vouched = vouched_snapshot(read_claim(store, claimed_as(record)), record.id.segment_id)
     right = f"{crc32c(snapshot):08x}"
     if vouched is not None and vouched.crc32c != right:

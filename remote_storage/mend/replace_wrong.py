@@ -123,9 +123,9 @@ class ReplaceWrong:
     def _told_of_ours(
         self, partition: TopicIdPartition, ours: Iterable[RemoteLogSegmentMetadata], wrong: Collection[str]
     ) -> RemoteIndex:
-        """Publish segments of ours that were read; return the index of the brokers after that.
+        """Publish tiersnap's segments that were read completely; return the brokers' index after that.
 
-        Segments behind the brokers' last one are left out: the copy task continues there.
+        Segments after the brokers' last one are left out: the copy task continues there.
         """
         index = self.reader.cache.index(partition)
         end = max(each.end_offset for each in index.finished())

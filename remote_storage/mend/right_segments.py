@@ -70,7 +70,7 @@ class RightSegments:
     Attributes:
         listed: existing objects, by segment id.
         lineage: leader epochs of the partition; empty if they are unknown.
-        log_start: of the whole log.
+        log_start: log start offset of the whole log.
         wrong: ids of segments whose snapshots are not trusted.
         ends: end offsets (exclusive) of the segments that the caller may ask for.
         stored: logs of the complete segments in the tier that are not wrong.

@@ -1,4 +1,4 @@
-"""The folded records of `__remote_log_metadata` as verdicts need them, and those of the replicas in log directories."""
+"""Fold records of `__remote_log_metadata` for verdicts, and read its replicas in log directories."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Replica:
 
 
 def replicas(log_dirs: Iterable[LogDir], is_wanted: Callable[[int], bool] = lambda _: True) -> dict[int, Replica]:
-    """Return of each partition of `__remote_log_metadata` the replica that reaches the furthest, by its number."""
+    """Return the most advanced replica of each partition of `__remote_log_metadata`, by partition number."""
     found: dict[int, Replica] = {}
     for each in log_dirs:
         for folder in each.folders:

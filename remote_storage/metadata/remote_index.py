@@ -25,21 +25,21 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 )
 
 Found = tuple[int, int, RemoteLogSegmentMetadata | None]
-"""First and last offset, both inclusive, and the copy of which they are read; None if nothing is found."""
+"""First and last offset, both inclusive, and the segment from which brokers read them; None if they find none."""
 Rank = Callable[[RemoteLogSegmentMetadata | None], int]
-"""How much it is worth that a copy is found; 0 for None."""
+"""Rates a segment that brokers find; 0 for None."""
 
 _ENDLESS = 1 << 63
 
 
 @dataclass
 class EpochIndex:
-    """The copies that are found of one leader epoch, ascending."""
+    """The segments that brokers find by one leader epoch, ascending."""
 
     starts: list[int] = field(default_factory=list)  # first offset of each in this epoch
-    # each with its last offset in this epoch, inclusive
+    # Each segment with its last offset in this epoch, inclusive.
     copies: list[tuple[RemoteLogSegmentMetadata, int]] = field(default_factory=list)
-    highest: int = -1  # last offset of all that were ever finished, whether they are found or not; -1 without one
+    highest: int = -1  # last offset of all segments that were ever finished, found or not; -1 without one
 
     def copy(self) -> EpochIndex:
         """Return an independent copy."""
@@ -99,7 +99,7 @@ class RemoteIndex:
         return {copy.id for epoch in self.epochs.values() for copy, _ in epoch.copies}
 
     def apply(self, record: MetadataRecord) -> RemoteLogSegmentMetadata | None:
-        """Take a record; returns its segment as it is now, None if a broker drops the record."""
+        """Apply a record, and return the new state of its segment; None if a broker drops the record."""
         segment = self._next(record)
         if segment is not None:
             self.take(segment)

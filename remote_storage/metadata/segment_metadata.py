@@ -12,12 +12,12 @@ A segment's metadata is recorded before and after each change of its bytes, and 
 Follows org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState, RemoteLogSegmentId and
 RemoteLogSegmentMetadata. A segment id names one attempt: a second attempt at the same segment takes a new id.
 
-A broker looks for remote segments by the epochs of its own leader epoch cache; one whose epochs are not in it is no
-segment of this log. A lineage is asked as a follower asks a leader, with OffsetForLeaderEpoch: the answer is the
-largest epoch of the cache that is not above the one asked for, and its exclusive end offset; below the first of the
-cache the epoch itself and the start of the first one; above the last there is none, (-1, -1). Follows
-RemoteLogManager.isRemoteSegmentWithinLeaderEpochs and LeaderEpochFileCache.endOffsetFor. Epochs wholly below the log
-start, which the cache has forgotten, are left out, as the broker leaves them out.
+A broker finds remote segments by the epochs of its own leader epoch cache. A segment with other epochs is not of this
+log. A lineage answers as a leader answers a follower's OffsetForLeaderEpoch: with the largest epoch of the cache that
+is not above the requested one, and its exclusive end offset. Below the first epoch of the cache, the answer is the
+requested epoch and the start of the first one. Above the last epoch, it is (-1, -1). This follows
+RemoteLogManager.isRemoteSegmentWithinLeaderEpochs and LeaderEpochFileCache.endOffsetFor. Epochs that end below the log
+start were dropped from the cache. They are ignored, as by the broker.
 """
 
 from __future__ import annotations

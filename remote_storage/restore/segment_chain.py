@@ -78,20 +78,20 @@ def plan_chain(
     log_start_offset: int | None = None,
     until: int | None = None,
 ) -> Chain:
-    """Lay the copies end to end.
+    """Choose remote segments, and parts of them, that form the log without overlaps.
 
     Args:
-        copies: of one partition, at least one.
-        lineage: leader epochs of the newest copy.
-        unusable: attempts that are not complete copies; an error names those that the log would need.
-        log_start_offset: first offset wanted. [default: that of the lineage, or of the first copy after it]
-        until: end wanted, exclusive. [default: the end of the newest segment, which must be usable]
+        copies: remote segments of one partition, at least one.
+        lineage: leader epochs of the newest segment.
+        unusable: incomplete segments; an error names those that the log would need.
+        log_start_offset: first wanted offset. [default: the start of the lineage, or of the first segment after it]
+        until: wanted end, exclusive. [default: the end of the newest segment, which must be usable]
 
     Raises:
-        ObjectNotFoundError: no copy holds the first offset wanted, or a later one.
+        ObjectNotFoundError: no segment holds the first wanted offset, or a later one.
         MissingHeadError: no log start is given, and an older segment is not usable.
-        MissingTailError: a newer segment is not usable; or the copies end below `until`.
-        RemoteGapError: no copy of this lineage holds some offsets between two copies, or those at a given log start.
+        MissingTailError: a newer segment is not usable; or the segments end below `until`.
+        RemoteGapError: no segment of this lineage holds the offsets between two segments, or at a given log start.
     """
     of = copies[0].metadata.id.topic_id_partition
     intervals = _up_to(until, _in_lineage(copies, lineage))
@@ -221,10 +221,10 @@ def _named(attempts: Sequence[IncompleteSegment]) -> str:
 
 
 def _best_at(offset: int, intervals: Iterable[LogPiece], *, prefer_start: int) -> LogPiece:
-    """Return the interval that holds an offset and that the rules of this module choose.
+    """Return the best interval that holds an offset, by the rules of this module.
 
     Args:
-        prefer_start: an interval that begins here goes before all others; -1 for none.
+        prefer_start: an interval that begins at this offset is preferred to all others; -1 for none.
     """
 
     def rank(interval: LogPiece) -> tuple[bool, bool, int, int, str]:

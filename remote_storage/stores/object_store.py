@@ -221,7 +221,7 @@ class ObjectStore(Protocol):
         """Yield uploads that were begun and neither finished nor aborted."""
 
     def abort_upload(self, upload: UnfinishedUpload) -> None:
-        """Abort one of them. One that no longer exists is no error."""
+        """Abort an unfinished upload; it is no error if it no longer exists."""
 
     def probes(self) -> Iterator[ProbeAnswer]:
         """Yield answers about properties that only this kind of store has; see `probe.probe_store` for the others."""

@@ -63,9 +63,9 @@ def judge(
 
     Args:
         coverage: offsets of the log's lineage in remote storage.
-        unread: why an upload refused a segment before a scan window, or "", by base offset. No batch of it was read,
-            and a broker's file is its snapshot without a comparison.
-        broker: copies the partition's segments, so READY ones are left to it; None if no broker copies them.
+        unread: segments before a scan window, by base offset, with the reason for which an upload refused one, or "".
+            Their batches were not read, and the broker's snapshot file is used without a comparison.
+        broker: a broker that copies the partition's segments, so READY ones are left to it; None without one.
         beyond_broker: base offsets of segments without a snapshot file, which no broker can copy. READY segments from
             the first one on are not left to the broker, unless an earlier segment is.
         mends_indexes: tiersnap uploads READY segments and rebuilds wrong indexes.
@@ -144,10 +144,10 @@ def _in_remote(
 
 
 def judge_remote(start: int, end: int, coverage: RemoteCoverage) -> tuple[Verdict, str]:
-    """Return verdict and reason of offsets that `coverage` covers, by the records that are known of them.
+    """Return verdict and reason of offsets that `coverage` covers, by their known records.
 
     Args:
-        start: offset from which records are in the log.
+        start: first offset of the log in the segment.
         end: exclusive.
     """
     if contain(coverage.published, start, end):
@@ -166,7 +166,7 @@ def _is_below(segment: SegmentFacts, coverage: RemoteCoverage) -> bool:
 
 
 def _is_to_finish(segment: SegmentFacts, coverage: RemoteCoverage) -> bool:
-    """Return whether the segment is a gap but for a copy of ours, which counts once it is tiered again."""
+    """Return whether only an unfinished upload of tiersnap covers the segment; the next upload finishes it."""
     end = segment.next_base_offset or 0
     return _is_below(segment, coverage) and coverage.is_unfinished(segment.base_offset, end)
 

@@ -51,7 +51,7 @@ class SegmentReadiness:
         return self.readiness.verdict in TO_UPLOAD
 
     def as_uploaded(self) -> SegmentReadiness:
-        """Return it as it is once tiersnap has uploaded it: brokers do not know it yet."""
+        """Return this segment with the verdict UPLOADED, after its upload: brokers do not know it yet."""
         return self._with(Verdict.UPLOADED, "tiersnap uploaded it now; brokers do not know it before it is published")
 
     def as_published(self) -> SegmentReadiness:
@@ -59,7 +59,7 @@ class SegmentReadiness:
         return self._with(Verdict.TIERED, "in remote storage; published now")
 
     def as_found(self) -> SegmentReadiness:
-        """Return it as it is if the upload found it in remote storage."""
+        """Return this segment with the verdict IN_REMOTE, because the upload found it in remote storage."""
         return self._with(Verdict.IN_REMOTE, "another attempt uploaded it meanwhile; its records were not read")
 
     def _with(self, verdict: Verdict, reason: str) -> SegmentReadiness:
@@ -154,7 +154,7 @@ class Policy:
     def _is_taken(self, found: SnapshotAt) -> bool:
         """Return whether the broker's file is uploaded without a comparison: it was read and is older than the window.
 
-        A log whose state at its remote start is unknown may be of a rebuilt replica, so its files are not taken.
+        If the state at the log's remote start is unknown, the replica may have been rebuilt, so its files are not used.
         """
         is_read = found.file.file_crc32c is not None and found.comparison.compared is SnapshotVerdict.UNVERIFIED
         return self.is_bounded and is_read and not found.provenance.lacks_start

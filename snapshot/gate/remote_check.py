@@ -41,7 +41,7 @@ class RemoteVerdict(StrEnum):
 
     @property
     def is_sound(self) -> bool:
-        """Return whether nothing is wrong with the segment, as far as it was read."""
+        """Return whether the read part of the segment has no problem."""
         return self in SOUND
 
     @property
@@ -130,7 +130,7 @@ class CheckRequest:
 
     @property
     def counted_since(self) -> int | None:
-        """Return the time (ms) that producers are younger than whose entries count; None if all count."""
+        """Return the time (ms) before which producers have expired and do not count; None if all count."""
         return _counted_since(self.now, self.producer_expiration)
 
 

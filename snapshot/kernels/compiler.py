@@ -96,7 +96,7 @@ def _c_function(kernel: Kernel) -> _CFunction:
 
 @cache
 def jitted(function: Callable[..., object], *, inline: bool = False) -> Callable[..., object]:
-    """Return the function for numba to call, and all that it calls."""
+    """Return the function as numba compiles it, together with the functions that it calls."""
     scope = dict(function.__globals__)
     for name in scope.keys() & set(function.__code__.co_names):
         scope[name] = _translated(scope[name])

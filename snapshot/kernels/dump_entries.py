@@ -49,16 +49,17 @@ def walk_all(
     check_crc: bool,
     out: np.ndarray,
 ) -> tuple[int, int, int, int, int]:
-    """Decode entries from `b[start:]` into `out` (LOG_ENTRY_DTYPE) until there is no further one, or not enough of it.
+    """Decode entries from `b[start:]` into `out` (LOG_ENTRY_DTYPE) until the end, or an incomplete entry.
 
     Args:
-        b: uint8; `b[0]` lies at byte `window_position` of the file.
+        b: uint8; `b[0]` is byte `window_position` of the file.
         limit: bytes of the file to read at most.
         file_size: bytes of the file; a header may reach beyond the limit and beyond its entry, not beyond the file.
         last_offset: last offset of the last right entry before.
-        check_crc: verify CRC-32C, for which an entry must lie in `b` as a whole; CRC-32 is left to the caller.
+        check_crc: verify CRC-32C, which needs the complete entry in `b`; the caller verifies CRC-32.
+
     Returns:
-        rows written, next position in `b`, last offset, stop reason, the size found there.
+        Rows written, next position in `b`, last offset, stop reason, and the size found there.
     """
     p = start
     count = 0

@@ -17,12 +17,13 @@ _COMPRESSED_OR_CONTROL = rb.CODEC_MASK | rb.CONTROL_MASK
 def records_of_batch(
     b: np.ndarray, p: int, end: int, batches: np.ndarray, index: int, count: int, out: np.ndarray
 ) -> int:
-    """Fill `out` (SPAN_DTYPE) from `count` on with the records in `b[p:end]`, decompressed: those of `batches[index]`.
+    """Fill `out` (SPAN_DTYPE) from `count` on with the records of `batches[index]`, which are in `b[p:end]`.
 
     Args:
-        b: uint8.
+        b: uint8; the records in it are decompressed.
+
     Returns:
-        the count with its records; -1 where the bytes are not exactly its records.
+        `count` plus the number of its records; -1 if the bytes are not exactly its records.
     """
     batch = batches[index]
     left = batch.record_count

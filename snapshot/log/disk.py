@@ -86,7 +86,7 @@ def disk_of(path: Path, *, mounts: Path = Path("/proc/self/mounts")) -> MountedD
 
 
 def _mounted(mounts: Path) -> dict[str, tuple[str, str]]:
-    """Return device and kind by mount point; of several mounts on one point the last one counts."""
+    """Return device and kind by mount point; if a point has several mounts, the last one counts."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Names of files in a partition's folder: the numbered ones, and those with which something is wrong."""
+"""Names of files in a partition's folder: numbered ones, and wrong ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""File systems that log directories lie on: the disks of this host, read with the standard library, and pyarrow's."""
+"""File systems of log directories: this host's disks, read with the standard library, and those of pyarrow."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ def _entry(folder: str, each: os.DirEntry[str]) -> Entry | None:
         status = each.stat(follow_symlinks=False)
     except OSError:
         return None
-    # Partitions are laid to other disks by links; a file of one never is a link.
+    # Operators link partition folders to other disks; a partition's file never is a link.
     kind = FOLDER if _is_folder(each) else kind_of(status.st_mode)
     size = 0 if kind == FOLDER else status.st_size
     return Entry(name, f"{folder}/{name}", kind, size, min(max(status.st_mtime_ns, _FIRST_NS), _LAST_NS))
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Return whether it is one or a link to one; a link to itself is there, and is none."""
+    """Return whether the entry is a folder or a link to one; a link to itself is not."""
     try:
         return entry.is_dir()
     except OSError:

@@ -98,7 +98,7 @@ _UNTOLD = -1
 
 @dataclass(frozen=True, slots=True)
 class WrongEpoch:
-    """A batch under another leader epoch than was told."""
+    """A batch with another leader epoch than the log's epochs have for its offset."""
 
     base_offset: int
     written: int  # epoch in the batch's header

@@ -108,7 +108,7 @@ class PartitionLog:
     # First offset the cleaner has not passed, None when it never cleaned this partition.
     cleaner_offset: int | None = None
     findings: tuple[Finding, ...] = ()
-    # Ascending base offsets of which there is an index, and no `.log`. A broker deletes such an index when it starts
+    # Ascending base offsets with an index, but without a `.log`. A broker deletes such an index when it starts
     # (LogLoader.loadSegmentFiles).
     orphan_indexes: tuple[int, ...] = ()
 
@@ -134,8 +134,8 @@ class Partition(PartitionLog):
     path: str  # the folder, inside its filesystem
     segments: tuple[Segment, ...]  # ascending, from the one that holds the log start offset on
     snapshots: dict[int, FileRef]  # snapshot files by exclusive end offset
-    # Ascending, those below the log start offset. DeleteRecords or retention deleted their records, and their leader
-    # epochs with them; a broker opens them when it starts, neither reads nor tiers them, and removes them by and by.
+    # Ascending segments below the log start offset. DeleteRecords or retention deleted their records and leader epochs.
+    # A broker opens them when it starts, but neither reads nor tiers them, and removes them later.
     deleted_segments: tuple[Segment, ...] = ()
 
     @property

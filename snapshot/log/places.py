@@ -61,11 +61,11 @@ def _is_utf8(path: str) -> bool:
 def located(uri: str) -> str:
     """Return a spelling that is valid in any process: an absolute path, or the URI without `/` at its end.
 
-    A file URI stays one: where Spark's default file system is another, a path would be a place in that.
+    A file URI stays a URI: a plain path would mean Spark's default file system, which may be another one.
     """
     if "://" in uri or uri.startswith("file:"):
         return uri.rstrip("/") if not uri.endswith(("?", "//")) else uri
-    # It also takes `..` out, but leaves two slashes in front.
+    # abspath also resolves `..`, but keeps two leading slashes.
     return "/" + os.path.abspath(Path(uri).expanduser()).lstrip("/")  # noqa: PTH100
 
 
@@ -103,7 +103,7 @@ def place_of(uri: str) -> str:
 
 
 def places_of(uris: Iterable[str]) -> tuple[str, ...]:
-    """Return `place_of` of each, in their order and each once."""
+    """Return `place_of` for each URI, in their order, without duplicates."""
     return tuple(dict.fromkeys(map(place_of, uris)))
 
 

@@ -205,9 +205,9 @@ class SegmentWalk:
 
 
 def compressed_controls(rows: np.ndarray) -> np.ndarray:
-    """Return the indexes of the compressed control batches that have a record: the compiled loops leave them out.
+    """Return the indexes of compressed control batches with a record, which the compiled loops cannot decode.
 
-    Brokers write control batches uncompressed, and read compressed ones all the same (DefaultRecordBatch.iterator,
+    Brokers write control batches uncompressed, but also read compressed ones (DefaultRecordBatch.iterator,
     ProducerAppendInfo.append).
 
     Args:

@@ -172,7 +172,7 @@ def pieces(windows: Windows, start: int, end: int) -> Iterator[np.ndarray]:
 
 
 def is_zero(windows: Windows, start: int, end: int) -> bool:
-    """Return whether nothing but zeros lies in [start, exclusive end)."""
+    """Return whether [start, exclusive end) has only zeros."""
     return not any(piece.any() for piece in pieces(windows, start, end))
 
 
@@ -187,7 +187,7 @@ _MAP_FAILED = ctypes.c_void_p(-1).value
 
 @dataclass(slots=True)
 class _WatchedMap:
-    """The addresses [start, end) of a map; `is_cut` once a page of it could not be read and zeros took its place."""
+    """The addresses [start, end) of a map; `is_cut` is set after zeros replaced an unreadable page."""
 
     start: int
     end: int
@@ -244,7 +244,7 @@ def _install() -> None:
                     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
                     if libc.mmap(page, each.end - page, mmap.PROT_READ, flags, -1, 0) != _MAP_FAILED:
                         return
-            # Not ours: the same instruction meets the handler that was there before.
+            # Not a watched map: the instruction is repeated, and the previous handler gets the signal.
             libc.sigaction(signal.SIGBUS, ctypes.byref(_before), None)
 
         callback = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(handle)

@@ -71,7 +71,7 @@ class CheckedIndexes:
 
 
 class IndexCheck:
-    """The indexes of one segment, while its bytes pass by in pieces of any length."""
+    """Checks the indexes of one segment while its bytes are streamed, in pieces of any length."""
 
     def __init__(self, base_offset: int, found: FoundIndexes, open_transactions: np.ndarray | None) -> None:
         """Begin with the first byte of the segment.
@@ -234,7 +234,7 @@ class _Aborted:
     """Rebuilds the transaction index of a segment from the transactions open at its start.
 
     Attributes:
-        ongoing: those open behind the batches so far (ONGOING_TXN_DTYPE).
+        ongoing: transactions open after the batches so far (ONGOING_TXN_DTYPE).
     """
 
     def __init__(self, ongoing: np.ndarray) -> None:

@@ -55,7 +55,7 @@ class FoldsAhead:
         self._threads = threads or usable_cores()
         self._stop = Event()
         self._pool: ThreadPoolExecutor | None = None
-        # In the order in which they will be asked for: `_begun` first.
+        # In the order of the expected requests: `_begun` first.
         self._begun: deque[tuple[_Wanted, Future[FoldedSegment]]] = deque()
         self._begun_bytes = 0
         self._waiting: deque[_Wanted] = deque()
@@ -72,10 +72,10 @@ class FoldsAhead:
             self._pool.shutdown(cancel_futures=True)
 
     def listed(self, partitions: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[tuple[NamedLogDir, Partition]]:
-        """Hand partitions on, and expect each of them; a partition a core is listed ahead.
+        """Yield the partitions, and expect each of them; one partition for each core is listed ahead.
 
         Raises:
-            TiersnapError: as the listing does, after the partitions that were listed before.
+            TiersnapError: the listing failed; it is raised after the partitions that were listed before.
         """
         ahead: deque[tuple[NamedLogDir, Partition]] = deque()
         failure: TiersnapError | None = None
@@ -92,7 +92,7 @@ class FoldsAhead:
             raise failure
 
     def expect(self, filesystem: FileSystem, partition: Partition) -> None:
-        """Fold the segments of a partition ahead, from the first one on that is asked for."""
+        """Fold the segments of a partition ahead, from the first requested one on."""
         if self._threads < 2 or not filesystem.is_local:
             return
         offsets = cut_offsets(partition)

@@ -1,4 +1,4 @@
-"""`tiersnap verify`: are the snapshots that are there right?"""
+"""`tiersnap verify`: check existing snapshots and remote segments."""
 
 from __future__ import annotations
 

@@ -55,14 +55,14 @@ TABLE = read_table("""
 
 @dataclass(frozen=True, slots=True)
 class ExceptionGroup:
-    """The group of one error."""
+    """The classification of one error by KIP-691 and KIP-1050."""
 
     surface: Surface
     proposed: Severity  # its severity by KIP-691
     wraps: int  # number of exceptions that KIP-691 would wrap around it, 0 or 1
-    failure_type: str | None  # KIP-691's reason in ProduceFailedException, None if it is no produce error
-    streams_action: str | None  # the exception that Kafka Streams would throw by KIP-691, None if it would retry
-    kip1050: str | None  # base class since 4.1, None if it has none of KIP-1050's
+    failure_type: str | None  # KIP-691's reason in ProduceFailedException; None if it is no produce error
+    streams_action: str | None  # the exception that Kafka Streams would throw by KIP-691; None if it would retry
+    kip1050: str | None  # its base class of KIP-1050 since 4.1; None without one
 
 
 def exception_group(error: Answer) -> ExceptionGroup | None:
