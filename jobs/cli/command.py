@@ -47,7 +47,7 @@ _SECTION_OF = {name: title for title, names in SECTIONS.items() for name in name
 
 
 class HelpPage(click.Command):
-    """A command whose help is laid out so."""
+    """A command with the help page that this module describes."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the page."""

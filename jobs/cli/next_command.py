@@ -1,4 +1,4 @@
-"""The command that is running, and those that it names as next steps, with the options that it was given."""
+"""The running command, and the next commands that it prints, with the user's options."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def can_speak(properties: Mapping[str, str]) -> bool:
 
 
 class RawConnection:
-    """A connection to one broker, and a context that closes it. If the broker closed it, it reconnects once a request.
+    """A connection to one broker, and a context that closes it. If the broker closed it, a request reconnects once.
 
     Brokers close connections that were idle for ten minutes (connections.max.idle.ms), and all when they restart.
 

@@ -155,9 +155,9 @@ def release(store: ObjectStore, held: HeldClaim) -> bool:
 
 
 def put_again(store: ObjectStore, held: HeldClaim) -> None:
-    """Write a claim that the store lost, as one whose holder gave up: it names objects that may arrive late.
+    """Write a lost claim again, in the state of a released one: it names objects that may arrive late.
 
-    A claim that another attempt wrote since stays.
+    If another attempt wrote a claim since, that one stays.
     """
     with suppress(ObjectChangedError):
         _write(store, held.segment, held.claim.released(), None)

@@ -23,15 +23,15 @@ class MetadataCache:
         self._indexes: dict[TopicIdPartition, RemoteIndex] = defaultdict(RemoteIndex)
         self._order: dict[str, tuple[int, int]] = {}
         self._applied = 0
-        self.begun: dict[str, int] = {}  # ms, when each segment's first record was written, by segment id
-        self.dropped = 0  # records that a broker drops as well
-        self.doubtful: set[str] = set()  # segment ids of dropped records of which nothing else is known
-        # segment ids of records that tiersnap published; the brokers uploaded all others themselves
+        self.begun: dict[str, int] = {}  # ms, time of each segment's first record, by segment id
+        self.dropped = 0  # number of records that a broker drops, too
+        self.doubtful: set[str] = set()  # segment ids that only dropped records name
+        # Segment ids of records that tiersnap published; brokers uploaded all others.
         self.ours: set[str] = set()
         self.copied: set[str] = set()  # segment ids that were ever COPY_SEGMENT_FINISHED
 
     def apply(self, record: MetadataRecord, *, is_ours: bool = False) -> bool:
-        """Take one record, which tiersnap published if it `is_ours`; returns whether it changed anything."""
+        """Apply one record, which tiersnap published if it `is_ours`; return whether it changed the cache."""
         if isinstance(record, PartitionDelete):
             return False  # no broker reads it either
         named = record.metadata.id if isinstance(record, SegmentRecord) else record.id

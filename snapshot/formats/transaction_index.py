@@ -122,7 +122,7 @@ def _last_stable_offsets(first: np.ndarray, last: np.ndarray, markers: np.ndarra
         return markers + 1
     by_first = np.argsort(first)
     first, last = first[by_first], last[by_first]
-    # Where the running maximum of `last` passes the marker lies the first transaction that ends after it.
+    # The first transaction that ends after the marker is the one at which the running maximum of `last` exceeds it.
     oldest = np.searchsorted(np.maximum.accumulate(last), markers, side="right")
     candidate = np.where(oldest < first.size, first[np.minimum(oldest, first.size - 1)], _STILL_OPEN)
     return np.where(candidate < markers, candidate, markers + 1)

@@ -46,7 +46,7 @@ class Provenance(StrEnum):
 
     @property
     def is_of_window(self) -> bool:
-        """Return whether the log before the snapshot may lie before a scan window, where nothing was replayed."""
+        """Return whether the snapshot may be before a scan window, where nothing was replayed."""
         return self in (Provenance.BROKER_UNVERIFIED, Provenance.COMPUTED_WITHIN_WINDOW)
 
 

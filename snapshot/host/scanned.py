@@ -132,8 +132,9 @@ _FOR_SNAPSHOTS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SU
 class ScanTotals:
     """The totals of a scan.
 
-    A bad snapshot is a problem only if it will be read. Snapshots of topics that are never tiered are not read, nor
-    strays. The snapshot at the end of a tiered segment is read only if it is the newest, by a broker that starts.
+    A bad snapshot is a problem only if a broker or an upload will read it. Snapshots of topics that are never tiered
+    are not read, nor strays. The snapshot at the end of a tiered segment is read only if it is the newest: a broker
+    loads it when it starts.
     """
 
     findings: list[Finding] = field(default_factory=list)  # at the start, the findings about no partition

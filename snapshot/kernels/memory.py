@@ -46,7 +46,7 @@ def address_of(b, p):
 
 @intrinsic
 def prefetch(address):
-    """Ask for the cache line at an address, which may lie outside of any buffer."""
+    """Prefetch the cache line at an address, which may be outside of any buffer."""
 
 
 @intrinsic

@@ -354,7 +354,7 @@ def split_at(
 _T = TypeVar("_T", covariant=True)
 
 
-# Moved away, the first would make a KRaft broker set the partition aside, and begin an empty one.
+# Without partition.metadata a KRaft broker would rename the partition's folder, and begin an empty partition.
 _CURES = {
     PARTITION_METADATA: "never move it away: repair writes it with the topic's id",
     LEADER_EPOCHS: "repair writes it from the batches",

@@ -135,7 +135,7 @@ def selected_folders(log_dirs: Sequence[NamedLogDir], selection: Selection) -> l
 
 
 def count(log_dirs: Sequence[NamedLogDir], selection: Selection) -> int:
-    """Count the selected partitions, by their folders' names alone."""
+    """Return the number of selected partitions, by the names of their folders."""
     return sum(1 for each in log_dirs for _ in folders_of(each.log_dir, selection))
 
 
@@ -172,7 +172,7 @@ def compaction_reason(partition: Partition) -> str:
 
 
 def never_tiered_reason(partition: Partition) -> str:
-    """Return why nothing of the partition ever goes to remote storage, or ""."""
+    """Return why the partition is never tiered, or ""."""
     return internal_reason(partition.topic) or compaction_reason(partition)
 
 

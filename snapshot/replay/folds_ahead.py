@@ -1,11 +1,11 @@
-"""Folds of segments that a replay will ask for next, made by other threads on the cores of this host.
+"""Fold the segments that a replay will need next in other threads, on the cores of this host.
 
-A replay takes segments in ascending order, and each fold depends on its segment alone. So the next ones are folded
-while the replay compares, writes and prints, also in the partitions that come next. Results, order and errors are the
-same as with one thread.
+A replay takes segments in ascending order, and each fold depends only on its segment. So the next segments, also of
+the next partitions, are folded while the replay compares, writes and prints. Results, order and errors are the same as
+with one thread.
 
-Threads and not processes: the compiled walk runs without the interpreter's lock, deltas need not be copied, and no
-process can be left behind. Processes took as long for large segments, and 1.4 times the CPU for small ones.
+It uses threads instead of processes: the compiled walk runs without the interpreter's lock, deltas need not be copied,
+and no process can survive its parent. Processes took as long for large segments, and 1.4 times the CPU for small ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tiersnap.snapshot.replay.segment_runs import FoldedSegment, fold_segment
 if TYPE_CHECKING:
     from tiersnap.snapshot.log.selection import NamedLogDir
 
-_SMALL_BYTES = 8 << 20  # of segments that are folded ahead together, however many they are
+_SMALL_BYTES = 8 << 20  # up to this sum of sizes, any number of segments is folded ahead
 
 
 def usable_cores() -> int:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.log.selection import NamedLogDir
     from tiersnap.snapshot.replay.remote_records import Records
 
-MOST_LINES = 5  # a section shows so many rows of each kind
+MOST_LINES = 5  # limit of the rows of each kind in a section
 T = TypeVar("T")
 
 
@@ -108,7 +108,7 @@ def _of_twice(twice: Sequence[CopiedTwice]) -> Iterator[str]:
 
 
 def _waiting_bytes(opened: Iterable[NamedLogDir], begins: Mapping[tuple[str, int], int]) -> Counter[tuple[str, int]]:
-    """Return the bytes of the closed segments from the offset on at which each partition's copy `begins`."""
+    """Return for each partition the bytes of its closed segments from the offset in `begins` on."""
     from tiersnap.snapshot.log.selection import named
 
     waiting: Counter[tuple[str, int]] = Counter()
@@ -132,7 +132,7 @@ class RemoteRecords:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Records of a cluster beside a place.
+    """The comparison of a cluster's records with a remote location.
 
     Attributes:
         layout: name of the layout that brokers read.

@@ -89,7 +89,7 @@ class TierRequest:
                 raise UsageError(why, hint=f"{alone}leave LOGDIR out")
 
     def refuse_beside_spark(self, *, has_log_dirs: bool, names_cluster: bool) -> None:
-        """Raise UsageError if something of one host was given with --warehouse, which verifies on Spark."""
+        """Raise UsageError if an option for one host was given with --warehouse, which verifies on Spark."""
         if has_log_dirs or self.resume is not None:
             raise UsageError(
                 "--warehouse verifies on Spark: LOGDIR and --resume are of one host",
