@@ -60,7 +60,7 @@ def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] |
         MissingExtraError: deltalake is not installed.
         UsageError: a newer tiersnap made it.
         CorruptDataError: it is no Delta table.
-        TransientError, RemoteStorageError: the place does not answer, or refuses.
+        TransientError, RemoteStorageError: the store does not answer, or refuses.
     """
     found = _open(warehouse, name)
     if found is None:
@@ -136,7 +136,7 @@ def waiting_trend(warehouse: str) -> tuple[WaitingAt, ...]:
 
 
 def no_rows(warehouse: str, lacks: str) -> SourceNotFoundError:
-    """Return the error about a warehouse without rows: there is none at the place, or it `lacks` them."""
+    """Return the error about a warehouse without rows: the warehouse does not exist, or it `lacks` them."""
     place = located(warehouse)
     if place.startswith("/") and not Path(place).is_dir():
         lacks = "this is a file, and a warehouse is a folder" if Path(place).exists() else "there is no such folder"

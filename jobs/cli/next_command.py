@@ -131,7 +131,7 @@ def host_place(log_dirs: Sequence[str], situation: Situation) -> Place:
 
 
 def situation_place(log_dirs: Sequence[str], situation: Situation, *, tier: Sequence[str | Hole] = ()) -> Place:
-    """Return the place of the next steps of the running command, with the facts that the running broker told.
+    """Return the place of the next steps of the running command, with the facts of the running broker.
 
     Args:
         tier: see `command_place`.

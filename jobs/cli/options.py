@@ -329,7 +329,7 @@ class ToldBy:
         return ask_about_log_dirs(self.cluster, log_dirs, topic, talk=output.talk)
 
     def located(self, partitions: Iterator[tuple[NamedLogDir, Partition]]) -> Iterator[tuple[NamedLogDir, Partition]]:
-        """Return the partitions with the log starts that only the cluster tells; see cluster.log_starts.located."""
+        """Return the partitions with log starts that only the cluster has; see cluster.log_starts.located."""
         if self.cluster is None:
             return partitions
         from tiersnap.remote_storage.cluster.log_starts import located

@@ -257,7 +257,7 @@ def _value_of(row: object, column: str) -> object:
 
 
 def and_more(count: int, noun: str) -> str:
-    """Return the line behind the first of many, `count` of which are not shown."""
+    """Return the line after the shown rows: `count` more are not shown."""
     return f"… and {count_of(count, noun)} more: --output json has all of them"
 
 

@@ -157,7 +157,7 @@ def parse(text: str) -> Runbook:
 
 
 def _rows(text: str, section: str) -> Iterator[RunbookEntry]:
-    """Yield the rows of the tables of a section, a line `column: cell` for each cell behind the first."""
+    """Yield the rows of the tables of a section, a line `column: cell` for each cell after the first."""
     columns: list[str] = []
     for line in text.splitlines():
         found = _ROW.fullmatch(line)

@@ -1,4 +1,4 @@
-"""Sentences that several commands say, and fields that several of their results have."""
+"""Sentences and result fields that several commands share."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def of_unlocated(unlocated: Mapping[str, str], *, remote: bool = True) -> Iterat
 
 
 def with_remote() -> str:
-    """Return the command that is running, with a place of remote storage to be filled in."""
+    """Return the running command, with a placeholder for the remote location."""
     return again("--remote", Hole.REMOTE.placeholder)
 
 

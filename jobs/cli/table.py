@@ -49,7 +49,7 @@ def lines_of_table(cells: Cells, is_right: Sequence[bool], width: int | None) ->
 
 
 def folded(text: str, width: int | None, first: str = "", others: str = "") -> list[str]:
-    """Return a sentence in lines of at most `width` behind `first` and `others`; on one if it names a command."""
+    """Return a sentence in lines of at most `width` after the indents; in one line if it names a command."""
     if width is None or "tiersnap " in text:
         return [first + text]
     return textwrap.wrap(text, max(width, _SENTENCE), initial_indent=first, subsequent_indent=others) or [first]

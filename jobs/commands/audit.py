@@ -74,7 +74,7 @@ class AuditSummary:
     legacy_count: LegacyCount | UnsetType = UNSET
 
 
-# A finding of each kind in words; `before` and `after` are the places of the earlier and of the later batch.
+# A finding of each kind in words; `before` and `after` are the positions of the earlier and of the later batch.
 _SAID: dict[AuditKind, str] = {
     AuditKind.DUPLICATE_EXACT: "The batch at {before} is in the log again at {after}.",
     AuditKind.DUPLICATE_PARTIAL: "Records of the batch at {after} are in the log before it, up to {before}.",

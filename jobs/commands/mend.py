@@ -65,7 +65,7 @@ class MendedSegment:
 
 @dataclass(frozen=True, slots=True)
 class MendSummary:
-    """All segments; the place is absent where nothing is missing."""
+    """Sums over all segments; `place` is absent if nothing is missing."""
 
     NOT_TOLD: ClassVar = ("place", "place_evidence")
     known: Annotated[int, Meta(description="segments that brokers know and read")]

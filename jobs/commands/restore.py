@@ -77,7 +77,7 @@ class RestoredPartition:
 
 @dataclass(frozen=True, slots=True)
 class RestoredSegment:
-    """A segment of `restore --segments`, or a copy that is left out."""
+    """A segment of `restore --segments`, or a remote segment that is left out."""
 
     COLUMNS: ClassVar = ("partition", "base_offset", "next_base_offset", "size_bytes", "segment_id", "action")
     partition: str
@@ -257,7 +257,7 @@ def _partition(plan: RestorePlan, found: RestoredLog | None) -> RestoredPartitio
 
 
 def _segments(plan: RestorePlan) -> Iterator[RestoredSegment]:
-    """Yield a row a segment to be restored, then one a copy that is left out."""
+    """Yield a row for each segment to restore, then one for each remote segment that is left out."""
     name, chain = plan.folder.name, plan.folder.chain
     for piece in chain.pieces:
         size, action = piece.copy.metadata.segment_size, "FETCH" if piece.is_whole else "FETCH, CUT"

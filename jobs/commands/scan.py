@@ -305,7 +305,7 @@ def _steps_of_verdicts(totals: ScanTotals, place: Place) -> Iterator[tuple[str, 
 
 
 def _steps_of_findings(totals: ScanTotals, place: Place) -> Iterator[tuple[str, str]]:
-    """Yield (step, kind of finding), without deleted files, which `Output.rows` tells."""
+    """Yield (step, kind of finding), without deleted files, which `Output.rows` reports."""
     from tiersnap.snapshot.log.findings import FindingKind
 
     has_wrong_snapshots = any(totals.wanted[each] for each in _WRONG)

@@ -13,7 +13,7 @@ from tiersnap.snapshot.log.selection import NamedLogDir
 
 @dataclass(frozen=True)
 class KnownTopicIds:
-    """The ids that --topic-ids, a cluster, and the metadata log on the broker's disks tell."""
+    """The topic ids of --topic-ids, a cluster, and the metadata log on the broker's disks."""
 
     given: Mapping[str, str]  # by --topic-ids
     cluster: Cluster | None

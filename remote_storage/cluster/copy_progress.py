@@ -70,7 +70,7 @@ def blind_attempts(cache: MetadataCache, partition: TopicIdPartition) -> list[Re
 
 
 def has_unended(cache: MetadataCache, partition: TopicIdPartition) -> bool:
-    """Return whether so many copies began without an end that the copy task may be stuck."""
+    """Return whether the number of unended copy attempts shows that the copy task may be stuck."""
     return sum(1 for _ in cache.attempts(partition)) >= STUCK_AFTER
 
 

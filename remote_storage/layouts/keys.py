@@ -231,7 +231,7 @@ def topic_snapshots(topic: str) -> str:
 
 
 def topic_of_folder(folder: str) -> TopicIdPartition | None:
-    """Return partition 0 of the topic whose segments lie in a folder of either layout; None for any other folder."""
+    """Return partition 0 of the topic whose segments are in a folder of either layout; None for any other folder."""
     local = _LOCAL_FOLDER.fullmatch(folder)
     found = _TOPIC_FOLDER.fullmatch(folder) if local is None else local
     try:

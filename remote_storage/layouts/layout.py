@@ -53,7 +53,7 @@ class Layout(ABC):
     """The objects of a segment; layouts are values and can be pickled."""
 
     name: ClassVar[str]  # for reports and settings
-    is_local: ClassVar[bool]  # whether segments lie as LocalTieredStorage lays them
+    is_local: ClassVar[bool]  # whether this is the layout of LocalTieredStorage
     kinds: ClassVar[tuple[KeyKind, ...]]  # of all objects that a segment can have, the log first
 
     def object_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ class Layout(ABC):
 
     @abstractmethod
     def plan(self, indexes: Mapping[IndexType, bytes], metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
-        """Return the objects to write behind the log, in this order; the last one makes the segment visible.
+        """Return the objects to write after the log, in this order; the last one makes the segment visible.
 
         Args:
             indexes: all but the transaction index, which not every segment has.

@@ -13,7 +13,7 @@ segment ids are leftovers.
 
 `kept` names remote segments that were finished before another attempt replaced them, because they lost objects or
 because a replica rolled at other offsets. It also names those that `mend` restores. Records may name a segment that was
-finished once, so `may_delete` refuses it. `maintain remove-orphans`, which reads the records, knows that it is ours.
+finished once, so `may_delete` refuses it, unless the caller read the records and none names it.
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ def _read(store: ObjectStore, segment: ClaimedSegment) -> StoredContent[Claim] |
 
 
 def _write(store: ObjectStore, segment: ClaimedSegment, new: Claim, etag: str | None) -> HeldClaim:
-    """Write `new` in place of the version with this ETag, or of none."""
+    """Write `new` over the version with this ETag; None creates the object."""
     return HeldClaim(segment, new, lock_object.write(store, _key(segment), new, etag))
 
 

@@ -51,7 +51,7 @@ def _place() -> str | None:
 
 
 def _start(pid: int) -> str | None:
-    """Return the start of the process with this pid on this host, None if there is none or the system does not tell."""
+    """Return the start of the process with this pid on this host; None without one, or if the start is unknown."""
     place = _place()
     try:
         status = (_PROC / str(pid) / "stat").read_bytes()

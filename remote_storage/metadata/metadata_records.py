@@ -134,7 +134,7 @@ def decode(value: bytes) -> MetadataRecord:
 
     Raises:
         CorruptMetadataRecordError: another frame, api key or version, a text or state that Kafka does not allow, a
-            message that ends early, or bytes behind it.
+            message that ends early, or bytes after it.
     """
     reader = FlexibleReader(value)
     try:

@@ -46,7 +46,7 @@ class EpochIndex:
         return EpochIndex([*self.starts], [*self.copies], self.highest)
 
     def take(self, copy: RemoteLogSegmentMetadata, start: int, end: int) -> None:
-        """Take a copy's new state; it holds the offsets `start` to `end` of this epoch."""
+        """Apply the new state of a segment, which holds the offsets `start` to `end` of this epoch."""
         if copy.state is SegmentState.COPY_SEGMENT_FINISHED:
             self._finish(copy, start, end)
         elif copy.state is SegmentState.DELETE_SEGMENT_STARTED:
@@ -91,11 +91,11 @@ class RemoteIndex:
         return other
 
     def finished(self) -> Iterator[RemoteLogSegmentMetadata]:
-        """Return the copies that are finished, whether they are found or not."""
+        """Return the finished segments, whether brokers find them or not."""
         return (each for each in self._known.values() if each.state is SegmentState.COPY_SEGMENT_FINISHED)
 
     def found(self) -> set[RemoteLogSegmentId]:
-        """Return the ids of the copies that are found for some offset of some leader epoch."""
+        """Return the ids of the segments that brokers find for some offset of some leader epoch."""
         return {copy.id for epoch in self.epochs.values() for copy, _ in epoch.copies}
 
     def apply(self, record: MetadataRecord) -> RemoteLogSegmentMetadata | None:

@@ -247,14 +247,14 @@ def finished_of_log(
 
 
 def end_of_copies(copies: Iterable[RemoteLogSegmentMetadata], log_start_offset: int) -> int:
-    """Return the offset behind the last of some segments, at least the log start."""
+    """Return the exclusive end of the last of some segments, at least the log start."""
     return max(log_start_offset, *(each.end_offset + 1 for each in copies), 0)
 
 
 def first_offset_missing(
     known: Iterable[RemoteLogSegmentMetadata], log_start_offset: int, why_outside: WhyOutside
 ) -> int:
-    """Return where the copy task continues: behind the last finished segment of this log, or at the log start."""
+    """Return the next offset to copy: after the last finished segment of this log, or the log start."""
     return end_of_copies(finished_of_log(known, log_start_offset, why_outside), log_start_offset)
 
 

@@ -55,7 +55,7 @@ class PartitionSnapshots:
                 self._vouched.setdefault(record.offset, []).append(Vouched(manifest.run_id, record))
 
     def read(self, offset: int) -> tuple[bytes | None, Vouched | None]:
-        """Return the snapshot at an offset, None if it is gone, and its entry in a manifest, None without one.
+        """Return the snapshot at an offset (None if it is missing), and its entry in a manifest (None without one).
 
         Raises:
             CorruptDataError: it is no snapshot, or manifests name other bytes.

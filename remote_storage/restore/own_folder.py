@@ -96,7 +96,7 @@ class OwnFolder:
             return None
 
     def rename(self, name: str, new_name: str) -> None:
-        """Put a file in place of another."""
+        """Rename a file over another one."""
         _log.debug("%s becomes %s", self.path / name, new_name)
         os.rename(name, new_name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
 

@@ -30,7 +30,7 @@ _MOST_GAPS_NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class LogPiece:
-    """Offsets [start_offset, end_offset) of a copy; they become one local segment."""
+    """Offsets [start_offset, end_offset) of a remote segment; they become one local segment."""
 
     copy: RemoteSegment
     start_offset: int
@@ -117,7 +117,7 @@ def plan_chain(
 
 
 def _in_lineage(copies: Iterable[RemoteSegment], lineage: LeaderEpochs) -> list[LogPiece]:
-    """Return the offsets of copies that belong to the lineage, one piece for each contiguous range."""
+    """Return the offsets of segments that belong to the lineage, one piece for each contiguous range."""
     return [LogPiece(copy, start, end) for copy in copies for start, end in copy.facts.held(lineage)]
 
 
@@ -137,7 +137,7 @@ def _log_start(
     *,
     is_given: bool,
 ) -> int:
-    """Return the first offset of the log: the wanted one, or the first one that a copy holds.
+    """Return the first offset of the log: the wanted one, or the first one that a segment holds.
 
     Args:
         is_given: the user gave the wanted offset, so the log must begin there.
@@ -255,7 +255,7 @@ def _later(some: LeaderEpochs, than: Sequence[LeaderEpoch]) -> list[LeaderEpoch]
 def _left_out_copies(
     copies: Sequence[RemoteSegment], intervals: Sequence[LogPiece], pieces: Sequence[LogPiece], until: int | None
 ) -> Iterator[LeftOutCopy]:
-    """Yield the copies that no piece uses, and why."""
+    """Yield the remote segments that no piece uses, and why."""
     used = {piece.copy.segment_id for piece in pieces}
     in_lineage = {interval.copy.segment_id for interval in intervals}
     by_start = {piece.start_offset: piece for piece in pieces}

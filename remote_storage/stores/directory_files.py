@@ -59,7 +59,7 @@ class Temporary:
         os.fsync(folder)
 
     def rename(self, folder: int, name: str) -> None:
-        """Give it its name, in place of another file."""
+        """Rename the file to its name, over an existing one."""
         os.rename(self.name, name, src_dir_fd=self.folder, dst_dir_fd=folder)
         self.renamed = True
         os.fsync(folder)

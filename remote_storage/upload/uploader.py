@@ -140,7 +140,7 @@ class SegmentCopy:
 
     def undo(self) -> tuple[DeleteFailure, ...]:
         """Delete the sent objects, the last first; return those that remain."""
-        # Never delete another writer's object. Delete ours even if the put got no answer.
+        # Never delete another writer's object. Delete our own even if the put got no answer.
         return delete_in_reverse(self.location.store, self._made() + self._in_doubt)
 
     def _made(self) -> list[str]:

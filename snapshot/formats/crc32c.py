@@ -49,9 +49,9 @@ def crc32c_behind(whole: np.ndarray, prefix: np.ndarray, length: np.ndarray) -> 
     """Return the CRC-32C of the bytes after a prefix, as uint32[n].
 
     Args:
-        whole: uint32[n], of the prefix and the bytes behind it.
+        whole: uint32[n], CRC of the prefix and the bytes after it.
         prefix: uint32[n].
-        length: int64[n], of the bytes behind it, 0 to 2^31 - 1.
+        length: int64[n], number of the bytes after it, 0 to 2^31 - 1.
     """
     shifted = prefix.astype(np.uint32)
     for bit, tables in enumerate(_shifts()):

@@ -8,7 +8,7 @@
      26   8 int64  lastStableOffset   first offset of the oldest transaction of another producer that is still open at
                                       that marker, else lastOffset + 1
 
-Big-endian, 34 bytes an entry, no header, no padding. An entry lies in the segment that holds the marker. A broker makes
+Big-endian, 34 bytes an entry, no header, no padding. An entry is in the index of its marker's segment. A broker makes
 the file when it has the first entry, so a segment without aborted data has none. Follows
 org.apache.kafka.storage.internals.log.TransactionIndex, AbortedTxn and ProducerStateManager.lastStableOffset.
 """

@@ -69,7 +69,7 @@ class CopyLag:
 
         Args:
             largest_timestamp: ms, the segment's as the broker has it.
-            newer_bytes: of the log behind the segment.
+            newer_bytes: bytes of the log after the segment.
             now: ms.
         """
         # A record from the future does not hold up its segment.

@@ -70,7 +70,7 @@ class SegmentReadiness:
 class Policy:
     """The rules by which segments are judged."""
 
-    replace: bool  # a computed object takes the place of a file that is not to be trusted
+    replace: bool  # a computed object replaces an untrusted file
     expiry: BrokerExpiry
     # The scan read only a window: an older snapshot file of a broker is used without a comparison.
     is_bounded: bool = False

@@ -104,7 +104,7 @@ class RemoteCheck:
     remote: Annotated[str, Meta(description="URI of the remote storage that was verified")]
 
     def rank(self) -> int:
-        """Return its place on a terminal: the worst verdict first."""
+        """Return the sort key for a terminal: the worst verdict comes first."""
         return list(RemoteVerdict).index(self.verdict)
 
     def still_holds(self, asked: CheckRequest, written_at: int, size: int) -> bool:

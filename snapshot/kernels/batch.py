@@ -126,7 +126,7 @@ def walk(
     """Decode, keep and fold the batches in `b[start:]` until something stops it: (next position in `b`, stop reason).
 
     Args:
-        b: uint8, read-only; `b[0]` lies at byte `position_of_buffer` of the segment.
+        b: uint8, read-only; `b[0]` is byte `position_of_buffer` of the segment.
         stop_at: the reason is CUT at the first batch at or above this offset.
         states: one WALK_DTYPE, continued and updated.
         out: RECORD_BATCH_DTYPE, filled from its `row_count` on; NO_ROWS keeps none.

@@ -36,7 +36,7 @@ _OUTSIDE = ("llvm.", "crc32c_extend", "memset", "memcpy")
 def compiled(kernel: Kernel) -> bytes:
     """Return an object file whose function, of the kernel's name, takes all arguments in order.
 
-    An array is an address and a size. Numbers are int64; behind the arguments comes the address of int64 results.
+    An array is an address and a size. Numbers are int64; the last argument is the address of int64 results.
 
     Raises:
         NotImplementedError: the kernel may raise or allocate.

@@ -51,7 +51,7 @@ def headers(b: np.ndarray, start: int, position_of_buffer: int, out: np.ndarray)
     """Read the headers of entries of any magic; return (next position in `b`, rows in `out`, stop reason).
 
     Args:
-        b: uint8, read-only; `b[0]` lies at byte `position_of_buffer` of the segment.
+        b: uint8, read-only; `b[0]` is byte `position_of_buffer` of the segment.
         out: HEADER_DTYPE, filled from 0 on.
     """
     size, rows, p = b.size, 0, start

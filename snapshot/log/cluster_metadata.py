@@ -39,7 +39,7 @@ def read_topic_ids(filesystem: FileSystem, log_dir: str) -> dict[str, str]:
 
 
 def _records(filesystem: FileSystem, folder: str) -> Iterator[LogRecord]:
-    """Yield the records of the newest checkpoint, and those behind it."""
+    """Yield the records of the newest checkpoint, and the later ones."""
     checkpoints, logs = [], []
     for each in filesystem.list_folder(folder):
         if match := _CHECKPOINT.fullmatch(each.name):

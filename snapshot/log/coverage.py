@@ -55,7 +55,7 @@ class RemoteCoverage:
     published: tuple[Interval, ...] = ()
     ours: tuple[Interval, ...] = ()
     unread: tuple[Interval, ...] = ()
-    lost: tuple[Interval, ...] = ()  # offsets of copies that brokers know and whose objects are not all there
+    lost: tuple[Interval, ...] = ()  # offsets of segments that brokers know and that lack objects
 
     def is_unfinished(self, start_offset: int, end_offset: int) -> bool:
         """Return whether an unfinished copy holds any of [start, exclusive end)."""
@@ -89,7 +89,7 @@ def overlap(intervals: Iterable[Interval], start_offset: int, end_offset: int) -
 def coverage_of(copies: Iterable[CopyFacts], lineage: LeaderEpochs, log_end_offset: int) -> RemoteCoverage:
     """Return the coverage of complete segments; each counts for the offsets at which its epochs agree with the lineage.
 
-    A broker copies nothing below a copy that it knows, so one that lost objects counts for `highest`.
+    A broker copies nothing below a segment that it knows, so a segment that lost objects counts for `highest`.
 
     Args:
         lineage: (epoch, start offset) of the local log, ascending.

@@ -54,7 +54,7 @@ DELETED = "deleted since it was listed"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One damaged place."""
+    """One damaged or missing file, or a damaged position in one."""
 
     finding_kind: Annotated[FindingKind, Meta(description="kind of the damage; null without damage")]
     path: Annotated[str, Meta(description="path of the damaged file")]

@@ -42,8 +42,8 @@ def agreed_intervals(epochs: LeaderEpochs, end: int, lineage: LeaderEpochs) -> l
     """Return the offsets of a segment whose epochs agree with the lineage: ascending, disjoint; none without epochs.
 
     Args:
-        epochs: (epoch, start offset) of the copy, ascending.
-        end: exclusive end offset of the copy.
+        epochs: (epoch, start offset) of the segment, ascending.
+        end: exclusive end offset of the segment.
         lineage: (epoch, start offset) of the log, ascending.
     """
     if not lineage:

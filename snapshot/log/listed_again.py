@@ -9,7 +9,7 @@ from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir, read_partition
 from tiersnap.snapshot.log.selection import NamedLogDir
 
-# Returns partitions with the log starts that a cluster tells, see cluster.log_starts.located.
+# Returns partitions with log starts from a cluster, see cluster.log_starts.located.
 Locate = Callable[[Iterator[tuple[NamedLogDir, Partition]]], Iterator[tuple[NamedLogDir, Partition]]]
 
 
@@ -24,7 +24,7 @@ def listed_again(
         findings: findings of the replay of the listed partition.
 
     Raises:
-        TiersnapError: the log directory is gone, or the cluster did not return the log start.
+        TiersnapError: the log directory was deleted, or the cluster did not return the log start.
     """
     if not any(each.is_gone for each in findings):
         return None

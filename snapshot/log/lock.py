@@ -100,7 +100,7 @@ def holder_of(log_dir: Path) -> int | None:
     0 for a process of another container. A lock of this process does not count.
 
     Raises:
-        OSError: this user may not look, the file is no regular one, or the system does not tell.
+        OSError: this user may not read it, it is no regular file, or the system does not provide the holder.
     """
     if sys.platform != "linux" or sys.maxsize < 1 << 32:
         raise OSError(errno.ENOTSUP, "only 64-bit Linux says who holds a lock")

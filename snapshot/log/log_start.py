@@ -154,7 +154,7 @@ def with_stated(log_dirs: Sequence[NamedLogDir], stated: Mapping[TopicPartition,
 
 
 def unknown_partition(folder: str, stated: int, uris: Iterable[str]) -> UsageError:
-    """Return the error about a stated log start offset of a partition that no place has."""
+    """Return the error about a stated log start offset of a partition that was found nowhere."""
     return UsageError(
         f"--log-start {folder}={stated}: no such partition in {', '.join(uris)}",
         hint="--log-start takes a folder's name and an offset, as orders-0=100",

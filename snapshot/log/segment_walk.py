@@ -133,7 +133,7 @@ class SegmentWalk:
             self._out = np.empty(min(max(size // HEADER_LENGTH, 1), _ROWS), RECORD_BATCH_DTYPE)
 
     def over(self, window: np.ndarray, position: int) -> Iterator[np.ndarray]:
-        """Walk over uint8 bytes that lie at byte `position`: arrays of decoded rows, each valid until the next.
+        """Walk over uint8 bytes from byte `position` on; yield arrays of decoded rows, each valid until the next.
 
         Then `cursor` is the first byte of the window that was not walked, and `reason` why (see kernels.batch).
         """

@@ -52,7 +52,7 @@ class Windows(Protocol):
 
 
 class MappedWindows:
-    """Windows of a memory map; pages behind the window are handed back to the kernel."""
+    """Windows of a memory map; pages before the window are released to the kernel."""
 
     best_bytes = WINDOW_BYTES
 

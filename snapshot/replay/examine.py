@@ -127,7 +127,7 @@ def examine_decodes(
 
 
 def _undecoded(segment: Segment, largest_timestamp: int) -> SegmentEnd:
-    """Return the end of a segment that needed no decode: it lies below the state that the replay starts from."""
+    """Return the end of a segment that needed no decode, because the replay starts above it."""
     end = segment.base_offset if segment.next_base_offset is None else segment.next_base_offset
     return SegmentEnd(
         total_bytes=segment.log.size,

@@ -53,7 +53,7 @@ class StartState:
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
-    """The producer state at the end of a remote segment that ends behind the first file of the log."""
+    """The producer state at the end of a remote segment that ends above the first local offset."""
 
     offset: int  # exclusive; a base offset of the log
     entries: np.ndarray  # ENTRY_DTYPE, ascending producer id

@@ -1,4 +1,4 @@
-"""The answers of `doctor` about a cluster: hung copies, segments that are there twice, and missing ones."""
+"""The answers of `doctor` about a cluster: hung copies, duplicate segments, and missing ones."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class CopiedTwice:
 
 @dataclass(frozen=True, slots=True)
 class ToldCopies:
-    """The copies of a cluster, as rows and in sentences."""
+    """The hung copies and duplicate segments of a cluster, as rows and in sentences."""
 
     hung: tuple[HungRemoteCopy, ...] = ()
     twice: tuple[CopiedTwice, ...] = ()
@@ -232,7 +232,7 @@ def problems_of_cluster(
 def steps_of_cluster(
     place: Place, compared: Compared | None, copies: ToldCopies, freeing: Iterable[NextStep]
 ) -> Iterator[Step]:
-    """Yield the steps that put lost remote segments back, and `freeing`, which frees copies that hang."""
+    """Yield the steps that restore lost remote segments, and `freeing`, which frees hung copies."""
     if compared is not None and compared.missing.segments:
         yield from map(place.render, _mending(place, compared))
     if copies.hung:

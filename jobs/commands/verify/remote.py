@@ -226,7 +226,7 @@ class TierVerification:
     ) -> ToldStart | None:
         """Return the log start from the cluster, else from the local log.
 
-        If a deleted topic has only claims left, it lost nothing: its log starts behind all of them.
+        If a deleted topic has only claims left, it lost nothing: its log starts after all of them.
         """
         from tiersnap.remote_storage.cluster.log_starts import is_deleted, log_start_of
         from tiersnap.remote_storage.verify.log_head import ToldStart

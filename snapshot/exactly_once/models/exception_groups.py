@@ -16,7 +16,7 @@ from tiersnap.snapshot.exactly_once.models.eras import Severity
 
 
 class Surface(StrEnum):
-    """The place where the application gets an error."""
+    """The call or callback in which the application gets an error."""
 
     CALL = "call"  # thrown by the next transactional call
     BOTH = "both"  # and the callback of send gets it
