@@ -131,7 +131,7 @@ def find_stuck(
 def _suspects(
     cache: MetadataCache, candidates: Iterable[TopicIdPartition], end_of: Callable[[TopicIdPartition], int]
 ) -> Iterator[Watched]:
-    """Yield the partitions whose unended attempts raise a suspicion; `end_of` is called only if there are such."""
+    """Yield the partitions whose unended attempts raise a suspicion; `end_of` is called only for those with such."""
     for each in candidates:
         suspect = suspected(cache, each, end_of(each)) if has_unended(cache, each) else None
         if suspect is not None:

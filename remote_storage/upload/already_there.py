@@ -58,7 +58,8 @@ def _is_held(segment: PlannedSegment, copies: Iterable[RemoteSegment]) -> bool:
 def event_of_covered(job: TierJob, segment: PlannedSegment, inventory: RemoteInventory) -> CopyEvent | None:
     """Return the event of a covered segment; if tiersnap's own copy attempt is complete but unfinished, finish it.
 
-    Return None if it must not be finished: its process may still run, or it stored another snapshot than today's.
+    Return None if it must not be finished: its process may still run, its snapshot differs from today's, or its log
+    differs from the local one.
     """
     bounds = (segment.base_offset, segment.next_base_offset)
     same = {copy.segment_id: copy for copy in inventory.segments if copy.bounds == bounds}

@@ -41,7 +41,8 @@ class CopyFacts:
 class RemoteCoverage:
     """The offsets of one lineage that are in remote storage."""
 
-    # [start, exclusive end) of the offsets that remote segments of the lineage cover: ascending, not adjacent.
+    # [start, exclusive end) of the offsets that remote segments of the lineage cover: ascending, neither overlapping
+    # nor adjacent.
     covered: tuple[Interval, ...] = ()
     highest: int = 0  # exclusive; the broker's highest remote offset + 1, 0 without one. It copies nothing below.
     in_flight: frozenset[int] = frozenset()  # base offsets of segments that are being copied now
