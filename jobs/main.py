@@ -62,14 +62,14 @@ class _LazyGroup(HelpPage, click.Group):
         command: click.Command = getattr(importlib.import_module(f"tiersnap.jobs.commands.{cmd_name}"), cmd_name)
         for each in leaves(ctx, cmd_name, command).values():
             for setting, option in options_of(each).items():
-                # One variable for one setting, whatever the command: TIERSNAP_REMOTE, not TIERSNAP_RUN_REMOTE.
+                # All commands share the variable of a setting: TIERSNAP_REMOTE, not TIERSNAP_RUN_REMOTE.
                 option.envvar = variable_of(setting)
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command, or name what is near to what was typed."""
+        """Return the command. The error for an unknown one suggests similar names."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -190,7 +190,7 @@ def _with_near_option(error: click.ClickException) -> click.ClickException:
 
 
 def _format_of(argv: list[str]) -> Format:
-    """The form that was asked for, on a command line that cannot be parsed."""
+    """Return the requested output format of a command line that cannot be parsed."""
     found = os.environ.get(variable_of("output"), "")
     for word, following in pairwise([*argv, ""]):
         if word == "--output" or word.startswith("--output="):
@@ -199,7 +199,7 @@ def _format_of(argv: list[str]) -> Format:
 
 
 def missing_extra(error: ImportError, what: str) -> MissingExtraError | None:
-    """Return what to raise for a module that an extra brings; None where it is no such module."""
+    """Return the error for a missing module of an extra; None if no extra provides it."""
     module = (error.name or "").partition(".")[0]
     extra = next((extra for extra, modules in EXTRAS.items() if module in modules), None)
     return None if extra is None else MissingExtraError(f"{what} needs {module}", hint=with_extra(extra))

@@ -1,4 +1,4 @@
-"""Kafka's producer state as Spark says it: record batches in, the entries of every producer snapshot out.
+"""Kafka's producer state in Spark: from record batches to the entries of every producer snapshot.
 
 docs/producer-state.md explains each rule and names the limits. `run` folds faster, with snapshot/kernels/fold.py.
 """
@@ -28,7 +28,7 @@ _FIRST: dict[str, bool | float | int | str] = {name: 0 if name == "offset_delta"
 
 
 def snapshot_offsets(batches: DataFrame) -> DataFrame:
-    """RECORD_BATCHES -> SEGMENT, its number in the log, and of its end the snapshot offset and the largest time."""
+    """Map RECORD_BATCHES to SEGMENT, its number in the log, the snapshot offset at its end, and its largest time."""
     log = Window.partitionBy(*PARTITION_KEY)
     in_order = log.orderBy("segment_base_offset")
     ends = F.expr("max(base_offset + last_offset_delta) + 1 as log_end"), F.max("max_timestamp").alias("end_time")
@@ -39,7 +39,7 @@ def snapshot_offsets(batches: DataFrame) -> DataFrame:
 
 
 def snapshot_entries(batches: DataFrame, expiry: Expiry | None = None) -> DataFrame:
-    """RECORD_BATCHES of whole logs -> PARTITION_KEY, folded_from, snapshot_offset and an entry of the snapshot."""
+    """Map RECORD_BATCHES of whole logs to PARTITION_KEY, folded_from, snapshot_offset and a snapshot entry."""
     by_producer, offsets = Window.partitionBy(*PRODUCER), snapshot_offsets(batches)
     before = by_producer.orderBy("base_offset").rowsBetween(Window.unboundedPreceding, -1)
     epoch, opens = (F.last(F.expr(rule), ignorenulls=True).over(before) for rule in (_RULES["producer_epoch"], _OPENS))

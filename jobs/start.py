@@ -1,4 +1,4 @@
-"""The entry of the command: Ctrl-C ends a process that is still importing, and no traceback shows where it was."""
+"""The entry point of the command: Ctrl-C during the imports ends the process without a traceback."""
 
 import signal
 

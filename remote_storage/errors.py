@@ -1,4 +1,4 @@
-"""Errors of remote storage that the core has no use for."""
+"""Errors of remote storage, which the package `snapshot` does not need."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from tiersnap.snapshot.errors import (
 
 
 class ObjectNotFoundError(RemoteStorageError):
-    """Raised when a key that must be there is not; names the key and the store."""
+    """Raised when an object that must exist is missing; names the key and the store."""
 
 
 class ObjectChangedError(TransientError):
-    """Raised when an object that was to be replaced is not the one that was read: another writer was faster."""
+    """Raised when an object to replace differs from the one that was read: another writer was faster."""
 
 
 class LeaseLostError(TransientError):
-    """Raised when another run has taken over a warehouse: this one was not heard of for too long."""
+    """Raised when another run has taken over a warehouse, because this one did not renew its lease for too long."""
 
 
 class UnblockHeldError(TransientError):
-    """Raised when another run of `unblock` is at a topic: only one may switch its copying off and on."""
+    """Raised when another run of `unblock` holds a topic: only one run may disable and enable its copying."""
 
 
 class ReadBackHeldError(TransientError):
-    """Raised when another run is reading a record back from a location; one run at a time does that."""
+    """Raised when another run reads a record back from a location; only one run at a time may do that."""
 
 
 class ClaimedError(TransientError):
-    """Raised when another attempt holds the claim of a segment; names it."""
+    """Raised when another attempt holds the claim of a segment; names that attempt."""
 
 
 class ClaimLostError(TransientError):
-    """Raised when another attempt took over the claim of a segment before this one's copy was made visible."""
+    """Raised when another attempt took over the claim of a segment before this one made its segment visible."""
 
 
 class CopyInFlightError(TransientError):
-    """Raised when somebody else is copying segments of a partition: beside a copier that works nothing is tiered."""
+    """Raised when a broker or another process is copying segments of a partition: tiersnap does not upload then."""
 
 
 class ConditionsIgnoredError(UsageError):
-    """Raised when a store overwrites what it was asked not to: two writers would not notice each other."""
+    """Raised when a store ignores a condition and overwrites an object: two writers would not notice each other."""
 
 
 class InvalidKeyError(UsageError):
@@ -59,19 +59,19 @@ class IllegalStateTransitionError(TiersnapError):
 
 
 class RemoteGapError(GateError):
-    """Raised when offsets between two remote segments are in no complete copy; names them."""
+    """Raised when offsets between two remote segments are in no complete segment; names the offsets."""
 
 
 class SegmentChangedError(TransientError):
-    """Raised when a segment is no longer what was decoded; the next scan sees what it is now."""
+    """Raised when a segment changed after it was decoded; the next scan decodes it again."""
 
 
 class CorruptSegmentError(CorruptDataError):
-    """Raised when a batch of a segment is damaged: a broker would cut the segment there."""
+    """Raised when a batch of a segment is damaged: a broker would truncate the segment there."""
 
 
 class WrongLeaderEpochsError(CorruptDataError):
-    """Raised when a batch was written under another leader epoch than the leader-epoch-checkpoint beside it says."""
+    """Raised when a batch has another leader epoch than the leader-epoch-checkpoint has for its offset."""
 
 
 class DivergedLogError(CorruptDataError):
@@ -79,11 +79,11 @@ class DivergedLogError(CorruptDataError):
 
 
 class SnapshotChangedError(TransientError):
-    """Raised when a producer snapshot is not the one that was computed or compared; names its offset and place."""
+    """Raised when a producer snapshot changed after it was computed or compared; names its offset and location."""
 
 
 class SnapshotVanishedError(TransientError):
-    """Raised when a producer snapshot that was recorded is gone; whoever computed it writes it again."""
+    """Raised when a recorded producer snapshot was deleted; the next run computes it again."""
 
 
 class MissingTailError(GateError):
@@ -98,23 +98,23 @@ class EncryptedSegmentError(RemoteStorageError):
     """Raised when a segment was encrypted by the plugin, whose key tiersnap does not have."""
 
 
-# Of the cluster that is asked.
+# Errors of a cluster.
 
 
 class BrokerUnavailableError(TransientError):
-    """Raised when no broker answers, or the one that must has no time now."""
+    """Raised when no broker answers, or the responsible one cannot answer now."""
 
 
 class ClusterRefusedError(UsageError):
-    """Raised when a broker says no for good: not authorized, not supported, an invalid setting."""
+    """Raised when a broker refuses permanently: not authorized, not supported, an invalid config."""
 
 
 class TopicRefusedError(ClusterRefusedError):
-    """Raised when a cluster refuses to create a topic of ours: not authorized, or a config that it does not know."""
+    """Raised when a cluster refuses to create tiersnap's topic: not authorized, or an unknown config."""
 
 
 class MetadataTopicAbsentError(UsageError):
-    """Raised when the cluster has no `__remote_log_metadata`; tiersnap never makes one, nor lets it be made."""
+    """Raised when the cluster has no `__remote_log_metadata`; tiersnap never creates it, nor lets brokers create it."""
 
 
 class MetadataTopicCompactedError(GateError):
@@ -122,7 +122,7 @@ class MetadataTopicCompactedError(GateError):
 
 
 class DeliveryFailedError(TransientError):
-    """Raised when not all records were acknowledged; those that were are found by the next run."""
+    """Raised when not all records were acknowledged; the next run writes the missing ones."""
 
 
 class UnknownTopicError(GateError):
@@ -134,31 +134,31 @@ class TieringOffError(GateError):
 
 
 class CopyingOffError(GateError):
-    """Raised when copying is off and must not be: with finite retention the broker would delete what is published."""
+    """Raised when another user disabled copying, or finite retention would delete segments while it is disabled."""
 
 
 class SettingsAsideError(GateError):
-    """Raised when a broker refuses what a topic had set before `unblock` put it aside; names it."""
+    """Raised when configs that tiersnap overrode cannot be restored: a broker refuses them, or they were not saved."""
 
 
 class CopyingOnError(GateError):
-    """Raised when copying is on: a copier that works does not see what is published, and copies it again."""
+    """Raised when copying is enabled: a running copy task does not see published segments, and copies them again."""
 
 
 class SegmentHoleError(GateError):
-    """Raised when offsets before a segment are not in remote storage: readers and the copier would skip them."""
+    """Raised when offsets before a segment are not in remote storage: readers and the copy task would skip them."""
 
 
 class LeaderEpochLineageError(GateError):
-    """Raised when a segment's leader epochs are not in the partition's lineage: it would be copied a second time."""
+    """Raised when a segment's leader epochs are not in the partition's lineage: brokers would copy it a second time."""
 
 
 class LostCopyError(CorruptDataError):
-    """Raised when brokers take offsets for tiered that no whole copy of theirs holds, and ours may not stand in."""
+    """Raised when brokers consider offsets tiered, but cannot read all of them from complete segments."""
 
 
 class HiddenOffsetsError(GateError):
-    """Raised when a new segment would hide offsets of another lineage that brokers find now."""
+    """Raised when a new segment would hide offsets of another lineage that brokers read now."""
 
 
 class NotDeletedError(GateError):
@@ -166,32 +166,32 @@ class NotDeletedError(GateError):
 
 
 class PlaintextRefusedError(GateError):
-    """Raised when plain text would go among segments that the plugin encrypted; names a manifest that shows it."""
+    """Raised when plain text would be uploaded among segments that the plugin encrypted; names such a manifest."""
 
 
 class WrongPlaceError(GateError):
-    """Raised when brokers keep their remote segments elsewhere than the place that was named; names both."""
+    """Raised when brokers keep their remote segments in another remote location than the given one; names both."""
 
 
 class UnprovenPlaceError(GateError):
-    """Raised when nothing proves that brokers read the place to which segments were tiered."""
+    """Raised when nothing proves that brokers read the remote location to which segments were uploaded."""
 
 
 class UnprovenLogError(GateError):
-    """Raised when nothing shows that a local log is the leader's, before segments that were uploaded of it count."""
+    """Raised when nothing proves that a local log is the leader's, so its uploaded segments must not count yet."""
 
 
 class CopyingSwitchedOnError(UnfinishedError):
-    """Told of when copying was switched on while segments were published: the copier may have copied some of them."""
+    """Reported when copying was enabled during a publication: the copy task may have copied some segments again."""
 
 
 class StillStuckError(TiersnapError):
-    """Raised when the copier goes on failing although the segments are published and copying was off in between."""
+    """Raised when the copy task still fails after the segments were published with copying disabled."""
 
     exit_code = ExitCode.PARTIAL
 
 
-# Of a partition that is not restored.
+# Errors of a restore.
 
 
 class MissingMetaPropertiesError(UsageError):
@@ -199,36 +199,36 @@ class MissingMetaPropertiesError(UsageError):
 
 
 class UnknownClusterError(UsageError):
-    """Raised when nobody said which cluster the segments come from."""
+    """Raised when the cluster that the segments come from is unknown."""
 
 
 class OtherLayoutError(GateError):
-    """Raised when a segment would be tiered in another layout than the one in which its finished copy lies."""
+    """Raised when a segment would be uploaded in another layout than the one of its finished remote segment."""
 
 
 class WrongClusterError(GateError):
-    """Raised when a log directory is of another cluster than the one that was named; no option overrides it."""
+    """Raised when a log directory is of another cluster than the given one; no option overrides it."""
 
 
 class OtherClusterError(GateError):
-    """Raised when segments would go to another cluster and nobody said what becomes of their producer state or id."""
+    """Raised when segments would move to another cluster without options for their producer state and topic id."""
 
 
 class FolderDiffersError(GateError):
-    """Raised when a partition's folder is there and is not what restore would write; nothing is overwritten."""
+    """Raised when a partition's folder exists and differs from the restored one; restore overwrites nothing."""
 
 
 class UnknownToClusterError(GateError):
-    """Raised when the cluster that was asked knows nothing of the segments."""
+    """Raised when the cluster does not know the topic of the segments."""
 
 
 class UnpublishedError(GateError):
-    """Raised when a log needs segments of which nobody says that they were ever published."""
+    """Raised when a log needs segments without a record that they were ever published."""
 
 
 class NotRebuiltError(GateError):
-    """Raised when a missing or wrong remote segment cannot be made right by what there is; says what is not known."""
+    """Raised when a missing or wrong remote segment cannot be rebuilt; names the missing knowledge."""
 
 
 class DeletedByClusterError(GateError):
-    """Raised when the cluster that was asked has deleted the segments."""
+    """Raised when the cluster has deleted the segments."""

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, whatever kills the process in between."""
+"""Write files so that they appear completely or not at all, even if the process is killed."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from tiersnap.snapshot.regular_file import NotRegularFileError, kind_of
 _log = logging.getLogger(__name__)
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""Errors of the operating system that say that a disk is full, or a user's share of it."""
+"""Error numbers for a full disk or an exhausted quota."""
 
 _CONTEXT = "security.selinux"
-_OPEN_FILES = 128  # that wait for their fsync
-_BUFFER_BYTES = 8192  # given, so that opening a file asks no terminal and no disk for its block size
-SUFFIX = ".tmp"  # a broker's loader passes over `<20 digits>.snapshot.tmp`
+_OPEN_FILES = 128  # limit of files that wait for their fsync
+_BUFFER_BYTES = 8192  # explicit, so that opening a file does not query a terminal or a disk for its block size
+SUFFIX = ".tmp"  # a broker's loader skips `<20 digits>.snapshot.tmp`
 
 
 def write_atomically(path: Path, data: bytes, *, replace: bool, like: Path | None = None) -> bool:
-    """Write `data` to `path` by a temporary neighbour, fsync, and a rename or link.
+    """Write `data` to `path` with a temporary file in the same folder, fsync, and a rename or link.
 
     Args:
-        replace: put it in place of a file that is there; otherwise an existing file wins.
+        replace: replace an existing file; otherwise it stays.
         like: a file whose owner, mode and SELinux context the new one gets.
+
     Returns:
-        Whether the file was written; False when one was there and `replace` is False.
+        Whether the file was written; False if one existed and `replace` is False.
 
     Raises:
         UsageError: this user may not write there.
@@ -49,15 +50,15 @@ def write_atomically(path: Path, data: bytes, *, replace: bool, like: Path | Non
 
 
 def staged(path: Path) -> Path:
-    """The temporary neighbour of `path`, `<name>.tmp`."""
+    """Return the path of the temporary file in the same folder, `<name>.tmp`."""
     return path.with_name(path.name + SUFFIX)
 
 
 class Staging:
-    """New files, written beside their names, durable once they are settled, and then published one by one.
+    """New files under temporary names: `settle` makes them durable, then each is published by a rename or link.
 
-    Files that are written together are synced at once: one commit of the file system's journal is for all that wait for
-    it. What was not published is gone at the end. Methods raise as `write_atomically`.
+    Files are synced together, because one commit of the file system's journal serves all waiting files. At the end,
+    unpublished files are deleted. Methods raise the errors of `write_atomically`.
     """
 
     def __init__(self) -> None:
@@ -76,7 +77,7 @@ class Staging:
                 temporary.unlink(missing_ok=True)
 
     def add(self, path: Path, data: bytes, *, like: Path | None = None) -> None:
-        """Write `data` beside `path`; what a killed process left there is thrown away."""
+        """Write `data` to a temporary file next to `path`, and replace one that a killed process left."""
         temporary = staged(path)
         try:
             file = _created(temporary)
@@ -103,13 +104,13 @@ class Staging:
         self._unsynced.clear()
 
     def publish(self, path: Path, *, replace: bool) -> bool:
-        """Put a settled file in place; the directory is to be synced. False where a file is there that may not go."""
+        """Rename a settled file to its path; the caller must sync the directory. False if an existing file stays."""
         temporary = self._beside[path]
         try:
             if replace:
                 temporary.replace(path)
             else:
-                # A rename would overwrite what appeared meanwhile; a link refuses.
+                # A rename would overwrite a file that was created in between; a link fails.
                 os.link(temporary, path)
                 temporary.unlink()
         except FileExistsError:
@@ -123,14 +124,14 @@ class Staging:
 
 
 def _begin_to_store(file: BinaryIO) -> None:
-    """Let the kernel send the pages of a file to the disk, so that an fsync waits for little."""
-    if hasattr(os, "posix_fadvise"):  # Linux; elsewhere each fsync sends its own
-        with contextlib.suppress(OSError):  # a hint only: the fsync says whether they are stored
+    """Make the kernel start writing the pages of a file to the disk, so that a later fsync is short."""
+    if hasattr(os, "posix_fadvise"):  # Linux; elsewhere fsync itself writes them
+        with contextlib.suppress(OSError):  # only a hint: fsync reports failures
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _created(temporary: Path) -> BinaryIO:
-    """Made anew, never opened: as root one would follow a link that the directory's owner put there."""
+    """Create the file, and never open an existing one: root would follow a link that the directory's owner made."""
     try:
         return temporary.open("xb", _BUFFER_BYTES)
     except FileExistsError:
@@ -168,10 +169,10 @@ def _copy_owner_and_mode(like: Path, descriptor: int) -> None:
 
 
 def _copy_context(like: Path, descriptor: int) -> None:
-    """Give the file the SELinux context of its neighbour, where there is one: a confined broker could not open it.
+    """Copy the SELinux context of the file `like`, if it has one: else a confined broker could not open the new file.
 
-    A kernel without SELinux has none, and one with it may keep this user from setting it; then the file has what the
-    policy gives to new files in that directory, which is what the broker's own get.
+    Without SELinux there is no context. With it, this user may not be allowed to set one. Then the file keeps the
+    context that the policy gives to new files in its directory, the same as the broker's own new files.
     """
     if not hasattr(os, "getxattr"):  # not Linux
         return

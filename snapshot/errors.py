@@ -1,6 +1,6 @@
-"""Every error tiersnap raises on purpose, with the exit code and the next step it deserves.
+"""The errors that tiersnap raises, with their exit codes and hints.
 
-An error says what is wrong, where, and what to do next (`hint`). Expected conditions of a log (a bad CRC, a partial
+An error names the failure, the object, and the next step (`hint`). Expected conditions of a log (a bad CRC, a partial
 tail, a missing snapshot) are not errors: they are findings and verdicts, because a fleet always has some.
 """
 
@@ -50,7 +50,7 @@ class TiersnapError(Exception):
         return _rebuild, (type(self), self.message, self.hint, self.attrs)
 
     def as_dict(self) -> dict[str, object]:
-        """The error as data: type, message, hint and attributes."""
+        """Return the error as data: type, message, hint and attributes."""
         return {"type": type(self).__name__, "message": self.message, "hint": self.hint, "attrs": self.attrs}
 
 
@@ -120,7 +120,7 @@ class MissingProducerSnapshotError(GateError):
 
 
 class UnknownStateError(GateError):
-    """Raised when remote storage does not tell the producer state of a log that begins there."""
+    """Raised when remote storage cannot supply the producer state of a log that begins there."""
 
 
 class UnknownTransactionsError(GateError):
@@ -128,11 +128,11 @@ class UnknownTransactionsError(GateError):
 
 
 class IncompleteBundleError(GateError):
-    """Raised when a bundle is built without log, an index or leader epochs, and nothing tells what they hold."""
+    """Raised when a bundle lacks its log, an index or leader epochs, and they cannot be rebuilt."""
 
 
 class UnfinishedError(TiersnapError):
-    """Raised, or told of, when a part of the work failed and will fail again as things are; the rest was done."""
+    """Raised or reported when a part of the work failed and a retry would fail, too; the rest was done."""
 
     exit_code = ExitCode.PARTIAL
 
@@ -140,11 +140,11 @@ class UnfinishedError(TiersnapError):
 def failure(
     message: str, *, is_transient: bool, error_type: str | None = None, hint: str | None = None
 ) -> TiersnapError:
-    """The error for a part of the work that failed, as a table or a task recorded it.
+    """Return the error for a failed part of the work, from the record of a table or a task.
 
     Args:
-        error_type: name of its class, where that was recorded: damage stays damage, and a refusal one.
-        hint: what was recorded of the way on.
+        error_type: recorded name of its class, which preserves damage and refusals; None if none was recorded.
+        hint: recorded hint.
     """
     if is_transient:
         return TransientError(message, hint=hint or "run the same command again")
@@ -168,21 +168,21 @@ class RecordedError:
 
     @property
     def raised(self) -> TiersnapError:
-        """The error again; see `failure`."""
+        """Return the recorded error as an exception; see `failure`."""
         return failure(self.error, is_transient=self.is_transient, error_type=self.error_type, hint=self.hint)
 
 
-# What a table or a task keeps of an error beside its message, as `failure` is given it.
+# The attributes of an error that a table or a task records with its message: arguments of `failure`.
 RECORDED = ("is_transient", "error_type", "hint")
 
 
 class CorruptDataError(TiersnapError):
-    """Raised when bytes cannot be what their file name says."""
+    """Raised when bytes do not have the format that their file name implies."""
 
     exit_code = ExitCode.DATA_CORRUPT
 
 
-# By what a table counts them as; see `failure`.
+# Error classes by the names under which a table counts them; see `failure`.
 FAILURES: dict[str, type[TiersnapError]] = {
     "damaged": CorruptDataError,
     "refused": GateError,
@@ -217,7 +217,7 @@ class CorruptCheckpointError(CorruptDataError):
 
 
 class CorruptRecordError(CorruptDataError):
-    """Raised when records of a batch, or their compression, cannot be what the batch's header says."""
+    """Raised when records of a batch, or their compression, contradict the batch's header."""
 
 
 class CorruptTransactionStateError(CorruptDataError):
@@ -229,7 +229,7 @@ class UnknownVersionError(CorruptDataError):
 
 
 class NewerFormatError(CorruptDataError):
-    """Raised when an object in remote storage is of a newer tiersnap: not damage, and nobody may delete it for that."""
+    """Raised when a newer tiersnap wrote an object in remote storage: it is not damaged, and must not be deleted."""
 
     exit_code = ExitCode.USAGE
 

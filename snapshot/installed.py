@@ -1,7 +1,7 @@
 """Find out how this copy of tiersnap was installed, and the command that adds an extra to it.
 
-Its name is on no public package index, so nothing may say to install it by name: whoever registers that would be run
-on brokers' hosts.
+The name tiersnap is on no public package index. So no message may suggest an install by name: brokers' hosts would run
+the code of anyone who registers the name.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ def _of_this_one() -> Distribution | None:
 
 
 def _install() -> list[str]:
-    """Words before the packages: an environment that uv made has no pip."""
+    """Return the words before the packages: an environment that uv made has no pip."""
     if find_spec("pip") is None:
         return ["uv", "pip", "install", "--python", sys.executable]
     return [sys.executable, "-m", "pip", "install"]
 
 
 def _packages(extra: str, copy: Distribution | None) -> list[str]:
-    """As direct_url.json has the source (PEP 610), or as METADATA has the extra."""
+    """Return the packages with their source from direct_url.json (PEP 610), or with their extra from METADATA."""
     if copy is None:
         return []
     source = json.loads(copy.read_text("direct_url.json") or "{}")

@@ -15,8 +15,8 @@ _DECODERS: dict[type, msgspec.json.Decoder[Any]] = {}
 def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     """Return the decoder of a type, always the same one.
 
-    msgspec learns a type, and those inside it, when it first meets it. Threads that let it do so at once crash the
-    process (seen with msgspec 0.22), so one at a time may.
+    msgspec inspects a type and its contained types at their first use. Threads that trigger this concurrently crash the
+    process (seen with msgspec 0.22), so a lock permits one at a time.
     """
     with _LEARNING:
         if kind not in _DECODERS:

@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable
 
 _HIDDEN = "***"
-# Patterns begin where a word does: tried at each character, they take minutes for a line of 100 KB.
+# Patterns begin at the start of a word: if tried at each character, they take minutes for a line of 100 KB.
 _SCHEME = r"(?<![A-Za-z0-9+.-])[0-9+.-]*[A-Za-z][A-Za-z0-9+.-]*://"
-# A number and a `/` behind the colon is a port. What stands alone before the @ is a token in HTTP; elsewhere it is a
-# name, as the container in abfss://container@account.
+# A number and a `/` after the colon is a port. In HTTP, text without a colon before the @ is a token; in other schemes
+# it is a name, as the container in abfss://container@account.
 IN_URI = re.compile(
     rf"(?P<scheme>{_SCHEME})(?:[^/@\s:]*:(?!\d{{1,5}}/)[^@\s]*|(?<=http://)[^/@\s]+|(?<=https://)[^/@\s]+)@"
 )

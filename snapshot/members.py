@@ -1,7 +1,7 @@
 """The type is the row: a frozen dataclass as members of a JSON object.
 
-A member is a field, under the field's name. A contained dataclass has its members beside the others, as its columns
-stand beside the others in `rows`. Two fields with one name are an error.
+Each field is a member, under the field's name. A contained dataclass is flattened into the same object, as it is in
+`rows`. Two fields with one name are an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tiersnap.snapshot.rows import without_extras
 
 
 def members(value: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Return the fields of a dataclass by name, those of contained dataclasses beside the others.
+    """Return the fields of a dataclass by name, with contained dataclasses flattened.
 
     The values stay as they are. A contained dataclass that is None gives None for each of its fields.
     """
@@ -68,7 +68,7 @@ def member_types(kind: type) -> dict[str, Any]:
 
 @cache
 def _contained_in(kind: type) -> dict[str, tuple[type, bool]]:
-    """By name the fields that are dataclasses: their types, and whether they may be None."""
+    """Return the fields that are dataclasses, by name: their types, and whether they may be None."""
     found = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
         of, is_optional = _one_of(without_extras(hint))

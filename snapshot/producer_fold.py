@@ -1,29 +1,29 @@
-"""The fold: what a run of batches does to each producer, as a monoid.
+"""Fold runs of batches into changes of producer state, as a monoid.
 
 A *producer delta* is a function from a producer's entry before a run of batches to its entry after it. Deltas of
-neighbouring runs combine, in offset order, into the delta of both, so segments fold anywhere, in any order, and are
-combined in order. An entry is a delta too (one that forgets what came before), hence replaying a partition
-is combining. Field by field:
+adjacent runs combine, in offset order, into the delta of both. So segments can be folded anywhere and in any order, and
+are then combined in order. An entry is a delta, too: one that ignores the previous entry. So the replay of a partition
+is a series of combinations. The fields:
 
     producer_id
-    batch_action       what happens to the cached last batch of the entry before
-                         KEEP           nothing but emptied control batches: no field changes, the entry exists
-                         KEEP_IF_EPOCH  markers only, all of one epoch: kept iff the entry before has that epoch
-                         CLEAR          an epoch changed by a marker and no data came after
-                         SET            the last data batch of the run is the cached one
-    last_sequence, last_offset, offset_delta   that batch, when SET
+    batch_action       effect on the cached last batch of the previous entry
+                         KEEP           the run has only emptied control batches: no field changes, the entry exists
+                         KEEP_IF_EPOCH  only markers, all of one epoch: kept iff the previous entry has that epoch
+                         CLEAR          a marker changed the epoch, and no data followed
+                         SET            the last data batch of the run becomes the cached one
+    last_sequence, last_offset, offset_delta   that batch, if SET
     producer_epoch, timestamp                  of the last batch of the run, unless KEEP
-    has_marker         1: the run holds a marker, so what was open before is closed
-    coordinator_epoch  of the last marker, when has_marker
-    txn_first_offset   first offset of the transaction open at the end; without a marker it counts only if none was
-                       open before
-    plain_offset       first non-transactional data before any marker or transaction start: an error if the entry
-                       before has an open transaction
+    has_marker         1: the run has a marker, so it closes a transaction that was open before
+    coordinator_epoch  of the last marker, if has_marker
+    txn_first_offset   first offset of the transaction open at the end; without a marker it counts only if no
+                       transaction was open before
+    plain_offset       first non-transactional data before any marker or transaction start: an error if the previous
+                       entry has an open transaction
     error_offset       first non-transactional batch inside an open transaction of the run itself, or -1
 
-Follows org.apache.kafka.storage.internals.log.ProducerAppendInfo with the origin REPLICATION, merged after every
-batch as a live broker does (a rebuild merges once a segment; the two differ only where an epoch leaves and comes back
-by markers alone inside one segment).
+Follows org.apache.kafka.storage.internals.log.ProducerAppendInfo with the origin REPLICATION, merged after every batch
+as a live broker does. A broker's rebuild merges once for each segment. The results differ only if markers alone change
+an epoch and change it back inside one segment.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class ProducerFold:
 
     @property
     def table(self) -> tuple[np.ndarray, np.ndarray]:
-        """Hash slots and deltas, for the kernel that folds what it decodes; it says `extended_to` and `grow`."""
+        """Return hash slots and deltas, for a kernel that folds while it decodes (see `extended_to` and `grow`)."""
         return self._slots, self._deltas
 
     def extended_to(self, count: int) -> None:
@@ -110,18 +110,18 @@ class ProducerFold:
         fold_kernels.rehash(self._slots, self._deltas, self._count)
 
     def _ascending(self) -> np.ndarray:
-        """Indexes of the deltas in ascending producer id."""
+        """Return the indexes of the deltas in ascending producer id."""
         if self._order is None:
             self._order = np.argsort(self._deltas["producer_id"][: self._count], kind="stable")
         return self._order
 
     def deltas(self) -> np.ndarray:
-        """A copy of the deltas in ascending producer id."""
+        """Return a copy of the deltas in ascending producer id."""
         # Not deltas[order]: of structured arrays that copies field by field, ten times as slow.
         return self._deltas.take(self._ascending())
 
     def first_open_offset(self) -> int:
-        """First offset of the oldest open transaction, or -1."""
+        """Return the first offset of the oldest open transaction, or -1."""
         opened = self._deltas["txn_first_offset"][: self._count]
         opened = opened[opened >= 0]
         return int(opened.min()) if opened.size else NONE
@@ -134,7 +134,7 @@ class ProducerFold:
         return tuple(map(OpenTransaction, *columns))
 
     def entries(self) -> np.ndarray:
-        """The state (ENTRY_DTYPE, ascending producer id) when nothing came before the run."""
+        """Return the state (ENTRY_DTYPE, ascending producer id) if no batch preceded the run."""
         return _entries(self._deltas, self._ascending())
 
 
@@ -150,7 +150,7 @@ def _entries(deltas: np.ndarray, order: np.ndarray) -> np.ndarray:
 
 
 def from_entries(entries: np.ndarray) -> np.ndarray:
-    """Snapshot entries as deltas that forget whatever came before.
+    """Return snapshot entries as deltas that ignore the previous entries.
 
     A reader of a snapshot ignores the sequence when last_offset < 0 (ProducerStateManager.readSnapshot).
     """
@@ -182,6 +182,6 @@ def is_expired(entries: np.ndarray, *, as_of: int, expiration: int | None) -> np
 
 
 def live_entries(entries: np.ndarray, *, as_of: int, expiration: int | None) -> np.ndarray:
-    """The entries that `is_expired` spares; `entries` itself where that is all."""
+    """Return the entries that have not expired (see `is_expired`); `entries` itself if none has."""
     expired = is_expired(entries, as_of=as_of, expiration=expiration)
     return entries.compress(~expired) if expired.any() else entries

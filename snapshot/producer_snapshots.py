@@ -20,10 +20,10 @@ def read_snapshot(path: str | os.PathLike[str]) -> np.ndarray:
     Its dtype is ENTRY_DTYPE (formats.snapshot_file): times in ms since the epoch, -1 for none.
 
     Args:
-        path: of one file on this host; a link is followed.
+        path: a file on this host; a link is followed.
 
     Raises:
-        SourceNotFoundError: there is no such file, or this user may not read it.
+        SourceNotFoundError: the file does not exist, or this user may not read it.
         CorruptSnapshotError: Kafka's reader would refuse it (ProducerStateManager.readSnapshot).
     """
     try:
@@ -36,17 +36,18 @@ def read_snapshot(path: str | os.PathLike[str]) -> np.ndarray:
 
 
 def write_snapshot(path: str | os.PathLike[str], entries: np.ndarray, *, replace: bool = False) -> bool:
-    """Write entries as a `.snapshot` file that appears whole or not at all.
+    """Write entries as a `.snapshot` file that appears completely or not at all.
 
     Args:
-        path: of the file; its folder must exist, and be no broker's.
+        path: path of the file; its folder must exist, and must not be a broker's.
         entries: shape (producers,), dtype ENTRY_DTYPE, any order; one for each producer.
-        replace: put it in place of a file that is there; otherwise that file wins.
+        replace: replace an existing file; otherwise it stays.
+
     Returns:
         Whether the file was written.
 
     Raises:
-        UsageError: the folder is a broker's, which `tiersnap repair` alone writes, or this user may not write there.
+        UsageError: the folder is a broker's, which only `tiersnap repair` writes, or this user may not write there.
         TransientError: the disk is full.
     """
     refuse_log_dir(Path(path).parent, "a snapshot for")

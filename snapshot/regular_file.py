@@ -1,9 +1,9 @@
-"""Reading what should be a regular file of a bounded size, whatever lies there.
+"""Read regular files of a bounded size, and refuse everything else under their names.
 
-A FIFO in place of a checkpoint would hold a reader for ever, `/dev/zero` would fill its memory, and a link would have
-it read what its owner may not. So a file on the local disk is opened without waiting and without following a link in
-its last part, and looked at before it is read. Partition folders and log directories may be links, as operators lay
-them to other disks; the files in them never are, on any broker.
+A FIFO in place of a checkpoint would block the reader forever, `/dev/zero` would fill its memory, and a link could make
+root read a file that the link's owner may not. So a local file is opened without blocking, without following a link in
+its last path component, and is checked before it is read. Partition folders and log directories may be links, because
+operators link them to other disks; a broker's files never are.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _KINDS = (
 
 
 class NotRegularFileError(OSError):
-    """Raised when something else lies where a file should be; `strerror` says what."""
+    """Raised when a path is no regular file; `strerror` names the kind."""
 
     def __init__(self, kind: str, path: str) -> None:
         super().__init__(errno.EINVAL, f"not a regular file: {kind}", path)
 
 
 class FileTooLargeError(OSError):
-    """Raised when a file is larger than any of its kind can be; `strerror` says how large."""
+    """Raised when a file is larger than any of its kind can be; `strerror` has its size."""
 
     def __init__(self, size: int, limit: int, path: str) -> None:
         said = f"{human_bytes(size)}, and no file of its kind has more than {human_bytes(limit)}"
@@ -52,7 +52,7 @@ def kind_of(mode: int) -> str | None:
 
 
 def open_regular(path: str | os.PathLike[str], *, follow: bool = False) -> int:
-    """A descriptor of the file, for reading.
+    """Return a descriptor of the file, for reading.
 
     Args:
         follow: also through a link, for a path that a person gave.
@@ -83,7 +83,7 @@ def open_regular(path: str | os.PathLike[str], *, follow: bool = False) -> int:
 
 
 def read_regular(path: str | os.PathLike[str], *, limit: int = SMALL_FILE_BYTES, follow: bool = False) -> bytes:
-    """The whole of a local file of at most `limit` bytes.
+    """Return the content of a local file of at most `limit` bytes.
 
     Raises:
         FileTooLargeError: it is larger.
@@ -98,5 +98,5 @@ def read_regular(path: str | os.PathLike[str], *, limit: int = SMALL_FILE_BYTES,
 
 
 def read_text(path: Path, *, limit: int = TEXT_BYTES, follow: bool = False) -> str:
-    """The whole of a small text file; bytes that are not UTF-8 are replaced, and parsing says what is wrong."""
+    """Return a small text file; bytes that are not UTF-8 are replaced, so that the parser reports them."""
     return read_regular(path, limit=limit, follow=follow).decode("utf-8", "replace")

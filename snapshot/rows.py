@@ -5,13 +5,12 @@ A column is a field, under the field's name. Its Arrow type follows from the ann
     int, float, bool, str, an enum   int64 (int32 or int16 by `Int32`, `Int16`), float64, bool, string
     tuple[X, ...], Mapping[str, X]   list<X>, map<string, X>
     X | None                         a column of X that may be null
-    a dataclass                      its columns beside the others: it is flattened
-    a dataclass | None               the same, and None is a null in each of them
+    a dataclass                      its columns: it is flattened
+    a dataclass | None               its columns; None is null in each of them
     a dataclass inside a tuple       a struct; so is a NamedTuple everywhere
 
-Two fields that would make one column are an error. `msgspec.Meta(description=…)` in `Annotated` is the comment of a
-column. There are no other options: a column that needs another name is renamed in the type. Arrays of producer deltas
-never pass through here.
+Two fields with one column name are an error. `msgspec.Meta(description=…)` in `Annotated` is the comment of a column.
+There are no other options: to rename a column, rename the field. Arrays of producer deltas do not use this module.
 """
 
 from __future__ import annotations
@@ -69,12 +68,12 @@ class Rows(Generic[T]):
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns. Needs no pyarrow."""
+        """Return the names of the columns, without pyarrow."""
         return tuple(each.name for each in self._group.columns)
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The columns in the order of the fields, with their comments."""
+        """Return the columns in the order of the fields, with their comments."""
         import pyarrow as pa
 
         return pa.schema(self._group.arrow_fields(is_optional=False))
@@ -299,14 +298,14 @@ class _Group:
 
 @dataclass(frozen=True)
 class _Contained:
-    """A field that is a dataclass, whose columns stand beside the others."""
+    """A field that is a dataclass, whose columns are flattened."""
 
     group: _Group
     is_optional: bool
 
     @cached_property
     def certain(self) -> str:
-        """The column that is null only if the dataclass is None."""
+        """Return the column that is null only if the dataclass is None."""
         certain = (each.name for each in self.group.columns if not each.is_nullable)
         found = next(certain, None)
         if found is None:
@@ -362,7 +361,7 @@ def _widths(hint: Any) -> list[Width]:  # noqa: ANN401
 
 
 def without_extras(hint: Any) -> Any:  # noqa: ANN401
-    """Return an annotation without what `Annotated` adds."""
+    """Return an annotation without its `Annotated` wrapper."""
     return hint.__origin__ if get_origin(hint) is Annotated else hint
 
 

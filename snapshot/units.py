@@ -15,7 +15,7 @@ def parse_duration(text: str) -> int | None:
     """'7d' -> milliseconds; 'none' -> None.
 
     Raises:
-        ValueError: the text is neither; a number without a unit is none, for nobody knows which was meant.
+        ValueError: the text is neither. A number without a unit is an error, too, because it is ambiguous.
     """
     text = text.strip().lower()
     if text == "none":
@@ -28,7 +28,7 @@ def parse_duration(text: str) -> int | None:
 
 
 def format_duration(milliseconds: int | None) -> str:
-    """604800000 -> '7d', None -> 'none': what `parse_duration` takes, in the largest unit that gives a whole number."""
+    """604800000 -> '7d', None -> 'none': the format of `parse_duration`, in the largest unit without a fraction."""
     if milliseconds is None:
         return "none"
     for unit, length in _UNIT_MS.items():
@@ -38,10 +38,10 @@ def format_duration(milliseconds: int | None) -> str:
 
 
 def parse_size(text: str) -> int:
-    """'10GiB' or '10 GiB' -> bytes; a number alone is bytes, as in Kafka's settings.
+    """'10GiB' or '10 GiB' -> bytes; a plain number is bytes, as in Kafka's configs.
 
     Raises:
-        ValueError: the text is neither; `GB` is none, for nobody knows whether 1,000 or 1,024 was meant.
+        ValueError: the text is neither. `GB` is an error, too, because it may mean powers of 1,000 or of 1,024.
     """
     match = _SIZE.fullmatch(text.strip().lower().replace(" ", ""))
     if not match:
@@ -70,7 +70,7 @@ def human_duration(milliseconds: int) -> str:
 def utc(milliseconds: int | None) -> str | None:
     """Return the time in ISO 8601: 1795264963642 -> '2026-11-21T12:42:43.642Z'.
 
-    -1 is no time, as in Kafka: None. Producers may stamp records with any year, also with one of more than four digits.
+    -1 means no time, as in Kafka, and gives None. Producers may set any year, also one of more than four digits.
     """
     if milliseconds is None or milliseconds == -1:
         return None
@@ -80,7 +80,7 @@ def utc(milliseconds: int | None) -> str | None:
 
 
 def noun_of(count: int, noun: str, plural: str = "") -> str:
-    """1, 'segment' -> 'segment'; 2 -> 'segments', or what `plural` says, as for 'copy' and for 'segment waits'."""
+    """1, 'segment' -> 'segment'; 2 -> 'segments', or `plural` if given, as for 'copy' and 'segment waits'."""
     return noun if count == 1 else plural or f"{noun}s"
 
 
@@ -93,9 +93,9 @@ _ODD = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def escaped(text: str) -> str:
-    r"""Return the text of a file or a name as it may be shown: what moves the cursor, forges a line or turns is `\x1b`.
+    r"""Return foreign text with control characters escaped, as `\x1b`: they could move the cursor or forge a line.
 
-    So are characters of format, lone surrogates and line separators.
+    Format characters (as for text direction), lone surrogates and line separators are escaped, too.
     """
     if text.isascii() and text.isprintable():
         return text

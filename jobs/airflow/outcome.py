@@ -1,7 +1,7 @@
 """Read the outcome of a run from its report, small enough for an XCom and an Asset's event.
 
     {"cluster": "eu-1", "exit_code": 0, "run_id": …, "applied": true, "report": "…/index.html", "remote": "s3://…",
-     "segments_decoded", "snapshots_written", "segments_uploaded", "bytes_uploaded",            what this run did
+     "segments_decoded", "snapshots_written", "segments_uploaded", "bytes_uploaded",            of this run
      "tiered_segments", "uploaded_segments", "ready_segments",                              all runs of the cluster
      "waiting_segments", "waiting_bytes",
      "blocked": [{"verdict", "partitions", "segments", "bytes", "next_step"}]}              largest first, at most 20

@@ -1,16 +1,16 @@
-"""The decorator of commands: options, the call of the core, the types of what is printed, and the help page.
+"""The decorator of commands, which declares the types of their output, and the layout of their help pages.
 
     @command(VerifiedSnapshot, summary=VerifySummary)
     @log_dirs_argument()
     @click.option("--strict", is_flag=True, help="Count every entry.")
     def verify(output: Output, log_dirs: tuple[str, ...], strict: bool) -> int: ...
 
-Its module imports no more of the core than these types need: --help must not wait for numba, pyarrow or boto3. What a
-body needs it imports; what annotations need stands below `if TYPE_CHECKING`.
+A command's module imports only the modules of these types: --help must not wait for numba, pyarrow or boto3. The body
+of the function imports all others, and `if TYPE_CHECKING` those for annotations.
 
-A help page has usage, the first paragraph of the docstring, and the next one if it begins with `tiersnap`: examples;
-the commands of a group; the options that SECTIONS does not name, and those that are required; the other paragraphs of
-the docstring; and SECTIONS, each under its heading.
+A help page has these parts, in this order: usage, the first paragraph of the docstring, examples (the next paragraph if
+it begins with `tiersnap`), the commands of a group, required options and options that SECTIONS does not name, the other
+paragraphs of the docstring, and SECTIONS, each under its heading.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tiersnap.jobs.cli.colour import Color
 from tiersnap.jobs.cli.escaped_text import refuse_credentials
 from tiersnap.jobs.cli.output import Format, Output
 
-# A name means the same in every command, so where it belongs is said here once.
+# An option name means the same in every command, so its section is declared here, once for all commands.
 SECTIONS = {
     "Remote storage": (
         *("layout", "from-layout", "endpoint-url", "region", "path-style", "checksums", "max-bytes-per-second"),
@@ -47,7 +47,7 @@ _SECTION_OF = {name: title for title, names in SECTIONS.items() for name in name
 
 
 class HelpPage(click.Command):
-    """A command whose help is laid out so."""
+    """A command with the help page that this module describes."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the page."""
@@ -93,16 +93,16 @@ def _write_section(formatter: click.HelpFormatter, title: str, records: list[tup
 
 @dataclass(frozen=True)
 class Prints:
-    """The types that a command prints as JSON; docs/schemas is made of them."""
+    """The types that a command prints as JSON; docs/schemas is generated from them."""
 
-    rows: Sequence[object] = ()  # types of its rows; which of them comes is a matter of its options
-    summary: object = None  # what its result holds beside rows and findings; None where there is nothing
-    result: object = None  # the whole result, where it is no rows
-    lines: Sequence[object] = ()  # of JSON lines, where they are neither rows nor the document
+    rows: Sequence[object] = ()  # types of its rows; the options select one
+    summary: object = None  # type of the members besides rows and findings; None without any
+    result: object = None  # type of the whole result, if it has no rows
+    lines: Sequence[object] = ()  # types of JSON lines, if they differ from the rows and the document
 
 
 class Command(HelpPage):
-    """A command that knows what it prints, and refuses settings with a password in them."""
+    """A command with the types of its output; it refuses options that contain a password."""
 
     prints: Prints | None = None
 

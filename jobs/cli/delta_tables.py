@@ -1,4 +1,4 @@
-"""The tables of a warehouse read without a JVM, by delta-rs: for reports, and for whoever has no Java."""
+"""Read the tables of a warehouse with delta-rs, without a JVM: for reports, and for hosts without Java."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ _FINDING_COLUMNS = (*PARTITION_KEY, "kind", "part", "run", *Rows(Finding).names)
 
 
 def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] | None = None) -> pa.Table:
-    """Columns of a table; no rows before its first commit.
+    """Return columns of a table; no rows before its first commit.
 
     Raises:
         MissingExtraError: deltalake is not installed.
         UsageError: a newer tiersnap made it.
         CorruptDataError: it is no Delta table.
-        TransientError, RemoteStorageError: the place does not answer, or refuses.
+        TransientError, RemoteStorageError: the store does not answer, or refuses.
     """
     found = _open(warehouse, name)
     if found is None:
@@ -69,7 +69,7 @@ def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] |
 
 
 def _open(warehouse: str, name: str) -> DeltaTable | None:
-    """A table, None before its first commit."""
+    """Return a table; None before its first commit."""
     try:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -136,7 +136,7 @@ def waiting_trend(warehouse: str) -> tuple[WaitingAt, ...]:
 
 
 def no_rows(warehouse: str, lacks: str) -> SourceNotFoundError:
-    """Return the error about a warehouse without rows: there is none at the place, or it `lacks` them."""
+    """Return the error about a warehouse without rows: the warehouse does not exist, or it `lacks` them."""
     place = located(warehouse)
     if place.startswith("/") and not Path(place).is_dir():
         lacks = "this is a file, and a warehouse is a folder" if Path(place).exists() else "there is no such folder"
@@ -149,11 +149,11 @@ def no_rows(warehouse: str, lacks: str) -> SourceNotFoundError:
 
 
 def readiness(warehouse: str) -> Iterator[pa.RecordBatch]:
-    """Yield READINESS of every partition that was replayed and is still there: its facts, and the verdicts on them.
+    """Yield READINESS of every replayed partition that still exists: its facts, and the verdicts on them.
 
     Raises:
         SourceNotFoundError: no partition was ever replayed.
-        UnfinishedError: the last run was killed before it judged what it had replayed.
+        UnfinishedError: the last run was killed between replay and judgement.
     """
     kinds = [str(kind) for kind in (FactKind.REPLAYED, FactKind.SEGMENT, FactKind.GONE)]
     facts = read_table(warehouse, "partitions", _FACTS, kinds)
@@ -212,7 +212,7 @@ def remote_checks(warehouse: str) -> dict[Key, RemoteChecked]:
 
 
 def copies(warehouse: str) -> list[AttemptState]:
-    """The newest state of every attempt at a segment that the tables know."""
+    """Return the newest state of every copy attempt in the tables."""
     rows = read_table(warehouse, "remote_log_segments", list(STATE_COLUMNS))
     return newest_states(state for batch in rows.to_batches() for state in read_states(batch))
 

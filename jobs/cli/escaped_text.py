@@ -22,7 +22,7 @@ def shortened(text: str) -> str:
 
 
 def in_words(value: object) -> str:
-    """A value of a summary as people write it."""
+    """Return a value of a summary in words."""
     if isinstance(value, Mapping):
         return ", ".join(f"{count} {name}" for name, count in value.items()) or "none"
     if isinstance(value, (list, tuple, set, frozenset)):

@@ -13,7 +13,7 @@ _ENTRIES = re.compile(r"^## (KIP-\d+): (.+)\n", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class ExplainedKip:
-    """A proposal: its problems, the commands that show them, and what these print (`explain KIP-360`)."""
+    """A proposal: its problems, the commands that show them, and their output (`explain KIP-360`)."""
 
     COLUMNS: ClassVar = ("kip", "title")
     kip: str  # as KIP-360

@@ -1,4 +1,4 @@
-"""The command that is running, and those that it names as next steps, with the options that it was given."""
+"""The running command, and the next commands that it prints, with the user's options."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMED = (
 )
 _LOCATION = ("remote", "layout", "endpoint-url", "region", "path-style", "checksums")
 _CLUSTER = ("bootstrap-server", "command-config")
-# Filled in where a command is shown, said each time, or of this one run's own output.
+# Options that a printed next command does not repeat: the step adds them itself, or they are about this run's output.
 _NOT_KEPT = {
     *("source", "remote", "warehouse", "report", "to", "output", "spark-conf", "by", "remote-checks"),
     *("metrics-file", "metrics-by-partition", "pushgateway", "openlineage", "no-upload"),
@@ -33,7 +33,7 @@ _NOT_GIVEN = (None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
 
 
 def kept_options(ctx: click.Context) -> dict[str, tuple[str, ...]]:
-    """By command the words of those options of `ctx` that it has as well; secrets are masked.
+    """Return for each command the words of the options of `ctx` that it shares; secrets are masked.
 
     A file of settings is read again by the next command. So only the command line and the environment count, except for
     the options by which the remote location is reached.
@@ -67,7 +67,7 @@ def _names(command: click.Command) -> set[str]:
 
 
 def given_options(ctx: click.Context, *, of_file: Container[str] = ()) -> dict[str, tuple[str, ...]]:
-    """By long name, without dashes, the words of each option that the command line or the environment gave `ctx`.
+    """Return the words of each option from the command line or the environment, by long name without dashes.
 
     Args:
         of_file: options that count also if the file of settings gave them.
@@ -95,7 +95,7 @@ def _is_written(option: click.Option, value: object) -> bool:
 
 
 def text_of(option: click.Option, value: object) -> str:
-    """A value as it would be written anywhere, without secrets."""
+    """Return a value as a user would write it, without secrets."""
     if hasattr(option.type, "text"):
         return str(option.type.text(value))
     if isinstance(value, Path):
@@ -104,7 +104,7 @@ def text_of(option: click.Option, value: object) -> str:
 
 
 def again(*flags: str, without: Container[str] = ()) -> str:
-    """Return the whole line for a shell, with `flags` besides what was given, `without` some (long names, no dashes).
+    """Return this command as a shell line, with `flags` added and the options `without` (long names) removed.
 
     Secrets are masked.
     """
@@ -113,7 +113,7 @@ def again(*flags: str, without: Container[str] = ()) -> str:
     given = given_options(ctx)
     words += [*_arguments(ctx), *_words_of(given, [option for option in given if option not in without])]
     config = given_options(ctx.find_root()).get("config", ())
-    # A value may equal another word.
+    # Only flags are compared with the words: a value may equal another word.
     more = (flag for flag in flags if not (flag.startswith("--") and flag in words))
     return shlex.join([name, *config, *words, *more])
 
@@ -131,7 +131,7 @@ def host_place(log_dirs: Sequence[str], situation: Situation) -> Place:
 
 
 def situation_place(log_dirs: Sequence[str], situation: Situation, *, tier: Sequence[str | Hole] = ()) -> Place:
-    """Return the place of the next steps of the running command, with the facts that the running broker told.
+    """Return the place of the next steps of the running command, with the facts of the running broker.
 
     Args:
         tier: see `command_place`.

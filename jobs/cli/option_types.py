@@ -31,10 +31,10 @@ _MOST_SHOWN = 40
 
 
 class OnceOption(click.Option):
-    """An option that neither the environment nor a settings file may give: it is meant for one call alone."""
+    """An option for one call: neither the environment nor a settings file may set it."""
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        """Return None, whatever the environment says."""
+        """Return None, so that the environment cannot set the option."""
         return None
 
 
@@ -69,7 +69,7 @@ def clock(ctx: click.Context | None = None) -> int:
 
 
 def parse_time(text: str) -> int:
-    """Return epoch ms of an ISO 8601 time (UTC unless it says otherwise) or of epoch ms; ValueError for neither."""
+    """Return epoch ms of an ISO 8601 time (UTC if it has no zone) or of epoch ms; else raise ValueError."""
     text = text.strip()
     if re.fullmatch("[0-9]{1,15}", text) and int(text) <= _LAST_MS:
         return int(text)
@@ -169,7 +169,7 @@ PATTERN = Parsed("regex", _pattern)
 PARTITION = Parsed("topic-partition", _partition, lambda value: "-".join(map(str, value)))
 # A partition and its log start offset.
 LOG_START = Parsed("log-start", _log_start, lambda value: f"{value[0][0]}-{value[0][1]}={value[1]}")
-# A release such as 3.9 or 3.9.1: as the era of its brokers, as that of its Java clients, as it is typed.
+# A release such as 3.9 or 3.9.1. The first two give the era of its brokers or Java clients, the third the typed text.
 BROKER_RELEASE = Parsed("release", _broker, _first_release)
 CLIENT_RELEASE = Parsed("release", _client, _first_release)
 RELEASE = Parsed("release", _release)
@@ -205,10 +205,12 @@ class Word(click.ParamType[str]):
 
 
 def expand(words: Iterable[str]) -> tuple[str, ...]:
-    """Return the directories that the words name, in their order and each once.
+    """Return the directories that the words name, in their order, each once.
 
-    A word that is there is taken as it is, whatever characters it holds; a URI is never taken apart. A glob that
-    matches no directory is a SourceNotFoundError.
+    A word that names an existing path is not split or expanded, even if it has commas or `*`. A URI is never split.
+
+    Raises:
+        SourceNotFoundError: a glob matches no directory.
     """
     words = tuple(words)
     if not words:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.log.selection import NamedLogDir, Selection
     from tiersnap.snapshot.replay.expiry import BrokerExpiry, Expiry
 
-# Types of what commands are given; those of options that arrive as one value are defined beside them.
+# Types of command arguments. If several options arrive as one value, its type is defined next to them.
 __all__ = ["BrokerExpiry", "Cluster", "RemoteView", "Selection", "StoreSettings"]
 TopicPattern = re.Pattern[str] | None
 LogStarts = Mapping["TopicPartition", int]
@@ -59,9 +59,9 @@ def is_typed(ctx: click.Context, name: str) -> bool:
 
 
 def as_one(name: str, make: Callable[..., object], *options: Option) -> Option:
-    """Return options whose values are the arguments of `make`; the command is given `name`, what `make` returns.
+    """Return a decorator that passes the values of `options` to `make`, and its result to the command as `name`.
 
-    The first one stands first in the help.
+    The help lists the options in the given order.
     """
     values = inspect.signature(make).parameters
 
@@ -177,7 +177,7 @@ def apply_option(help_text: str) -> Option:
 
 
 def rate_option(meant: str) -> Option:
-    """Return --max-bytes-per-second, given to the command as `rate: int | None`; `meant` says of what."""
+    """Return --max-bytes-per-second, passed to the command as `rate: int | None`; `meant` begins its help."""
 
     def checked(_: click.Context, __: click.Parameter, value: int | None) -> int | None:
         return None if value is None else check_rate(value)
@@ -287,7 +287,7 @@ def remote_view_options(help_text: str, option: Callable[..., Option] = once) ->
 def cluster_options(
     help_text: str = "A broker of the cluster.", *, required: bool = False, option: Callable[..., Option] = click.option
 ) -> Option:
-    """Return --bootstrap-server and --command-config, given as `cluster: Cluster`, or None where it is not required."""
+    """Return --bootstrap-server and --command-config, passed as `cluster: Cluster`; it may be None if not required."""
 
     def make(bootstrap_server: str | None, command_config: Path | None) -> Cluster | None:
         properties = read_properties(command_config) if command_config else {}
@@ -307,18 +307,18 @@ def cluster_options(
 
 @dataclass(frozen=True)
 class ToldBy:
-    """The cluster, if any, that is asked whether a broker is copying, instead of counting from a broker's last upload.
+    """The cluster that shows whether a broker copies; without it, the time since a broker's last upload decides.
 
-    `left_for` (ms, None for none): so long after that segments are left to it where no cluster says better.
+    `left_for` is the time (ms) after that upload during which segments are left to the broker; None for no time.
     """
 
     cluster: Cluster | None
     left_for: int | None = None
 
     def about(self, log_dirs: Iterable[NamedLogDir], topic: TopicPattern, output: Output) -> ClusterAnswer:
-        """Return what the cluster says; see ask_about_log_dirs.
+        """Return the answer of the cluster; see ask_about_log_dirs.
 
-        Without a cluster only records are known, by the replicas of `__remote_log_metadata` in the log directories.
+        Without a cluster it has only the records in replicas of `__remote_log_metadata` in the log directories.
         """
         if self.cluster is None:
             from tiersnap.remote_storage.metadata.recorded import read_replicas
@@ -329,7 +329,7 @@ class ToldBy:
         return ask_about_log_dirs(self.cluster, log_dirs, topic, talk=output.talk)
 
     def located(self, partitions: Iterator[tuple[NamedLogDir, Partition]]) -> Iterator[tuple[NamedLogDir, Partition]]:
-        """Return the partitions with the log starts that only the cluster tells; see cluster.log_starts.located."""
+        """Return the partitions with log starts that only the cluster has; see cluster.log_starts.located."""
         if self.cluster is None:
             return partitions
         from tiersnap.remote_storage.cluster.log_starts import located

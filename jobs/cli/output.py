@@ -1,9 +1,9 @@
 """stdout is data, stderr is talk: one place that renders results as a table, JSON or JSON lines.
 
-A result is rows of one type, a frozen dataclass. Its fields are the keys in JSON, and so are those of the dataclasses
-that it contains (`snapshot.members`); its COLUMNS, a class variable, are those of the table: names of fields or of
-properties, or such names with the headings over them. What came from names, files and servers is
-escaped where people read it, never taken for markup, and shows no secret.
+A result has rows of one type, a frozen dataclass. Its fields are the keys in JSON, as are the fields of the dataclasses
+that it contains (`snapshot.members`). Its class variable COLUMNS has the columns of the table: names of fields or
+properties, or a mapping of such names to headings. Text from names, files and servers is escaped for people, is never
+interpreted as markup, and shows no secret.
 """
 
 from __future__ import annotations
@@ -65,21 +65,21 @@ class ErrorObject:
 
 @dataclass
 class Output:
-    """Renders what a command found."""
+    """Renders the results of a command."""
 
     format: Format = Format.TABLE
     quiet: bool = False
     color: Color = Color.AUTO
-    # Takes a line that renews itself off the terminal, while there is one.
+    # Erases the progress line from the terminal; "" while there is none.
     clear: str = ""
 
     def talk(self, *messages: str) -> None:
-        """Say something to the person at the terminal, a line each."""
+        """Print messages for people on stderr, one line each, unless quiet."""
         if not self.quiet:
             self.warn(*messages)
 
     def warn(self, *messages: str) -> None:
-        """Say what went wrong, a line each, also when quiet."""
+        """Print warnings on stderr, one line each, also when quiet."""
         for message in messages:
             print(self.clear + self._coloured(shown(message), sys.stderr), file=sys.stderr)  # noqa: T201
 
@@ -107,17 +107,17 @@ class Output:
 
         Args:
             kind: the type of the rows.
-            columns: names, or headings by name, of the table's columns; None means the type's own.
-            several: whether rows are of several log directories, so that the table has a column `log_dir`.
-            paragraph: says a row in words, in place of a line of the table.
-            kafka: names of fields and the headings that Kafka's own tool has over them.
-            summary: an object, or a function that returns it when all rows have gone by: members of the result in
-                JSON, a last line `{"summary": …}` in JSON lines, and lines below the table otherwise, but for members
-                that its class variable NOT_TOLD names; numbers that are named as bytes are told in words there.
-            findings: a member of the result in JSON, lines `{"finding": …}` behind the rows in JSON lines, and always
-                warnings, of which the first are shown; it may grow with the rows.
-            errors: what failed while the rest was done: `errors` of the document in JSON, lines `{"error": …}` in JSON
-                lines; people are told by the command. It may grow with the rows.
+            columns: names, or headings by name, of the table's columns; None for the type's COLUMNS.
+            several: the rows are of several log directories, so the table gets a column `log_dir`.
+            paragraph: returns a row in words, which replaces the line of the table.
+            kafka: headings of Kafka's own tool, by field name.
+            summary: an object, or a function that returns it after all rows: members of the result in JSON, a last
+                line `{"summary": …}` in JSON lines, and lines below a table. The table leaves out members that its
+                class variable NOT_TOLD names, and prints numbers named as bytes with units.
+            findings: a member of the result in JSON, lines `{"finding": …}` after the rows in JSON lines. The first
+                ones are always printed as warnings, too. It may grow with the rows.
+            errors: failures of a run that continued: `errors` of the document in JSON, lines `{"error": …}` in JSON
+                lines. The command itself prints them for people. It may grow with the rows.
         """
         everything: list[T] = []
         if self.format is Format.JSONL:
@@ -191,7 +191,7 @@ class Output:
         self.error_document(command, error)
 
     def error_text(self, error: TiersnapError) -> None:
-        """Say the error and its hint on stderr."""
+        """Print the error and its hint on stderr."""
         print(f"tiersnap: {shown(error.message)}", file=sys.stderr)  # noqa: T201
         if error.hint:
             print(f"  {shown(error.hint)}", file=sys.stderr)  # noqa: T201
@@ -257,17 +257,17 @@ def _value_of(row: object, column: str) -> object:
 
 
 def and_more(count: int, noun: str) -> str:
-    """Return the line behind the first of many, `count` of which are not shown."""
+    """Return the line after the shown rows: `count` more are not shown."""
     return f"… and {count_of(count, noun)} more: --output json has all of them"
 
 
 def terminal_width() -> int | None:
-    """Return the columns of the terminal that stdout is; None where it is none."""
+    """Return the columns of the terminal on stdout; None if stdout is no terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def plain(value: object) -> Any:  # noqa: ANN401 - what JSON takes
-    """Return a result as dicts, lists, texts and numbers, its enums by value."""
+    """Return a result as dicts, lists, strings and numbers, its enums by value."""
     return msgspec.to_builtins(value, str_keys=True, enc_hook=str)
 
 

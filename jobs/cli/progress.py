@@ -1,7 +1,7 @@
-"""Show the progress of a command: a line that renews itself on a terminal, else a line every 30 seconds.
+"""Show the progress of a command: a line that is redrawn on a terminal, else a line every 30 seconds.
 
-Nothing is said of what takes less than two seconds, nor with --quiet. The first replay on a host compiles its loops,
-and on a terminal a line says so.
+Work of less than two seconds shows no progress, and neither does --quiet. The first replay on a host compiles its
+loops, and on a terminal a line reports that.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ _CLEAR = "\r\x1b[K"
 
 
 class Progress:
-    """Watches partitions go by, of `total` if somebody knows; as a context it also tells of what is done between them.
+    """Counts the partitions of an iterator, and prints the progress. As a context it also covers the work around it.
 
-    `what` is done to them, as `scanning`; `first_after` and `line_every` are seconds, on a terminal and anywhere else.
+    `what` names the work, as `scanning`; `total` is the number of partitions, None if unknown. `first_after` are the
+    seconds before the first line on a terminal, `line_every` those between lines elsewhere.
     """
 
     def __init__(
@@ -56,11 +57,11 @@ class Progress:
         self._started = time.monotonic()
         self._ended = threading.Event()
         self._teller: threading.Thread | None = None
-        # Rows that go by on the same terminal would be torn apart by a line that renews itself.
+        # A redrawn line would break up rows that are printed on the same terminal.
         self._is_terminal = sys.stderr.isatty() and not (output.format is Format.JSONL and sys.stdout.isatty())
 
     def __enter__(self) -> Self:
-        """Begin to tell."""
+        """Begin to print progress, unless quiet."""
         if not self._output.quiet:
             self._teller = threading.Thread(target=self._tell, daemon=True)
             self._teller.start()
@@ -69,21 +70,21 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Say no more."""
+        """Stop printing progress."""
         self._ended.set()
         if self._teller is not None:
             self._teller.join()
 
     def watch(self, partitions: Iterable[tuple[D, Partition]]) -> Iterator[tuple[D, Partition]]:
-        """Hand each partition of several log directories on."""
+        """Yield the partitions of several log directories, and count them."""
         return self._each(partitions, lambda each: each[1].name, lambda each: each[1].log_bytes)
 
     def watch_one(self, partitions: Iterable[Partition]) -> Iterator[Partition]:
-        """Hand each partition of one log directory on."""
+        """Yield the partitions of one log directory, and count them."""
         return self._each(partitions, lambda each: each.name, lambda each: each.log_bytes)
 
     def watch_done(self, results: Iterable[T]) -> Iterator[T]:
-        """Count what stands for a partition each, as the result of somebody else who goes through them."""
+        """Yield results, one for each partition, and count them; the caller iterates over the partitions itself."""
         return self._each(results)
 
     def _each(
@@ -92,7 +93,7 @@ class Progress:
         name_of: Callable[[T], str] = lambda _: "",
         size_of: Callable[[T], int] = lambda _: 0,
     ) -> Iterator[T]:
-        """Hand each item on; it counts as done when the next one is asked for."""
+        """Yield each item; it counts as done when the next one is requested."""
         if self._is_terminal and self._what in _REPLAYS:
             self._tell_compilation()
         with nullcontext() if self._teller else self:
@@ -111,7 +112,7 @@ class Progress:
             self._output.talk(_COMPILES)
 
     def __str__(self) -> str:
-        """The line."""
+        """Return the progress line."""
         said = f"{time.monotonic() - self._started:.0f} s{self._current}"
         if self._total is None and not self._done:
             return f"{self._what}: {said}"

@@ -36,7 +36,7 @@ class ProofRequest:
     unproven: bool = False
 
     def prover(self, situation: Situation, store: ObjectStore, talk: Talk, *, apply: bool) -> ProvePlace:
-        """Return what gathers the evidence for `store`, with the brokers of the situation.
+        """Return the ProvePlace that proves the remote location of `store`, with the brokers of the situation.
 
         Raises:
             MetadataTopicAbsentError: the cluster has no metadata topic.
@@ -66,7 +66,7 @@ proof_options = opt.as_one(
 
 @dataclass(frozen=True, slots=True)
 class PublishRequest:
-    """The wish to publish what a command uploads, and how the remote location is proven."""
+    """The options for the publication of uploaded segments, and for the proof of the remote location."""
 
     proof: ProofRequest
     no_publish: bool = False
@@ -81,7 +81,7 @@ class PublishRequest:
         *,
         apply: bool,
     ) -> TellBrokers | None:
-        """Return what publishes; None without a cluster, or one without tiered storage.
+        """Return the TellBrokers that publishes; None without a cluster, or if it has no tiered storage.
 
         Raises:
             WrongPlaceError: brokers read another location.
@@ -134,7 +134,7 @@ def tell_published(output: Output, done: Published, place: Place, planned: Mappi
 
 
 def next_steps_of(done: Published, place: Place) -> Iterator[str]:
-    """Yield what comes next where copying is still disabled, or fails behind what was published."""
+    """Yield the next steps for topics with disabled copying, and for copy tasks that fail after published segments."""
     from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
     from tiersnap.snapshot.gate.exit_code import OtherProblem
     from tiersnap.snapshot.gate.kafka_tools import set_topic_config

@@ -1,4 +1,4 @@
-"""The option --remote-checks: the results of an earlier check of remote storage, and what they show."""
+"""The option --remote-checks: read the results of an earlier check of remote storage."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ remote_checks_option = once(
 
 
 def read_checks(file: Path | None, *, is_shown: bool = True) -> dict[Key, RemoteChecked]:
-    """Return how much of each partition's remote segments was verified, by the lines of a file; nothing without one.
+    """Return how much of each partition's remote segments was verified, by the lines of a file; empty without one.
 
     Args:
-        is_shown: there is a page that tells of it.
+        is_shown: the command writes a page that shows the results.
 
     Raises:
-        SourceNotFoundError, UsageError: see `read_lines`; or it is not shown.
+        SourceNotFoundError, UsageError: see `read_lines`; or no page shows the results.
     """
     from tiersnap.snapshot.report.remote_checks import read_lines, remote_checked
 
@@ -49,7 +49,7 @@ class VerifiedPartition:
 
 
 def verified_partitions(file: Path | None) -> list[VerifiedPartition]:
-    """Return what `read_checks` does, by name."""
+    """Return the results of `read_checks`, sorted by partition."""
     found = sorted(read_checks(file).items(), key=str)
     return [VerifiedPartition(f"{topic}-{number}", of, each.sentence) for (topic, of, number), each in found]
 

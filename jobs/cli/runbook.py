@@ -1,8 +1,8 @@
-"""The runbook as data: its entries, the rows of its tables, and those that answer a word.
+"""The runbook as data: its entries, the rows of its tables, and the search for a word.
 
-The text is docs/runbook.md, which the package holds as a file of its own (src/tiersnap links to it), so that a host
-without network has it. A word is a title, a verdict, a finding, an action, the number or name of an exit code, or text
-that the runbook quotes; a whole line of a log will do.
+The text is docs/runbook.md. The package contains it (src/tiersnap links to it), so a host without network has it. A
+word is a title, a verdict, a finding, an action, the number or name of an exit code, or text that the runbook quotes,
+such as a line of a log.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ class RunbookEntry:
 
 @dataclass(frozen=True, slots=True)
 class Runbook:
-    """All of it: `entries` by title with sections of sections among them, `rows` of tables, `symptoms` in order."""
+    """The whole runbook: `entries` by title, nested sections included, `rows` of tables, `symptoms` in order."""
 
     entries: tuple[RunbookEntry, ...]
     rows: tuple[RunbookEntry, ...]
     symptoms: tuple[RunbookEntry, ...]
 
     def find(self, word: str) -> tuple[RunbookEntry, ...]:
-        """Return what answers a word, the rows that explain it first; nothing if nothing does."""
+        """Return the entries and rows for a word, the rows that explain it first; empty without any."""
         wanted = word.strip().removeprefix("exit code ").lower()
         titled = [each for each in self.entries if wanted in (each.entry.lower(), anchor_of(each.entry))]
         if titled:
@@ -95,7 +95,7 @@ class Runbook:
         return tuple(dict.fromkeys(by_anchor[link] for row in rows for link in row.links if link in by_anchor))
 
     def _quoting(self, word: str) -> tuple[RunbookEntry, ...]:
-        """Return what quotes a part of the word, as of a line of a log; the symptoms lead to their entries."""
+        """Return the entries that quote a part of the word, which may be a line of a log; symptoms lead to entries."""
         rows = [each for each in self.symptoms if _quotes(each.entry, word)]
         return self._linked(rows) or tuple(each for each in self._of_symptoms() if _quotes(each.text, word))
 
@@ -157,7 +157,7 @@ def parse(text: str) -> Runbook:
 
 
 def _rows(text: str, section: str) -> Iterator[RunbookEntry]:
-    """Yield the rows of the tables of a section, a line `column: cell` for each cell behind the first."""
+    """Yield the rows of the tables of a section, a line `column: cell` for each cell after the first."""
     columns: list[str] = []
     for line in text.splitlines():
         found = _ROW.fullmatch(line)

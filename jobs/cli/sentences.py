@@ -1,4 +1,4 @@
-"""Sentences that several commands say, and fields that several of their results have."""
+"""Sentences and result fields that several commands share."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _MOST_FAILURES = 20
 
 
 def tell_failures(output: Output, errors: Sequence[TiersnapError], count: int | None = None) -> None:
-    """Say what failed, and once what to do about each kind of it; `errors` are the first of `count`, or all."""
+    """Print the first errors, and each distinct hint once; `errors` are the first of `count`, or all."""
     told = errors[:_MOST_FAILURES]
     for error in told:
         output.warn(f"failed: {error.message}")
@@ -72,7 +72,7 @@ def tell_failures(output: Output, errors: Sequence[TiersnapError], count: int | 
 
 
 def tell_old_versions(output: Output, store: ObjectStore) -> None:
-    """Say that deleted objects stay as old versions, if the bucket keeps them; `store` is the one of the deletion."""
+    """Print that deleted objects stay as old versions, if the bucket of `store` keeps them."""
     if said := store.old_versions():
         output.talk(said)
 
@@ -125,7 +125,7 @@ def tell_not_compared(output: Output, partitions: int, log_dirs: Sequence[str]) 
 
 
 def tell_in_remote(output: Output, verdicts: Mapping[Verdict, int], step_of: Callable[[Verdict], str]) -> None:
-    """Say how many segments are in remote storage of which no record is known, and what comes next; UPLOADED last."""
+    """Print how many segments in remote storage have no known record, and the next step; UPLOADED last."""
     from tiersnap.snapshot.gate.verdict import Verdict
 
     for verdict in (Verdict.IN_REMOTE, Verdict.UPLOADED):
@@ -145,20 +145,20 @@ def tell_left_to_brokers(output: Output, verdicts: Mapping[Verdict, int]) -> Non
 
 
 def leftovers_by_kind(objects: int, swept: SweptStore) -> dict[str, int]:
-    """Return counts of what was removed by name, without zeros; `objects` are those of segments."""
+    """Return the counts of removed leftovers by kind, without zeros; `objects` is the count of segment objects."""
     counts = {"objects": objects, "probes": swept.probes, "files": swept.files, "uploads": swept.uploads}
     return {name: count for name, count in counts.items() if count}
 
 
 def tell_leftovers(output: Output, objects: int, swept: SweptStore) -> None:
-    """Say what ended attempts had left and was removed; nothing where nothing was."""
+    """Print the counts of removed leftovers, if there are any."""
     named = [count_of(objects, "object")] if objects else []
     if said := ", ".join([*named, *filter(None, [str(swept)])]):
         output.talk(f"removed what ended attempts and killed processes had left: {said}")
 
 
 def tell_place(output: Output, proof: PlaceProof | None) -> None:
-    """Say why the place that --remote names is trusted; if nothing proves it, also when quiet."""
+    """Print the proof of the remote location; if nothing proves it, print that also when quiet."""
     if proof is not None:
         say = output.warn if proof.evidence is EvidenceKind.UNPROVEN else output.talk
         say(f"place: {proof.sentence}")
@@ -190,12 +190,12 @@ def of_unlocated(unlocated: Mapping[str, str], *, remote: bool = True) -> Iterat
 
 
 def with_remote() -> str:
-    """Return the command that is running, with a place of remote storage to be filled in."""
+    """Return the running command, with a placeholder for the remote location."""
     return again("--remote", Hole.REMOTE.placeholder)
 
 
 def of_unknown_beginnings(beginnings: Beginnings) -> Iterator[str]:
-    """Return why remote storage does not tell how a log begins, for each, and what comes next."""
+    """Yield why the beginning of each such log is unknown, and the next step."""
     from tiersnap.snapshot.replay.remote_listing import ELSEWHERE
 
     yield from of_unlocated(beginnings.unlocated, remote=beginnings.find is None)

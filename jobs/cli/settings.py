@@ -23,18 +23,18 @@ import click
 from tiersnap.jobs.cli.option_types import OnceOption
 from tiersnap.snapshot.errors import UsageError
 
-# Not a setting: what changes something is said on the command line, each time.
+# Options that a settings file may not set: they change data or belong to one call, so the command line must have them.
 NOT_SETTINGS = frozenset({"apply", "replace", "above-newest", "now", "print-submit", "help", "version", "config"})
 _MOST_BITS = 64
 
 
 def variable_of(setting: str) -> str:
-    """The environment variable of a setting: letters, digits and `_`, or no shell would set it."""
+    """Return the environment variable of a setting; it has only letters, digits and `_`, so that a shell can set it."""
     return f"TIERSNAP_{setting.upper().replace('-', '_').replace('.', '_')}"
 
 
 def commands_of(ctx: click.Context, group: click.Group) -> dict[str, click.Command]:
-    """Every command of a group by its words, those of groups in it as `maintain remove-orphans`."""
+    """Return every command of a group by its words; a command of a nested group as `maintain remove-orphans`."""
     found: dict[str, click.Command] = {}
     for name in group.list_commands(ctx):
         command = group.get_command(ctx, name)
@@ -44,25 +44,25 @@ def commands_of(ctx: click.Context, group: click.Group) -> dict[str, click.Comma
 
 
 def leaves(ctx: click.Context, name: str, command: click.Command) -> dict[str, click.Command]:
-    """The command, or the commands of a group, by their words."""
+    """Return the command, or the commands of a group, by their words."""
     if not isinstance(command, click.Group):
         return {name: command}
     return {f"{name} {word}": each for word, each in commands_of(ctx, command).items()}
 
 
 def options_of(command: click.Command) -> dict[str, click.Option]:
-    """Options that a file may set, by long name without dashes."""
+    """Return the options that a file may set, by long name without dashes."""
     said_once = _said_once(command)
     return {name: option for name, option in long_options(command).items() if name not in said_once}
 
 
 def _said_once(command: click.Command) -> set[str]:
-    """Names of those that are said on the command line, each time."""
+    """Return the names of a command's options that a settings file may not set."""
     return {name for name, option in long_options(command).items() if isinstance(option, OnceOption)} | NOT_SETTINGS
 
 
 def long_options(command: click.Command) -> dict[str, click.Option]:
-    """Options that have a long name, by that name without dashes."""
+    """Return the options with a long name, by that name without dashes."""
     found = {}
     for param in command.params:
         names = [name.removeprefix("--") for name in param.opts if name.startswith("--")]
@@ -72,7 +72,7 @@ def long_options(command: click.Command) -> dict[str, click.Option]:
 
 
 def _reason(error: Exception) -> str:
-    """Return what is wrong with the file, without a word of it: PyYAML quotes the names of aliases and tags."""
+    """Return the reason of a parse error without text of the file: PyYAML's messages quote aliases and tags."""
     import yaml
 
     if isinstance(error, (yaml.scanner.ScannerError, yaml.parser.ParserError)):
@@ -114,7 +114,7 @@ def _read_yaml(path: Path) -> dict[Any, Any]:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", hint="--config names a YAML file") from error
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        # Where, and not what: the file may hold a secret.
+        # The message has the line number but no content, because the file may hold a secret.
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark is not None else ""
         raise UsageError(f"{path}{where}: not YAML: {_reason(error)}") from error
@@ -135,9 +135,10 @@ def _read_section(section: object, name: str, command: click.Command, path: Path
 
 
 def _value(value: object, option: click.Option, path: Path, key: str, *, section: str = "") -> object:
-    """Return a value as a user would type it, for its option to parse; YAML turned some into numbers.
+    """Return a value as text that its option can parse, as a user would type it; YAML parsed some as numbers.
 
-    UsageError for none, a truth value for what is no flag, or a number that no option takes.
+    Raises:
+        UsageError: no value, a boolean for an option that is no flag, or a number that is too large.
     """
     where = f" of {section}" if section else ""
     if value is None:
@@ -152,7 +153,7 @@ def _value(value: object, option: click.Option, path: Path, key: str, *, section
 
 
 def _nested(defaults: Mapping[str, dict[str, object]]) -> dict[str, Any]:
-    """`{"maintain remove-orphans": …}` as `{"maintain": {"remove-orphans": …}}`."""
+    """Return `{"maintain remove-orphans": …}` as `{"maintain": {"remove-orphans": …}}`."""
     found: dict[str, Any] = {}
     for name, values in defaults.items():
         *groups, last = name.split()

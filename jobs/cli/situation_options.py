@@ -51,12 +51,12 @@ def situation_options(
     *,
     is_told: bool = True,
 ) -> opt.Option:
-    """Return the options of all facts, given to the command as `situation: Situation`.
+    """Return the options of all facts, passed to the command as `situation: Situation`.
 
     Args:
-        cluster_help: None if the command asks no cluster.
-        option: makes --remote and --bootstrap-server.
-        is_told: a line on stderr for each fact that was found; the command tells them otherwise.
+        cluster_help: None if the command uses no cluster.
+        option: creates --remote and --bootstrap-server.
+        is_told: print a line on stderr for each fact that was found; else the command reports them itself.
     """
 
     def make(

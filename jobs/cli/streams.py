@@ -1,6 +1,7 @@
-"""The log on stderr, lines for people or an object a line for programs, neither with a secret; and a stdout that fails.
+"""Logging to stderr, and failures of stdout.
 
-stdout does not take what is written when its reader has gone (`… | head`), or its disk is full.
+The log has lines for people, or a JSON object on each line for programs, and no secrets. A write to stdout fails if its
+reader has ended (`… | head`), or its disk is full.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tiersnap.jobs.cli.output import Output
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.masking import masked
 
-# What they log of requests and commands below this level holds tokens and settings, or an instruction a line.
+# Below INFO these loggers write tokens and settings of requests and commands, or a line for each instruction.
 _TALKATIVE = ("botocore", "boto3", "s3transfer", "urllib3", "py4j", "numba")
 
 
@@ -40,20 +41,20 @@ class _Text(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """The line."""
+        """Return the line, with an escaped and masked message."""
         record.message = shown(record.message)
         return super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line and the traceback; another handler may have made its text already."""
+        """Return the line and the traceback, which another handler may have formatted already."""
         return masked(super().format(record))
 
 
 class _Json(logging.Formatter):
-    """`{"time", "level", "logger", "message", "process", "exception"}`; the last only where there is one."""
+    """Formats `{"time", "level", "logger", "message", "process", "exception"}`; `exception` only if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the record as a line of JSON."""
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, object] = {
             "time": at,
@@ -68,7 +69,7 @@ class _Json(logging.Formatter):
 
 
 class _Handler(logging.StreamHandler):  # type: ignore[type-arg]
-    """Ours, so that a second command in one process replaces it and leaves those of others alone."""
+    """tiersnap's handler: a second command in one process replaces it, and keeps the handlers of others."""
 
 
 def configure(level: str, log_format: LogFormat) -> None:
@@ -90,16 +91,16 @@ def _masked_traceback(kind: type[BaseException], error: BaseException, trace: Tr
 
 
 def mask_tracebacks() -> None:
-    """Let Python show an error that nobody caught without secrets."""
+    """Make Python print uncaught errors without secrets."""
     sys.excepthook = _masked_traceback
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """Return the exit code of the command, or what stdout makes of it: BROKEN_PIPE in silence, an error in a sentence.
+    """Return the exit code of the command; if stdout failed, BROKEN_PIPE, or the code of the error that is printed.
 
-    An OSError that is none of stdout is raised.
+    An OSError that does not come from stdout is raised.
     """
-    if sys.stdout is None:  # closed by whoever started the process
+    if sys.stdout is None:  # closed by the parent process
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     try:
         code = command()
@@ -107,7 +108,7 @@ def guarded(command: Callable[[], int]) -> int:
     except BrokenPipeError:
         _give_up_stdout()
         return int(ExitCode.BROKEN_PIPE)
-    except SystemExit as ended:  # click ends a completion with 0, and what a broken pipe stopped otherwise
+    except SystemExit as ended:  # click exits with 0 after a completion, and with another code after a broken pipe
         return int(ExitCode.BROKEN_PIPE if ended.code else ExitCode.OK)
     except OSError as error:
         if not _is_of_stdout(error):
@@ -122,7 +123,10 @@ def guarded(command: Callable[[], int]) -> int:
 
 
 def _is_of_stdout(error: OSError) -> bool:
-    """Return whether stdout refuses another line for the same reason; what was refused may have left its buffer."""
+    """Return whether the error comes from stdout: another line fails for the same reason.
+
+    A line is written for the test, because the refused text may have left the buffer.
+    """
     try:
         sys.stdout.write("\n")
         sys.stdout.flush()

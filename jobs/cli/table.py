@@ -1,8 +1,8 @@
-"""Rows as lines of text: in a pipe a line a row, for grep and awk; on a terminal never wider than it is.
+"""Format rows as text: in a pipe one line for each row, for grep and awk; on a terminal not wider than the terminal.
 
-What does not fit is folded between words, never inside a value. A sentence that would be narrower than 24 columns, and
-then the last columns, which matter least, stand below their row: once for neighbouring rows that share them. What names
-a command is not folded, so that it can be pasted.
+Wide cells are folded between words, never inside a value. If a sentence would be narrower than 24 columns, it moves
+below its row, and after it the last columns, which matter least. Neighbouring rows with equal values share these lines.
+A command is not folded, so that it can be pasted.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class _Column:
 
 
 def lines_of_table(cells: Cells, is_right: Sequence[bool], width: int | None) -> Iterator[str]:
-    """Return the lines of a table with two blanks between its columns; a `width` of None folds nothing.
+    """Yield the lines of a table with two blanks between its columns; a `width` of None folds nothing.
 
-    `cells` are texts of the heading and of each row, `is_right` says by column whether it is aligned to the right.
+    `cells` are the texts of the heading and of each row; `is_right` has a True for each right-aligned column.
     """
     columns = [_Column.of(texts) for texts in zip(*cells, strict=True)]
     kept = list(range(len(columns)))
@@ -49,7 +49,7 @@ def lines_of_table(cells: Cells, is_right: Sequence[bool], width: int | None) ->
 
 
 def folded(text: str, width: int | None, first: str = "", others: str = "") -> list[str]:
-    """Return a sentence in lines of at most `width` behind `first` and `others`; on one if it names a command."""
+    """Return a sentence in lines of at most `width` after the indents; in one line if it names a command."""
     if width is None or "tiersnap " in text:
         return [first + text]
     return textwrap.wrap(text, max(width, _SENTENCE), initial_indent=first, subsequent_indent=others) or [first]
@@ -60,7 +60,7 @@ def _named_values(headings: Sequence[str], row: Sequence[str], columns: Iterable
 
 
 def _taken_out(columns: Sequence[_Column], kept: list[int], width: int) -> Iterator[int]:
-    """Take out of `kept` and yield what stands below the rows, until the others fit; the first one stays."""
+    """Move columns from `kept` to below the rows until the others fit, and yield them; the first column stays."""
     while len(kept) > 1 and _total([columns[each].full for each in kept]) > width:
         sentences = [each for each in kept[1:] if columns[each].wide < columns[each].full]
         if _total([columns[each].wide for each in kept]) <= width:

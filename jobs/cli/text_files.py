@@ -87,7 +87,7 @@ def read_topic_ids(path: Path | None) -> dict[str, str]:
 def unknown_topics(
     topic_ids: Mapping[str, str], found: Collection[str], wanted: re.Pattern[str] | None
 ) -> tuple[str, ...]:
-    """Return topics with an id, of those that are `wanted`, of which nothing was found: a name may be misspelt."""
+    """Return the `wanted` topics that have an id but were not found: their names may be misspelt."""
     from tiersnap.snapshot.log.selection import matches_topic
 
     return tuple(sorted(topic for topic in topic_ids.keys() - set(found) if matches_topic(topic, wanted)))

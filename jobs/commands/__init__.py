@@ -50,12 +50,12 @@ GROUPS = {
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
 # Second words of the commands that are groups.
 SUBCOMMANDS = {"maintain": ("tables", "remove-orphans")}
-# Names that commands had, and where what they did is now.
+# Former names of commands, and their replacements.
 MERGED = {"version": "--version", "risk": "simulate --risk"}
 
 
 def words_of_command(argv: Sequence[str]) -> str:
-    """The words of the command that was called, as its documents name it; `tiersnap` where none was."""
+    """Return the words of the called command, as its documents name it; "tiersnap" without one."""
     for word, following in pairwise([*argv, ""]):
         if word in COMMANDS:
             return f"{word} {following}" if following in SUBCOMMANDS.get(word, ()) else word

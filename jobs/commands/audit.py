@@ -1,4 +1,4 @@
-"""`tiersnap audit`: what the headers of batches say of exactly-once, on Spark."""
+"""`tiersnap audit`: find violations of exactly-once in the headers of batches, on Spark."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class AuditFinding:
 
 @dataclass(frozen=True, slots=True)
 class AuditSummary:
-    """Counts of all findings, shown or not; `findings` of the result is what is wrong with the log directories."""
+    """Counts of all findings, shown or not; `findings` of the result are about the log directories."""
 
     findings_by_kind: dict[str, int]
     findings_by_harm: dict[str, int]
@@ -74,7 +74,7 @@ class AuditSummary:
     legacy_count: LegacyCount | UnsetType = UNSET
 
 
-# A finding of each kind in words; `before` and `after` are the places of the earlier and of the later batch.
+# A finding of each kind in words; `before` and `after` are the positions of the earlier and of the later batch.
 _SAID: dict[AuditKind, str] = {
     AuditKind.DUPLICATE_EXACT: "The batch at {before} is in the log again at {after}.",
     AuditKind.DUPLICATE_PARTIAL: "Records of the batch at {after} are in the log before it, up to {before}.",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CollectedPartition:
-    """A partition of `collect`; numbers are null where it failed."""
+    """A partition of `collect`; numbers are null if it failed."""
 
     COLUMNS: ClassVar = ("partition", "segments", "to_decode", "to_read", "snapshots", "gone", "error")
     log_dir: str

@@ -68,7 +68,7 @@ def _settings(ctx: click.Context, name: str, of: click.Command) -> Iterator[Sett
 
 
 def _text(option: click.Option, value: object) -> str | None:
-    """Return the value as it would be written, without secrets; None where there is none."""
+    """Return the value as a user would write it, without secrets; None without a value."""
     if hasattr(option.type, "text") and (value is not None or isinstance(option.default, str)):
         return str(option.type.text(value))
     if value is None or value == ():

@@ -67,7 +67,7 @@ def demo(output: Output, folder: Path) -> int:
         output.talk("3. Decode, snapshot, tier and report: tiersnap run --apply, which first starts a Spark session")
         code = tiersnap([*command, "--report", str(folder / "report")])
         output.talk("4. The same again on the same session, which finds nothing to do")
-        # It writes to another folder, so that the report of the first run, which shows what was done, is kept.
+        # It writes to another folder, so that the report of the first run is kept.
         code = code or tiersnap([*command, "--report", str(folder / "report-again")])
     if not code:
         first, *_ = read_heads(folder / "report")
@@ -77,7 +77,7 @@ def demo(output: Output, folder: Path) -> int:
 
 
 def require_extras() -> None:
-    """Raise MissingExtraError if a later step would lack an extra: the S3 server, Spark, or what talks to S3."""
+    """Raise MissingExtraError if a later step would lack an extra: the S3 server, Spark, or the S3 client."""
     modules = {extra: EXTRAS[extra][0] for extra in _NEEDED}
     lacking = {extra: module for extra, module in modules.items() if find_spec(module) is None}
     if lacking:
@@ -97,7 +97,11 @@ def find_logs() -> Path:
 
 
 def make_room(folder: Path) -> None:
-    """Make a folder with our marker and nothing else; UsageError for one with what no demo put there, or a broker's."""
+    """Make a folder that contains only the demo's marker, and delete the files of an earlier demo in it.
+
+    Raises:
+        UsageError: the folder has other files, or is a broker's log directory.
+    """
     refuse_log_dir(folder, "--to")
     try:
         if folder.exists() and any(folder.iterdir()):

@@ -82,7 +82,7 @@ def dump(output: Output, files: tuple[str, ...], max_bytes: int | None, count: i
 
 
 def _tell(output: Output, contents: Contents) -> None:
-    """Say what was noticed in a file, once it is printed."""
+    """Print damage and notes about a file, after its content."""
     judgement = contents.judgement
     for damage in judgement.damage:
         click.echo(shown(f"tiersnap: {damage}"), err=True)

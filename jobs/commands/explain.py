@@ -1,4 +1,4 @@
-"""`tiersnap explain`: what an error of producers means, what answers it, and what each client does then."""
+"""`tiersnap explain`: explain a producer error: its causes, the brokers' answers, and the clients' reactions."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ def _print_kip(output: Output, kip: ExplainedKip) -> None:
 
 
 def _paragraph(row: ExplainedRow) -> Paragraph:
-    """Return an answer in words: who, in which releases, about what; below, the condition and the answer."""
+    """Return an answer in words: a heading with actor, releases and subject, then condition and answer."""
     version = "" if row.transaction_version is None else f"transaction.version {row.transaction_version}"
     about = ", ".join(filter(None, (row.request, row.situation, version, row.changed_by)))
     answer = "" if row.answer is None else str(row.answer)
     heading = f"{row.who} {row.releases}: {about}"
-    if row.who == "application":  # the row is about the error, whatever its cause
+    if row.who == "application":  # the row is about the error, independent of its cause
         return Paragraph(heading, f"{answer} {row.does}.")
     severity = f" ({row.severity})" if row.severity else ""
     condition = row.when.capitalize() if row.when in ("otherwise", "in any case") else f"If {row.when}"

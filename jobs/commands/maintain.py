@@ -168,7 +168,7 @@ def remove_orphans(
 
 
 def _show_orphans(output: Output, found: Sequence[Orphan], done: OrphansOutcome, older_than: int) -> None:
-    """Show the rows and their sums, and say what was refused, what is left, and what is too young."""
+    """Print the rows with their sums, then the refused, remaining and too young objects."""
     younger = sum(len(each.keys) for each in done.waiting)
     last = max((each.removable_at for each in done.waiting), default=None)
     summary = OrphansSummary(

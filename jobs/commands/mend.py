@@ -65,7 +65,7 @@ class MendedSegment:
 
 @dataclass(frozen=True, slots=True)
 class MendSummary:
-    """All segments; the place is absent where nothing is missing."""
+    """Sums over all segments; `place` is absent if nothing is missing."""
 
     NOT_TOLD: ClassVar = ("place", "place_evidence")
     known: Annotated[int, Meta(description="segments that brokers know and read")]
@@ -213,7 +213,7 @@ def _told(output: Output, mended: Mended, *, apply: bool) -> int:
 
 
 def _says(mended: Mended, *, apply: bool) -> Iterator[str]:
-    """Yield what is missing, or what was mended, and the next step."""
+    """Yield sentences about the missing or mended segments, and the next step."""
     done, missing = mended.done, mended.missing
     ended = Counter(each.outcome for each in done)
     if not apply or not done:

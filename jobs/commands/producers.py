@@ -15,7 +15,7 @@ from tiersnap.snapshot.exactly_once.transactions.kafka_table import DESCRIBE_PRO
 from tiersnap.snapshot.exactly_once.transactions.kinds import ListedProducer
 from tiersnap.snapshot.units import count_of, format_duration
 
-# As --now elsewhere, it is said on the command line, each time.
+# Like --now of other commands, it must be given on the command line, each time.
 as_of_option = click.option(
     "--now",
     "--as-of",

@@ -1,4 +1,4 @@
-"""`tiersnap publish`: what was tiered, told to the brokers."""
+"""`tiersnap publish`: announce uploaded segments to the brokers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PublishedPartition:
-    """A partition of `publish`: segments by what is told of them."""
+    """A partition of `publish`, with the counts of its segments by action."""
 
     COLUMNS: ClassVar = ("topic", "partition", "metadata_partition", "publish", "finish", "known", "others", "refused")
     topic: str
@@ -48,7 +48,7 @@ class PublishedPartition:
 
 @dataclass(frozen=True, slots=True)
 class PublishSummary:
-    """All partitions; the place is absent where there is nothing to publish."""
+    """Sums over all partitions; `place` is absent if there is nothing to publish."""
 
     NOT_TOLD: ClassVar = ("place", "place_evidence", "plan")
     segments: int

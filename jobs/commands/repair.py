@@ -27,7 +27,7 @@ from tiersnap.snapshot.units import count_of
 if TYPE_CHECKING:
     from tiersnap.snapshot.repair.log_dirs import HostRepair
 
-# Of rows that need nobody: a count that leaves them out would not add up to the rows.
+# Actions that need no step. They are counted, too, so that the counts add up to the rows.
 _LEFT_ALONE = {
     "STRAY": "no segment begins at their offsets, and the broker deletes them at its next start",
     "NEVER_TIERED": "their topics are compacted or internal, and no broker tiers those",

@@ -141,7 +141,7 @@ def shown_segment(segment: SegmentVerdict, run: RunInfo) -> SegmentVerdict:
 
 @dataclass(frozen=True)
 class ReportSummary:
-    """Copies in remote storage that nobody needs, and replicas that must not lead yet."""
+    """Unneeded remote segments, and replicas that must not lead yet."""
 
     unneeded_copies: list[str] | UnsetType = UNSET
     forgetful: Annotated[

@@ -34,7 +34,7 @@ _MOST_NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class RestoredPartition:
-    """A partition of `restore`; what only the log can tell is null in a plan."""
+    """A partition of `restore`; fields that depend on the restored log are null in a plan."""
 
     COLUMNS: ClassVar = {
         "partition": "partition",
@@ -77,7 +77,7 @@ class RestoredPartition:
 
 @dataclass(frozen=True, slots=True)
 class RestoredSegment:
-    """A segment of `restore --segments`, or a copy that is left out."""
+    """A segment of `restore --segments`, or a remote segment that is left out."""
 
     COLUMNS: ClassVar = ("partition", "base_offset", "next_base_offset", "size_bytes", "segment_id", "action")
     partition: str
@@ -181,7 +181,7 @@ def restore(
 
 
 def _tell_target(output: Output, target: Target, topic: str, *, topic_is_checked: bool) -> None:
-    """Tell what is odd about the log directory, and which cluster was not asked."""
+    """Print unusual properties of the log directory, and that the topic's existence was not checked."""
     if not topic_is_checked:
         output.talk(f"{topic}: topic existence was not checked; --bootstrap-server HOST:PORT asks its cluster")
     if target.meta.is_kraft and target.meta.directory_id is None:
@@ -192,7 +192,7 @@ def _tell_target(output: Output, target: Target, topic: str, *, topic_is_checked
 
 
 def _show_plans(output: Output, plans: Sequence[RestorePlan], *, segments: bool) -> None:
-    """Show what would be restored; with `segments` one row per segment."""
+    """Print the plans; with `segments` one row for each segment."""
     _rows(output, [(plan, None) for plan in plans], segments=segments)
     for plan in plans:
         _tell_plan(output, plan)
@@ -201,7 +201,7 @@ def _show_plans(output: Output, plans: Sequence[RestorePlan], *, segments: bool)
 
 
 def _show_restored(output: Output, restored: Restored, *, segments: bool) -> None:
-    """Show what was restored, and what failed; raise what failed if nothing was restored."""
+    """Print the restored partitions and the failure; raise the failure if no partition was restored."""
     for left in restored.left:
         output.warn(
             f"{left} was left behind, and no broker starts while it exists: run restore again, which finishes it, or "
@@ -210,7 +210,7 @@ def _show_restored(output: Output, restored: Restored, *, segments: bool) -> Non
     failure = restored.failure
     if failure is not None and not restored.done:
         raise failure
-    # One document: what was restored before, and what failed.
+    # One document has both the restored partitions and the failure.
     _rows(output, restored.done, segments=segments, errors=[] if failure is None else [failure])
     if failure is not None:
         output.error_text(failure)
@@ -233,7 +233,7 @@ def _rows(
 
 
 def _partition(plan: RestorePlan, found: RestoredLog | None) -> RestoredPartition:
-    """One row a partition; `found` is None for a plan."""
+    """Return the row of a partition; `found` is None for a plan."""
     chain, opened = plan.folder.chain, plan.told_open if found is None else found.open_transactions
     stable = min([chain.end_offset, *(each.first_offset for each in opened)])
     return RestoredPartition(
@@ -257,7 +257,7 @@ def _partition(plan: RestorePlan, found: RestoredLog | None) -> RestoredPartitio
 
 
 def _segments(plan: RestorePlan) -> Iterator[RestoredSegment]:
-    """Yield a row a segment to be restored, then one a copy that is left out."""
+    """Yield a row for each segment to restore, then one for each remote segment that is left out."""
     name, chain = plan.folder.name, plan.folder.chain
     for piece in chain.pieces:
         size, action = piece.copy.metadata.segment_size, "FETCH" if piece.is_whole else "FETCH, CUT"
@@ -268,7 +268,7 @@ def _segments(plan: RestorePlan) -> Iterator[RestoredSegment]:
 
 
 def _tell_plan(output: Output, plan: RestorePlan) -> None:
-    """Tell what a person must know of a partition before it is restored; open transactions are told apart."""
+    """Print the notes about a partition before its restore, except those about open transactions."""
     folder, chain, name = plan.folder, plan.folder.chain, plan.folder.name
     if chain.missing_below is not None:
         output.talk(
@@ -301,7 +301,7 @@ def _taken_by(plan: RestorePlan) -> str:
 
 
 def _tell_done(output: Output, plan: RestorePlan, found: RestoredLog) -> None:
-    """Tell what a person must know of a partition that was restored."""
+    """Print the notes about a restored partition."""
     chain, name, files = plan.folder.chain, plan.folder.name, found.files
     output.talk(
         f"{name}: offsets {chain.log_start_offset} to {chain.end_offset - 1} are in place, every batch checked; "
@@ -339,7 +339,7 @@ def _tell_other_cluster(output: Output, plan: RestorePlan) -> None:
 
 
 def _tell_transactions(output: Output, name: str, opened: tuple[RestoredTransaction, ...]) -> None:
-    """Tell what pins the last stable offset, and how that ends."""
+    """Print the open transactions, which hold the last stable offset, and how to end them."""
     from tiersnap.snapshot.gate.kafka_tools import abort_transaction
 
     topic, _, partition = name.rpartition("-")

@@ -1,4 +1,4 @@
-"""`tiersnap runbook`: what to do about a verdict, a finding, an exit code or a line of a log, without network."""
+"""`tiersnap runbook`: print the runbook's entry for a verdict, a finding, an exit code or a line of a log, offline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tiersnap scan`: what a log directory holds and what stands in the way of tiering it."""
+"""`tiersnap scan`: list the segments and snapshots of a log directory, and the reasons that prevent tiering."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.metrics.of_run import ScanMetrics
     from tiersnap.snapshot.report.of_scan import ScanPage
 
-# Said with the verdict's own next step; those of snapshots are said with the source's name, and a gap is no cause.
+# Verdicts that are printed with their own next step. Those about snapshots get the source's name; a gap is no cause.
 _CAUSES = (
     *("CORRUPT_SEGMENT", "UNREADABLE_SEGMENT", "UNVERIFIED_SNAPSHOT", "MISSING_INDEX", "TOPIC_ID_UNKNOWN"),
     *("INDEX_DAMAGED", "ABOVE_LSO"),
@@ -282,7 +282,7 @@ def _next_steps(totals: ScanTotals, place: Place, *, has_remote: bool) -> Iterat
 
 
 def _of_problems(totals: ScanTotals, place: Place) -> Iterator[str]:
-    """Yield the next step of each verdict, then of each kind of finding that has another one."""
+    """Yield the next step of each verdict, then of each kind of finding, without repetitions."""
     steps: dict[str, str] = {}  # the first problem, by the step that clears it
     for step, problem in chain(_steps_of_verdicts(totals, place), _steps_of_findings(totals, place)):
         steps.setdefault(step, problem)
@@ -305,7 +305,7 @@ def _steps_of_verdicts(totals: ScanTotals, place: Place) -> Iterator[tuple[str, 
 
 
 def _steps_of_findings(totals: ScanTotals, place: Place) -> Iterator[tuple[str, str]]:
-    """Yield (step, kind of finding), without deleted files, which `Output.rows` tells."""
+    """Yield (step, kind of finding), without deleted files, which `Output.rows` reports."""
     from tiersnap.snapshot.log.findings import FindingKind
 
     has_wrong_snapshots = any(totals.wanted[each] for each in _WRONG)

@@ -78,7 +78,7 @@ class HostRequest(UploadOptions):
 
     @cached_property
     def store(self) -> ObjectStore:
-        """Remote storage, paced.
+        """Return the store of the remote location, limited to the rate.
 
         Raises:
             WrongPlaceError: the brokers of this host read another location.
@@ -92,7 +92,7 @@ class HostRequest(UploadOptions):
 
     @cached_property
     def tierer(self) -> Tierer:
-        """This run, whose attempts its id names."""
+        """Return the process of this run, whose attempts have its run id."""
         from tiersnap.remote_storage.upload.tier_job import Tierer
         from tiersnap.snapshot.report.run_info import new_run_id
 
@@ -297,7 +297,7 @@ def _publish(teller: TellBrokers, done: HostOutcome) -> Published:
     from tiersnap.remote_storage.metadata.segment_metadata import name_of
 
     waiting = (name_of(each.partition) for each in done.partitions if each.awaits_records)
-    # Copies of other attempts that were finished without a byte were not read.
+    # Segments of other attempts whose claims alone were finished were not read.
     uploaded = {event.segment_id for event in done.copied if event.segment_id and event.object_bytes}
     topics = {each.partition.topic for each in done.partitions}
     published = teller.run(waiting, topics, uploaded, uploads=_uploads(done).keys())

@@ -1,4 +1,4 @@
-"""`tiersnap transactions`: what kafka-transactions.sh asks brokers, answered from the segments."""
+"""`tiersnap transactions`: the output of kafka-transactions.sh, from segments instead of brokers."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def _opened(judged: JudgedTransaction, as_of: int) -> ListedOpenTransaction:
 
 
 def _show_hanging(output: Output, outcome: HangingOutcome, *, as_of: int, everything: bool) -> None:
-    """Show the table and what comes next; with `everything` also the transactions that do not hang."""
+    """Print the table and the next steps; with `everything` also the transactions that do not hang."""
     shown = [each for each in outcome.judged if everything or each.verdict.is_hanging]
     rows = (_opened(each, as_of) for each in shown)
     output.rows(ListedOpenTransaction, rows, kafka=kafka_table.FIND_HANGING, findings=outcome.findings)

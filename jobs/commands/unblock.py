@@ -154,7 +154,7 @@ def _summary(done: Unblocked, request: HostRequest) -> UnblockSummary:
 
 
 def _tell_freed(output: Output, done: Unblocked, rows: Iterable[FreedPartition], *, apply: bool) -> None:
-    """Print the next steps of the partitions, and of a plan what --apply would upload."""
+    """Print the next steps of the partitions, and of a plan also the segments that --apply would upload."""
     from tiersnap.snapshot.replay.remote_listing import Encryption
 
     tell_mended(output, done.tiered.counts.snapshots_mended)

@@ -24,7 +24,7 @@ from tiersnap.snapshot.installed import with_extra
 
 _log = logging.getLogger(__name__)
 
-# What moto accepts; set in the environment because executors look for credentials there.
+# Credentials that moto accepts. They are set in the environment, because executors read credentials there.
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "tiersnap",
     "AWS_SECRET_ACCESS_KEY": "tiersnap",

@@ -1,4 +1,4 @@
-"""Topic ids by name, as the sources tell them that a command was given or has found."""
+"""Find topic ids by name, in all sources that a command was given or has found."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tiersnap.snapshot.log.selection import NamedLogDir
 
 @dataclass(frozen=True)
 class KnownTopicIds:
-    """The ids that --topic-ids, a cluster, and the metadata log on the broker's disks tell."""
+    """The topic ids of --topic-ids, a cluster, and the metadata log on the broker's disks."""
 
     given: Mapping[str, str]  # by --topic-ids
     cluster: Cluster | None
     log_dirs: Sequence[NamedLogDir]
 
     def find(self, topic: str) -> str | None:
-        """Return the topic's id; None if no source tells it.
+        """Return the topic's id; None if no source has it.
 
         Raises:
             UsageError: the sources contradict each other.

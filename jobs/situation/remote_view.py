@@ -32,9 +32,9 @@ class RemoteView:
         return location_words(self.remote or "", self.layout, self.stores.words)
 
     def inventory(self, expiry: BrokerExpiry, records: Records | None = None) -> Inventory | None:
-        """Return the remote inventory of partitions: with --remote of the store, which is asked for something first.
+        """Return the remote inventory of partitions: of the store with --remote, else of the records, else None.
 
-        Without --remote it is that of the records, and None without records.
+        One request first checks that the store answers.
         """
         if self.remote is None and records is None:
             return None
@@ -47,7 +47,10 @@ class RemoteView:
         return HostInventory(self._look(records), expiry)
 
     def beginnings(self, expiry: BrokerExpiry) -> Beginnings:
-        """Return what tells how logs begin that begin there; without --remote nothing does. See `inventory`."""
+        """Return a Beginnings that reads the start of logs from remote storage; without --remote it reads nothing.
+
+        See `inventory`.
+        """
         from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 
         if self.remote is None:
@@ -55,19 +58,19 @@ class RemoteView:
         return Beginnings(partial(beginning, self._look(), expiry))
 
     def location(self) -> RemoteLocation:
-        """Return the store, to be read, in that layout; raises as `open_existing_store`."""
+        """Return the remote location, for reading; raise the errors of `open_existing_store`."""
         from tiersnap.remote_storage.layouts.remote_location import open_location
 
         return open_location(self.open_store(), self.layout)
 
     def open_store(self, *, writes: bool = False) -> ObjectStore:
-        """Return the store, to be read unless it is written to; raises as `open_existing_store`."""
+        """Return the store, for reading unless `writes`; raise the errors of `open_existing_store`."""
         from tiersnap.remote_storage.stores.open_store import open_existing_store
 
         return open_existing_store(self.remote or "", self.stores, writes=writes)
 
     def ask(self) -> RemoteLocation:
-        """Return the location, once it has answered."""
+        """Return the remote location after it has answered one request."""
         location = self.location()
         next(iter(location.store.list()), None)
         return location

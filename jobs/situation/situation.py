@@ -1,13 +1,13 @@
-"""The known facts about a host, its cluster and its remote location, and who told each of them.
+"""The known facts about a host, its cluster and its remote location, and the source of each.
 
     log directories   the command line; else log.dirs of the broker
     broker            --server-properties; else the process that holds `.lock` of the log directories; without any, the
                       only broker that runs on this host
-    remote location   the command line; else the broker's settings. If the command line gives the URI alone, the
-                      settings add the layout, and for the same URI the server
+    remote location   the command line; else the broker's settings. If the command line has only the URI, the settings
+                      add the layout, and for the same URI the endpoint
     cluster           the command line; else a listener of the broker without TLS and SASL
 
-`Situation.verdict` compares a location with the settings of the brokers: one that they contradict is refused. An
+`Situation.verdict` compares a location with the settings of the brokers, and refuses it if they contradict it. An
 unknown fact is None.
 """
 
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Known(Generic[T]):
-    """A known or unknown fact; `source` is who told it, or why it is not known."""
+    """A fact; `source` is its source, or the reason why it is unknown."""
 
     value: T | None
     source: str
@@ -80,22 +80,22 @@ class Situation:
     log_dirs: Known[tuple[str, ...]]
     broker: Known[BrokerSettings]
     remote: Known[RemoteView]
-    layout: str | None  # name of the layout, if the command line or the broker tells it
+    layout: str | None  # name of the layout; None if neither the command line nor the broker names it
     cluster: Known[Cluster]
-    brokers: tuple[BrokerSettings | str, ...]  # of these log directories, or why their settings are not known
+    brokers: tuple[BrokerSettings | str, ...]  # brokers of these log directories; a text is why settings are unknown
 
     @property
     def is_empty(self) -> bool:
-        """Return whether nothing is known that could be asked."""
+        """Return whether log directories, remote location and cluster are all unknown."""
         return self.log_dirs.value is None and self.remote.value is None and self.cluster.value is None
 
     @property
     def broker_location(self) -> NamedLocation | None:
-        """Return the remote location that the broker's settings name; None if they do not tell."""
+        """Return the remote location in the broker's settings; None if they name none."""
         return _location_of(self.broker).value
 
     def verdict(self, location: RemoteLocation) -> LocationVerdict:
-        """Return whether the brokers of this host read a location, by their settings alone."""
+        """Return the verdict whether the brokers of this host read a location, by their settings."""
         from tiersnap.remote_storage.publish.broker_evidence import name_of, settings_evidence
         from tiersnap.remote_storage.publish.location_proof import decide
 
@@ -111,9 +111,9 @@ class Situation:
         """Return the cluster.
 
         Raises:
-            UsageError: it is not known.
+            UsageError: the cluster is unknown.
             WrongClusterError: a log directory is of another cluster.
-            BrokerUnavailableError: it does not answer.
+            BrokerUnavailableError: the cluster does not answer.
         """
         from tiersnap.remote_storage.cluster.copy_tasks import check_cluster
         from tiersnap.snapshot.log.log_dir import read_properties
@@ -125,29 +125,30 @@ class Situation:
         return cluster
 
     def view_to_read(self) -> RemoteView:
-        """Return the remote location; one without a URI if it is not known. Raises as `refuse_contradiction`."""
+        """Return the remote location, without a URI if it is unknown; raise the errors of `refuse_contradiction`."""
         view = self.remote.value or NO_LOCATION
         if view.remote is not None and self.brokers:
             self.refuse_contradiction(view.open_store())
         return view
 
     def answering(self, *, needs_remote: bool = False) -> tuple[Situation, list[TiersnapError]]:
-        """Return the situation without the servers that the broker named and that do not answer, and their errors.
+        """Return the situation without servers that do not answer, and their errors.
 
-        Servers of the command line are not asked: a command that cannot ask them ends with their error.
+        Only servers from the broker's settings are tested. If a server of the command line does not answer, the command
+        ends with its error.
 
         Args:
-            needs_remote: so does one that cannot ask the remote location.
+            needs_remote: do not test the remote location either: the command ends with its error.
         """
         cluster, errors = _answering(self.cluster, lambda cluster: cluster.brokers())
         remote, more = (self.remote, []) if needs_remote else _answering(self.remote, RemoteView.ask)
         return replace(self, remote=remote, cluster=cluster), [*more, *errors]
 
     def lines(self, *names: str) -> Iterator[str]:
-        """Yield a line for each fact that the command line did not tell; none if no broker is known.
+        """Yield a line for each fact that was found without the command line; none if no broker is known.
 
         Args:
-            names: of the facts; none for all.
+            names: names of the facts; without any, all.
         """
         if self.broker.value is None:
             return

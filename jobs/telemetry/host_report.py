@@ -74,7 +74,7 @@ def write_report_and_metrics(
 
 
 def disks_below(log_dirs: Iterable[str]) -> tuple[Disk, ...]:
-    """Return each file system once, with the log directories on it; what is not a folder of this host is left out."""
+    """Return each file system once, with the log directories on it; directories on other hosts are left out."""
     found = {}
     on_disk: defaultdict[str, list[str]] = defaultdict(list)
     for log_dir in sorted(set(log_dirs)):

@@ -34,11 +34,11 @@ if TYPE_CHECKING:  # an extra: imported by the methods that use it
 _log = logging.getLogger(__name__)
 
 SECONDS = 30.0
-_FIRST_SECONDS = 10.0  # for the first answer: nobody may be at that address
-# No request of this project may bring a topic into being; a wrong host is told by the error, not by log lines.
+_FIRST_SECONDS = 10.0  # for the first answer: the address may be wrong
+# No request of tiersnap may create a topic implicitly. The error reports a wrong host, so log lines are not needed.
 _DEFAULTS: dict[str, object] = {"allow.auto.create.topics": False, "log_level": 0}
-# Otherwise librdkafka waits for the leader of a partition without a pause between connections, 5,000 a second to a
-# broker that is down; its reconnect.backoff.ms counts for brokers alone that it always connects to.
+# Otherwise librdkafka waits for a partition's leader without a pause between connections: 5,000 a second to a broker
+# that is down. Its reconnect.backoff.ms counts only for brokers to which it always connects.
 _ADMIN: dict[str, object] = {"enable.sparse.connections": False}
 _CONSUMER: dict[str, object] = {
     "group.id": "tiersnap",  # demanded, never used: nothing is subscribed to, nothing committed
@@ -58,7 +58,7 @@ T = TypeVar("T")
 class Cluster:
     """Requests to one cluster; connects at the first.
 
-    All methods raise BrokerUnavailableError when nobody answers, ClusterRefusedError when a broker refuses.
+    All methods raise BrokerUnavailableError if no broker answers, ClusterRefusedError if a broker refuses.
 
     Raises:
         MissingExtraError: without confluent-kafka.
@@ -73,7 +73,7 @@ class Cluster:
         self._has_answered = False
 
     def consumer(self, properties: Mapping[str, object] = MappingProxyType({})) -> Consumer:
-        """Return a consumer of this cluster for partitions that are assigned to it; it commits nothing.
+        """Return a consumer for assigned partitions; it commits no offsets.
 
         Raises:
             UsageError: librdkafka does not know a property.
@@ -83,7 +83,7 @@ class Cluster:
         return self._new(Consumer, {**_CONSUMER, **properties})
 
     def producer(self, properties: Mapping[str, object]) -> Producer:
-        """Return a producer of this cluster; a property that librdkafka does not know is a UsageError."""
+        """Return a producer. Raises UsageError: librdkafka does not know a property."""
         from confluent_kafka import Producer
 
         return self._new(Producer, properties)
@@ -104,21 +104,21 @@ class Cluster:
         return self.ask(what, lambda: self._client().list_topics(topic, timeout=seconds))
 
     def cluster_id(self) -> str:
-        """Id of the cluster, as in `meta.properties` of its brokers."""
+        """Return the id of the cluster, as in `meta.properties` of its brokers."""
         return str(self._metadata("cluster id").cluster_id)
 
     def partition_counts(self) -> dict[str, int]:
-        """Number of partitions of every topic that may be seen."""
+        """Return the number of partitions of every topic that this user may describe."""
         topics = self._metadata("list of topics").topics
         return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
 
     def brokers(self) -> dict[int, tuple[str, int]]:
-        """Host and port of every broker, as advertised to this client."""
+        """Return host and port of every broker, as advertised to this client."""
         brokers: dict[int, BrokerMetadata] = self._metadata("list of brokers").brokers
         return {number: (str(broker.host), int(broker.port)) for number, broker in brokers.items()}
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Those of `names` that the cluster has."""
+        """Return the topics of `names` that the cluster has."""
         from confluent_kafka import TopicCollection
 
         there = self.partition_counts()
@@ -134,28 +134,28 @@ class Cluster:
         return found
 
     def absent(self, names: Iterable[str]) -> frozenset[str]:
-        """Return those of `names` that the cluster certainly does not have; none that is hidden."""
+        """Return the `names` of topics that the cluster certainly does not have, without hidden topics."""
         from confluent_kafka import KafkaError
 
         wanted = set(names)
         there = self._metadata("list of topics").topics if wanted else {}
         if METADATA_TOPIC not in there:
-            return frozenset()  # what this broker lists may not be all
+            return frozenset()  # this broker's list may be incomplete
         return self._answered(wanted - there.keys(), KafkaError.UNKNOWN_TOPIC_OR_PART)
 
     def hidden(self, names: Iterable[str]) -> frozenset[str]:
-        """Return those of `names` that this user may not describe, whether there is such a topic or not."""
+        """Return the `names` of topics that this user may not describe, whether they exist or not."""
         from confluent_kafka import KafkaError
 
         return self._answered(names, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
     def _answered(self, names: Iterable[str], code: int) -> frozenset[str]:
-        """Return the topics that a broker answers with an error code if it is asked for them by name."""
+        """Return the topics for which a broker answers with the error code if they are requested by name."""
         asked = {name: self._metadata(f"topic {name}", name).topics[name].error for name in names}
         return frozenset(name for name, error in asked.items() if error is not None and error.code() == code)
 
     def operations(self, topic: str) -> frozenset[str]:
-        """Names of what this user may do to a topic, as in "WRITE"; none if brokers do not tell."""
+        """Return the names of operations that this user may do on a topic, as in "WRITE"; none if unknown."""
         from confluent_kafka import TopicCollection
 
         described = self._client().describe_topics(
@@ -165,16 +165,16 @@ class Cluster:
         return frozenset(each.name for each in found.authorized_operations or ())
 
     def settings(self, topic: str) -> dict[str, TopicConfig]:
-        """All settings of a topic that its brokers know, by name."""
+        """Return all configs of a topic that its brokers know, by name."""
         return self._settings(_resource("TOPIC", topic), f"settings of {topic}", f"DESCRIBE_CONFIGS of {topic}")
 
     def broker_settings(self, broker: int) -> dict[str, TopicConfig]:
-        """All settings of a broker."""
+        """Return all configs of a broker, by name."""
         what = f"settings of broker {broker}"
         return self._settings(_resource("BROKER", str(broker)), what, "DESCRIBE_CONFIGS of the cluster")
 
     def change_settings(self, topic: str, values: Mapping[str, str | None], *, validate_only: bool = False) -> None:
-        """Set settings of a topic in one step, all or none; None takes the topic's own value away."""
+        """Set configs of a topic in one step, all or none; None removes the topic's own value."""
         from confluent_kafka.admin import AlterConfigOpType, ConfigEntry
 
         entries = [
@@ -193,7 +193,7 @@ class Cluster:
         _log.debug("%s settings of %s: %s", "asked for" if validate_only else "changed", topic, sorted(values))
 
     def create_topic(self, name: str, settings: Mapping[str, str]) -> None:
-        """Create a topic of one partition, with the replication factor that the cluster gives by default."""
+        """Create a topic of one partition, with the default replication factor of the cluster."""
         from confluent_kafka.admin import NewTopic
 
         topic = NewTopic(name, 1, -1, config=dict(settings))
@@ -208,7 +208,7 @@ class Cluster:
         _log.info("deleted the topic %s", name)
 
     def log_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
-        """Log start, remote segments included, and log end (exclusive) of each partition."""
+        """Return log start, remote segments included, and log end (exclusive) of each partition."""
         from confluent_kafka.admin import OffsetSpec
 
         wanted = list(partitions)
@@ -216,9 +216,9 @@ class Cluster:
         return {partition: (starts[partition], ends[partition]) for partition in wanted}
 
     def leader_epochs(self, topic: str, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """Leader and its leader epoch of some partitions of a topic, by number; -1 for what is not known now.
+        """Return (leader, leader epoch) of some partitions of a topic, by number; -1 for an unknown value.
 
-        A broker that restarts ends its leader epochs.
+        The restart of a broker ends its leader epochs.
         """
         from confluent_kafka.admin import OffsetSpec
 
@@ -227,28 +227,28 @@ class Cluster:
         return {number: (leaders.get(number, -1), _epoch_of(info)) for (_, number), info in found.items()}
 
     def log_starts(self, leaders: Mapping[TopicIdPartition, int]) -> dict[TopicIdPartition, int]:
-        """Log start, remote segments included, of each partition that has a leader."""
+        """Return the log start, remote segments included, of each partition that has a leader."""
         led = [each for each, leader in leaders.items() if leader >= 0]
         offsets = self.log_offsets((each.topic, each.partition) for each in led)
         return {each: offsets[each.topic, each.partition][0] for each in led}
 
     def stable_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """Last stable offset (exclusive) of each partition, as its leader tells it."""
+        """Return the last stable offset (exclusive) of each partition, from its leader."""
         from confluent_kafka.admin import OffsetSpec
 
         return self._offsets(list(partitions), OffsetSpec.latest(), is_stable=True)
 
     def offsets_of_topic(self, topic: str, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """Log start and log end (exclusive) of some partitions of a topic, by number.
+        """Return log start and log end (exclusive) of some partitions of a topic, by number.
 
-        Waits while brokers restart or elect leaders, as a consumer would.
+        It waits while brokers restart or elect leaders, as a consumer would.
         """
         wanted = [(topic, number) for number in numbers]
         deadline, is_stale = time.monotonic() + SECONDS, False
         while True:
             try:
                 if is_stale:
-                    self.partition_counts()  # also tells this client of new leaders, and of their epochs
+                    self.partition_counts()  # updates this client's leaders and their epochs
                 found = self.log_offsets(wanted)
             except BrokerUnavailableError as error:
                 if time.monotonic() > deadline:
@@ -264,7 +264,7 @@ class Cluster:
     ) -> dict[tuple[str, int], int]:
         found = self._list_offsets(partitions, spec, is_stable=is_stable)
         for (topic, number), info in found.items():
-            if info.offset < 0:  # librdkafka tells -1001, and no error, of a leader that did not answer in time
+            if info.offset < 0:  # librdkafka returns -1001 without an error if a leader did not answer in time
                 raise BrokerUnavailableError(
                     f"{self.bootstrap_server}: offsets of {topic}-{number}: no leader answers", hint=_GONE
                 )
@@ -296,20 +296,20 @@ class Cluster:
     def _client(self) -> AdminClient:
         from confluent_kafka.admin import AdminClient
 
-        # Held for good: futures of a client that is gone fail.
+        # Kept, because futures fail after their client is deleted.
         if self._admin is None:
-            # Its stubs know no callbacks.
+            # The type stubs of AdminClient lack callbacks.
             self._admin = self._new(lambda config: AdminClient({**_ADMIN, **config}), {"error_cb": self._on_trouble})  # type: ignore[dict-item]
             _log.debug("a client of %s", self.bootstrap_server)
         return self._admin
 
     def _on_trouble(self, error: KafkaError) -> None:
-        # Why there is no connection, which the error of a request does not say.
+        # The reason for a failed connection, which the error of a request lacks.
         if error.name() != "_ALL_BROKERS_DOWN":
             self._last_trouble = error.str()
 
     def ask(self, what: str, call: Callable[[], T], needs: str = "") -> T:
-        """The outcome of a call into confluent-kafka, its errors as ours; see `to_error`."""
+        """Return the result of a call into confluent-kafka; translate its errors with `to_error`."""
         from confluent_kafka import KafkaException
 
         try:
@@ -326,7 +326,7 @@ class Cluster:
             raise BrokerUnavailableError(f"{self.bootstrap_server}: no answer: {what}") from error
 
     def to_error(self, what: str, error: KafkaError, needs: str = "") -> TiersnapError:
-        """A KafkaError as one of ours; the hint names a permission that `needs` tells, as in "READ of orders"."""
+        """Return a KafkaError as a TiersnapError; `needs` is the permission for the hint, as in "READ of orders"."""
         if error.name() in PASSING or error.retriable():
             self._client().poll(0)
             why = self._last_trouble if error.name() in NO_CONNECTION else ""
@@ -346,7 +346,7 @@ def _epoch_of(info: ListOffsetsResultInfo) -> int:
 
 
 def _kafka_uuid(text: str) -> str:
-    # librdkafka writes it in the other base64 alphabet.
+    # librdkafka uses the other base64 alphabet.
     return text.rstrip("=").replace("+", "-").replace("/", "_")
 
 

@@ -21,7 +21,7 @@ class ClusterRecords:
     """A cluster's records of partitions: a KnownToCluster.
 
     Raises:
-        MetadataTopicAbsentError, BrokerUnavailableError: it cannot be asked.
+        MetadataTopicAbsentError, BrokerUnavailableError: the records cannot be read.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -60,7 +60,10 @@ class ClusterRecords:
     def _with_absent(
         self, found: Mapping[TopicIdPartition, KnownPartition], topics: Mapping[str, Topic]
     ) -> dict[TopicIdPartition, KnownPartition]:
-        """The same, told which of those with records that are not deleted are certainly of a topic that is gone."""
+        """Return the partitions, with `is_absent` set on those whose topic id the cluster certainly does not have.
+
+        Only partitions with undeleted segments are checked.
+        """
         doubtful = [at for at, known in found.items() if not known.is_live and known.has_undeleted]
         gone = certainly_gone(self._cluster, topics, doubtful)
         return {at: replace(known, is_absent=at in gone) for at, known in found.items()}
@@ -90,14 +93,14 @@ def _unknown(cluster: Cluster, partition: TopicIdPartition, known: Topic | None)
 def read_published(
     cluster: Cluster, partitions: Iterable[TopicIdPartition], *, unpublished: bool = False
 ) -> dict[TopicIdPartition, Published]:
-    """The newest state of every remote segment that the cluster knows of these partitions, by segment id.
+    """Return the newest state of every remote segment that the cluster knows of these partitions, by segment id.
 
     Args:
-        unpublished: of a topic that the cluster does not have nothing is published, and that is no error.
+        unpublished: return no segments for a topic that the cluster does not have; else that is an error.
 
     Raises:
         UnknownToClusterError: the cluster has no topic of that name, or one with another id.
-        MetadataTopicAbsentError, BrokerUnavailableError: it cannot be asked.
+        MetadataTopicAbsentError, BrokerUnavailableError: the records cannot be read.
     """
     wanted = list(partitions)
     topics = cluster.topics({each.topic for each in wanted})

@@ -26,7 +26,7 @@ class CopiedTopics:
     marked: Mapping[str, str]  # topic ids, by name, of those with the mark of a pause
 
     def led_here(self, log_dirs: Sequence[NamedLogDir]) -> dict[TopicIdPartition, tuple[FileSystem, Partition]]:
-        """Return the copied partitions that the broker of some log directories leads, as they are there."""
+        """Return the copied partitions that the broker of the log directories leads, with their local files."""
         found = {}
         for each in log_dirs:
             log_dir = each.log_dir
@@ -41,7 +41,9 @@ class CopiedTopics:
 
 
 def ask_topics(cluster: Cluster, log_dirs: Sequence[NamedLogDir], records: MetadataCache) -> CopiedTopics:
-    """Ask for the topics in log directories and records, for all topics without log directories; a request per topic.
+    """Ask for the topics in log directories and records, or for all topics without log directories.
+
+    It takes one request for each topic.
 
     Raises:
         BrokerUnavailableError: the cluster does not answer.

@@ -1,12 +1,14 @@
 """Follow a partition's copy task by the records of `__remote_log_metadata`.
 
-Each attempt at a segment begins with a COPY_SEGMENT_STARTED of a new id. Where a snapshot is missing the attempt ends
-there, and the next one follows after the task interval. If the storage manager throws, brokers since 3.9 also delete
-what the attempt left, so its newest record is a deletion. Records of attempts stay in the topic for good, and nothing
-tells that one has failed: uploads that timed out leave the same before Kafka 3.9, those of a leader that died in all
-releases, and the newest may be under way. So what was begun twice raises a suspicion, and watching decides: a copier is
-stuck that twice begins what remote storage lacks, and finishes nothing. One that goes on beginning what others have
-finished has not looked since.
+Each copy attempt begins with a COPY_SEGMENT_STARTED of a new id. If a snapshot is missing, the attempt ends there, and
+the next one follows after the task interval. If the storage manager throws, brokers since 3.9 also delete the leftovers
+of the attempt, so its newest record is a deletion.
+
+No record shows that an attempt has failed, and records of attempts stay in the topic. An upload that timed out before
+Kafka 3.9 leaves the same records, and so does the upload of a leader that died; the newest attempt may be under way. So
+two attempts at one segment are only a suspicion, and watching decides. A copy task is stuck if it twice begins a
+segment that remote storage lacks, and finishes none. If it keeps beginning segments that others have finished, it has
+not read the records since.
 """
 
 from __future__ import annotations
@@ -34,15 +36,15 @@ _POLL_SECONDS = 0.5
 class CopyProgress(StrEnum):
     """The progress of a copy task since it was enabled again."""
 
-    FAILING = "FAILING"  # at what is in remote storage already: it has not looked
-    MOVED_ON = "MOVED_ON"  # it has copied what comes next
-    QUIET = "QUIET"  # nothing is left to copy, and nothing fails
-    STUCK_AHEAD = "STUCK_AHEAD"  # it fails at what comes next
+    FAILING = "FAILING"  # at a segment that is in remote storage already: it has not read the new records
+    MOVED_ON = "MOVED_ON"  # it has copied the next segment
+    QUIET = "QUIET"  # no segment is left to copy, and no attempt fails
+    STUCK_AHEAD = "STUCK_AHEAD"  # it fails at the next segment
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A partition whose copier should go on at `next_offset`; `seen` are the attempts of before."""
+    """A partition whose copy task should continue at `next_offset`; `seen` are the ids of earlier attempts."""
 
     partition: TopicIdPartition
     next_offset: int
@@ -50,12 +52,12 @@ class Watched:
 
 
 def attempts(cache: MetadataCache, partition: TopicIdPartition, next_offset: int) -> list[RemoteLogSegmentMetadata]:
-    """Copies that were begun of what remote storage lacks from `next_offset` on, and never finished."""
+    """Return the unfinished attempts at segments that end at or above `next_offset`, the remote log's end."""
     return [segment for segment in cache.attempts(partition) if segment.end_offset >= next_offset]
 
 
 def blind_attempts(cache: MetadataCache, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
-    """Copies that were begun, and not finished, of what had been finished before: the copier had not looked."""
+    """Return the unfinished attempts at segments that had been finished: the copy task had not read the records."""
     finished = [
         (each.start_offset, each.end_offset, cache.order(each)[1])
         for each in cache.in_state(partition, SegmentState.COPY_SEGMENT_FINISHED)
@@ -68,12 +70,12 @@ def blind_attempts(cache: MetadataCache, partition: TopicIdPartition) -> list[Re
 
 
 def has_unended(cache: MetadataCache, partition: TopicIdPartition) -> bool:
-    """Return whether so many copies began without an end that the copy task may be stuck."""
+    """Return whether the number of unended copy attempts shows that the copy task may be stuck."""
     return sum(1 for _ in cache.attempts(partition)) >= STUCK_AFTER
 
 
 def suspected(cache: MetadataCache, partition: TopicIdPartition, next_offset: int) -> Watched | None:
-    """Return what to watch of a partition whose copy task may be stuck by earlier records; None if it is not."""
+    """Return a partition to watch if its records show that the copy task may be stuck; else None."""
     begun = attempts(cache, partition, next_offset), blind_attempts(cache, partition)
     if max(map(len, begun)) < STUCK_AFTER:
         return None
@@ -81,7 +83,7 @@ def suspected(cache: MetadataCache, partition: TopicIdPartition, next_offset: in
 
 
 def quiet_seconds(cluster: Cluster, leaders: Iterable[int], intervals: int = 2) -> float:
-    """Return after how many seconds without an attempt a copy task is quiet: intervals of the slowest leader."""
+    """Return the seconds without an attempt after which a copy task is quiet: intervals of the slowest leader."""
     longest = 0
     for leader in sorted(set(leaders)):
         try:
@@ -93,7 +95,7 @@ def quiet_seconds(cluster: Cluster, leaders: Iterable[int], intervals: int = 2) 
 
 
 def watch(reader: MetadataReader, watched: Iterable[Watched], quiet: float) -> Mapping[TopicIdPartition, CopyProgress]:
-    """Poll until it is clear of each partition what its copier does; at most `quiet` seconds."""
+    """Poll until the progress of each partition's copy task is clear; at most `quiet` seconds."""
     began = time.monotonic()
     pending = {each.partition: each for each in watched}
     found: dict[TopicIdPartition, CopyProgress] = {}
@@ -113,7 +115,7 @@ def watch(reader: MetadataReader, watched: Iterable[Watched], quiet: float) -> M
 
 
 def progress_of(cache: MetadataCache, watched: Watched) -> CopyProgress | None:
-    """Return the progress of a copy task by later records; None while there are none."""
+    """Return the progress of a copy task by its new records; None while they show too little."""
     new = [segment for name, segment in cache.segments(watched.partition).items() if name not in watched.seen]
     if any(segment.end_offset < watched.next_offset for segment in new):
         return CopyProgress.FAILING

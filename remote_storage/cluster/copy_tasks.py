@@ -1,7 +1,7 @@
 """Ask a cluster which partitions brokers copy by themselves, and after which lag, before anything is uploaded.
 
-A topic's settings say whether copying is on, and its lag (KIP-1241). That a copy task is stuck nobody says; the records
-of its attempts raise a suspicion, and watching decides, as `unblock` does it (see stuck).
+A topic's configs show whether copying is enabled, and its lag (KIP-1241). No request shows that a copy task is stuck.
+The records of its attempts raise a suspicion, and watching decides, as in `unblock` (see stuck).
 """
 
 from __future__ import annotations
@@ -37,16 +37,18 @@ def ask_copy_tasks(
     wants_records: bool = False,
     talk: Callable[[str], None] = lambda _: None,
 ) -> ClusterAnswer:
-    """Ask what the copy tasks of some partitions do; up to three task intervals where one may be stuck.
+    """Return the state of the copy tasks of some partitions.
+
+    If one may be stuck, its records are watched for up to three task intervals.
 
     Args:
-        log_dirs: have the leader epochs of partitions whose leaders cannot be asked for them.
-        wants_records: also return the records; they are read for all partitions then, else for those that brokers
-            copy.
-        talk: told what takes a while.
+        log_dirs: hold the leader epochs of partitions whose leaders cannot be asked.
+        wants_records: also return the records, and read them for all partitions; else they are read only for
+            partitions that brokers copy.
+        talk: reports progress.
 
     Raises:
-        BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
+        BrokerUnavailableError, ClusterRefusedError: the cluster does not answer, or refuses.
     """
     topics = cluster.topics({topic for topic, _ in partitions})
     lags = {topic.topic_id: _lag_if_copied(cluster.settings(name)) for name, topic in topics.items()}
@@ -76,10 +78,10 @@ def _lag_if_copied(settings: Mapping[str, TopicConfig]) -> CopyLag | None:
 def ask_about_log_dirs(
     cluster: Cluster, log_dirs: Iterable[NamedLogDir], topic: re.Pattern[str] | None, *, talk: Callable[[str], None]
 ) -> ClusterAnswer:
-    """Ask what the copy tasks of the partitions in some log directories do; see ask_copy_tasks.
+    """Return the state of the copy tasks of the partitions in some log directories; see ask_copy_tasks.
 
     Args:
-        topic: takes the topics that are asked of; None takes all.
+        topic: matches the names of the topics; None for all.
 
     Raises:
         WrongClusterError: a log directory is of another cluster.
@@ -91,12 +93,12 @@ def ask_about_log_dirs(
 
 
 def copy_lag(settings: Mapping[str, TopicConfig]) -> CopyLag:
-    """Return the lag of a topic by its settings; none before 4.4. Follows LogConfig.remoteCopyLagMs and -Bytes."""
+    """Return the copy lag of a topic by its configs; 0 before 4.4. Follows LogConfig.remoteCopyLagMs and -Bytes."""
     return CopyLag(_resolved(settings, "ms", "0"), _resolved(settings, "bytes", UNLIMITED))
 
 
 def _resolved(settings: Mapping[str, TopicConfig], unit: str, default: str) -> int | None:
-    """-1 takes the local retention, which may take the total one; None where that is unlimited."""
+    """Return the lag; -1 stands for the local retention, which may stand for the total one. None if unlimited."""
     value = value_of(settings, f"remote.copy.lag.{unit}", default)
     if value == UNLIMITED:
         value = value_of(settings, f"local.retention.{unit}", AS_TOTAL)
@@ -105,19 +107,19 @@ def _resolved(settings: Mapping[str, TopicConfig], unit: str, default: str) -> i
 
 
 def check_cluster_of(cluster: Cluster, opened: Mapping[str, LogDir]) -> None:
-    """Refuse a cluster that log directories are not of, as far as they say it; raises as `check_cluster`."""
+    """Refuse a cluster if the `meta.properties` of a log directory name another one; raises as `check_cluster`."""
     found = {uri: read_properties(each.filesystem, each.path) for uri, each in opened.items()}
     check_cluster(cluster, {uri: properties for uri, properties in found.items() if properties is not None})
 
 
 def check_cluster(cluster: Cluster, owners: Mapping[str, MetaProperties]) -> None:
-    """Refuse a cluster that log directories are not of.
+    """Refuse a cluster if a log directory is of another one.
 
     Args:
-        owners: by log directory what its `meta.properties` says.
+        owners: the content of `meta.properties`, by log directory.
 
     Raises:
-        WrongClusterError: one of them is of another cluster.
+        WrongClusterError: a log directory is of another cluster.
         BrokerUnavailableError: the cluster does not answer.
     """
     cluster_id = cluster.cluster_id()

@@ -22,14 +22,16 @@ def find_failing(
     now: int,
     talk: Callable[[str], None],
 ) -> list[StuckPartition]:
-    """Return the partitions whose copy task fails; up to three task intervals if the records raise a suspicion.
+    """Return the partitions whose copy task fails.
+
+    If the records raise a suspicion, it watches them for up to three task intervals.
 
     Args:
-        records: of the cluster.
-        leaders: of the partitions that brokers copy.
-        log_dirs: have the leader epochs of partitions whose leaders cannot be asked for them.
+        records: all records of the cluster.
+        leaders: leaders of the partitions that brokers copy.
+        log_dirs: hold the leader epochs of partitions whose leaders cannot be asked.
         now: ms.
-        talk: told what takes a while.
+        talk: reports progress.
     """
     suspects = {each: leader for each, leader in leaders.items() if _may_fail(records, each, now)}
     if not suspects:
@@ -40,9 +42,9 @@ def find_failing(
 
 
 def _may_fail(records: MetadataCache, partition: TopicIdPartition, now: int) -> bool:
-    """Return whether attempts of the partition did not end, and one began so late that the task may still fail.
+    """Return whether the partition has unended attempts, and one is so recent that the task may still fail.
 
-    Attempts stay in the records for good; a task that fails begins another one before the first would hang.
+    Records of old attempts stay in the topic. A failing task begins a new attempt before an old one counts as hung.
     """
     if not has_unended(records, partition):
         return False

@@ -1,13 +1,13 @@
-"""Copies that never end: a copy task whose storage manager does not return (Aiven plugin issue 820).
+"""Find copies that never end: the storage manager of a copy task does not return (Aiven plugin issue 820).
 
-A broker says nothing of one: no error, no metric that tells it from a copy that is slow. Its records do. The copy task
-of a leader copies one segment after the other and begins a segment with COPY_SEGMENT_STARTED. So a copy hangs if its
-leader began it at the next offset to copy, long ago, and has begun or finished nothing since. Attempts of a leader that
-died, and those that timed out, are followed by others.
+A broker reports no error for a hung copy, and no metric distinguishes it from a slow one. The records do. The copy task
+of a leader copies one segment after the other, and begins each with COPY_SEGMENT_STARTED. So a copy hangs if its leader
+began it long ago at the next offset to copy, and has begun or finished no segment since. After an attempt that timed
+out, or that a dead leader left, other attempts follow.
 
-Its age is by this host's clock, or by the newest record of its broker if that is later: a host whose clock is behind
-hides no copy that hangs while its broker copies other partitions. A host's clock must not be ahead by minutes: copies
-look as much older than they are.
+The age of a copy is measured by this host's clock, or by the newest record of its broker if that is later. So if this
+host's clock is behind, a hung copy is still found while its broker copies other partitions. If the clock is ahead,
+copies seem older by that time, so it must not be ahead by minutes.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class HungLimit:
 
 @dataclass(frozen=True, slots=True)
 class HungCopy:
-    """One of them.
+    """A copy attempt that hangs.
 
     Attributes:
-        attempt: as its leader began it.
-        age: ms since then.
-        usual: ms that a copy of the partition takes, the median of the finished ones; None if there is none.
+        attempt: metadata of the attempt, as its leader began it.
+        age: ms since its begin.
+        usual: ms, median duration of the partition's finished copies; None without any.
     """
 
     attempt: RemoteLogSegmentMetadata
@@ -71,7 +71,7 @@ class HungCopy:
         return self.attempt.id.topic_id_partition
 
     def says(self) -> str:
-        """Return it in words."""
+        """Return the finding in words."""
         at = self.attempt
         usual = "" if self.usual is None else f", and copies of it take {human_duration(self.usual)}"
         return (
@@ -83,7 +83,7 @@ class HungCopy:
 def hung_copy(
     cache: MetadataCache, partition: TopicIdPartition, leader: int, next_offset: int | None, limit: HungLimit
 ) -> HungCopy | None:
-    """Return the copy of a partition that hangs, by its records alone.
+    """Return the hung copy of a partition, judged only by the records; None without one.
 
     Args:
         leader: id of the broker that leads the partition now.
@@ -108,7 +108,7 @@ def _of_brokers(cache: MetadataCache, partition: TopicIdPartition) -> list[Remot
 
 
 def _usual_duration(cache: MetadataCache, known: Iterable[RemoteLogSegmentMetadata]) -> int | None:
-    """Return how many ms the finished copies took, the median; None if none is finished."""
+    """Return the median duration of the finished copies, ms; None without any."""
     took = [each.event_timestamp - cache.begun[each.id.segment_id] for each in known if each.state is _FINISHED]
     return int(median(took)) if took else None
 
@@ -120,10 +120,10 @@ def _has_later(cache: MetadataCache, partition: TopicIdPartition, place: int) ->
 
 
 def copied_twice(cache: MetadataCache, partition: TopicIdPartition) -> Iterator[tuple[str, str]]:
-    """Return segment ids of finished segments with the same records: one that brokers do not read, and its winner.
+    """Yield pairs of finished segments with the same records: the id that brokers do not read, and the id they read.
 
-    An attempt that hung, and was finished after another one had copied the segment, leaves such a pair. Segments of the
-    same offsets and other leader epochs are of two leaders, after an unclean election; both are read by their epochs.
+    A hung attempt that finishes after another one copied the segment leaves such a pair. If segments with the same
+    offsets have other leader epochs, two leaders wrote them around an unclean election; brokers read both.
     """
     by_records: dict[tuple[int, int, LeaderEpochs], list[RemoteLogSegmentMetadata]] = {}
     for each in cache.in_state(partition, _FINISHED):
@@ -137,14 +137,14 @@ def copied_twice(cache: MetadataCache, partition: TopicIdPartition) -> Iterator[
 def find_all_hung(
     cluster: Cluster, cache: MetadataCache, log_dirs: Iterable[str], limit: HungLimit
 ) -> tuple[HungCopy, ...]:
-    """Return the copies that hang among all partitions that brokers copy.
+    """Return the hung copies of all partitions that brokers copy.
 
     Args:
         cache: all records of the cluster.
-        log_dirs: have the leader epochs of partitions whose leaders cannot be asked for them.
+        log_dirs: hold the leader epochs of partitions whose leaders cannot be asked.
 
     Raises:
-        BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
+        BrokerUnavailableError, ClusterRefusedError: the cluster does not answer, or refuses.
     """
     doubtful = [each for each in cache.partitions() if any(cache.in_state(each, _STARTED))]
     if not doubtful:
@@ -155,14 +155,14 @@ def find_all_hung(
 
 
 def _leaders_if_copied(cluster: Cluster, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, int]:
-    """Return the leaders of the partitions that brokers copy; a request per topic."""
+    """Return the leaders of the partitions that brokers copy; one request for each topic."""
     leaders = leaders_of(cluster.topics({each.topic for each in partitions}), partitions)
     copied = {name: is_copied(cluster.settings(name)) for name in {each.topic for each in leaders}}
     return {each: leader for each, leader in leaders.items() if copied[each.topic]}
 
 
 def read_all_records(cluster: Cluster) -> MetadataCache:
-    """Return the records of all partitions; none if the cluster has no topic of them."""
+    """Return the records of all partitions; none if the cluster has no `__remote_log_metadata`."""
     try:
         metadata_topic = MetadataTopic.of(cluster)
     except MetadataTopicAbsentError:
@@ -178,9 +178,9 @@ def find_hung(
     leaders: Mapping[TopicIdPartition, int],
     limit: HungLimit,
 ) -> Iterator[HungCopy]:
-    """Return the copies that hang of some partitions, given with their leaders; see `hung_copy`.
+    """Yield the hung copies of some partitions, given with their leaders; see `hung_copy`.
 
-    Where remote storage ends is asked only of partitions with an attempt that is old enough.
+    The end of the remote log is determined only for partitions with an old attempt.
     """
     of_leader = _by_its_clock(cache, limit)
     old = {each: leader for each, leader in leaders.items() if hung_copy(cache, each, leader, None, of_leader(leader))}
@@ -192,7 +192,7 @@ def find_hung(
 
 
 def _by_its_clock(cache: MetadataCache, limit: HungLimit) -> Callable[[int], HungLimit]:
-    """Return the limit for a broker's copies: it is at least as late as the broker's newest record says."""
+    """Return a function: broker id -> limit with a time no earlier than the broker's newest record."""
     newest: dict[int, int] = {}
     for each in (one for of in cache.partitions() for one in cache.segments(of).values()):
         newest[each.broker_id] = max(newest.get(each.broker_id, 0), each.event_timestamp)
@@ -202,9 +202,9 @@ def _by_its_clock(cache: MetadataCache, limit: HungLimit) -> Callable[[int], Hun
 def remote_end(
     cache: MetadataCache, lineage: Lineage, partition: TopicIdPartition, leader: int, log_start_offset: int
 ) -> int:
-    """Return where the copy task is to go on, by the records and the leader's epochs; see `first_offset_missing`.
+    """Return the next offset to copy, by the records and the leader's epochs; see `first_offset_missing`.
 
-    If nobody can be asked for the epochs, all that is finished is taken to be of this log.
+    If the epochs are unknown, all finished segments count as segments of this log.
     """
     known, start = cache.segments(partition).values(), log_start_offset
     try:

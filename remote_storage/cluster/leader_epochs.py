@@ -1,8 +1,8 @@
-"""Leader epochs, asked of the leader, whose copy task looks for remote segments by them: OffsetForLeaderEpoch.
+"""Ask leaders for leader epochs with OffsetForLeaderEpoch: copy tasks find remote segments by these epochs.
 
-If the leader cannot be asked (SASL is not spoken here), the `leader-epoch-checkpoint` of its log directory stands for
-it, LOGDIR. The records of a log are no answer: after a restore into another cluster they name epochs that the
-cache does not have. librdkafka does not offer the request, so it goes over a socket of its own:
+If the leader cannot be asked (this client supports no SASL), the `leader-epoch-checkpoint` in LOGDIR, its log
+directory, is read instead. The batches of a log cannot replace it: after a restore into another cluster they name
+epochs that the leader's cache lacks. librdkafka does not offer the request, so it has a socket of its own:
 
     request   int32 length | int16 api key 23 | int16 version 3 | int32 correlation id | string client id
               int32 replica id -1 | array of: string topic | array of: int32 partition
@@ -13,7 +13,7 @@ cache does not have. librdkafka does not offer the request, so it goes over a so
                                                                        int32 leader epoch | int64 end offset
 
 A string is its int16 length and UTF-8, an array its int32 count and elements. Version 3 is not flexible and known to
-brokers from 2.3 to 4.x. Security protocols PLAINTEXT and SSL (PEM files, as librdkafka names them); SASL is not spoken.
+brokers from 2.3 to 4.x. The client supports PLAINTEXT and SSL (PEM files, with librdkafka's option names), but no SASL.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ _RETRIABLE = {
 
 
 def can_speak(properties: Mapping[str, str]) -> bool:
-    """Return whether the client properties need nothing but PLAINTEXT or SSL."""
+    """Return whether the client properties ask for PLAINTEXT or SSL, and not for SASL."""
     return properties.get("security.protocol", "plaintext").lower() in {"plaintext", "ssl"}
 
 
 class RawConnection:
-    """One connection to one broker, made anew once where the broker has closed it; a context that closes it.
+    """A connection to one broker, and a context that closes it. If the broker closed it, a request reconnects once.
 
-    Brokers close what was idle for ten minutes (connections.max.idle.ms), and whatever is open when they restart.
+    Brokers close connections that were idle for ten minutes (connections.max.idle.ms), and all when they restart.
 
     Raises:
         BrokerUnavailableError: no connection or no answer; also from every method.
@@ -89,7 +89,7 @@ class RawConnection:
             raise ClusterRefusedError(f"{self._name}: {error}", hint="see ssl.* in --command-config") from error
 
     def end_offset_for(self, topic: str, partition: int, epoch: int) -> tuple[int, int]:
-        """Ask the leader's epoch cache for `epoch`: (largest epoch not above it, its exclusive end offset)."""
+        """Ask the leader's epoch cache for `epoch`; return (largest epoch not above it, its exclusive end offset)."""
         body = struct.pack(">ii", -1, 1) + _string(topic) + struct.pack(">iiii", 1, partition, -1, epoch)
         answer = self._ask(body)
         name = topic.encode("utf-8")
@@ -178,15 +178,15 @@ def _string(text: str) -> bytes:
 
 _BEYOND = (1 << 63) - 1
 Lineage = Callable[[TopicIdPartition, int], EndOffsetFor]
-"""Given a partition and the broker that leads it: how to ask for its epochs."""
+"""Maps a partition and the id of its leader to a function that asks for the partition's epochs."""
 
 
 @contextmanager
 def open_lineage(cluster: Cluster, log_dirs: Iterable[str]) -> Iterator[Lineage]:
-    """Ask log directories, if there are any, else the leaders; closes what it opens.
+    """Yield a lineage that reads the log directories; without any, it asks the leaders. Connections are closed.
 
-    The lineage raises UnknownTopicError if no log directory has the partition, or one of another topic id, and
-    LeaderEpochLineageError if epochs of it are lost there.
+    The lineage raises UnknownTopicError if no log directory has the partition, or if its topic id differs. It raises
+    LeaderEpochLineageError if the checkpoint there lost epochs.
     """
     opened = [open_log_dir(uri) for uri in log_dirs]
     if opened:
@@ -200,7 +200,7 @@ def open_lineage(cluster: Cluster, log_dirs: Iterable[str]) -> Iterator[Lineage]
 
 @dataclass
 class _Leaders:
-    """One connection for each leader; an epoch is asked for once."""
+    """Asks leaders over one connection each; it asks for an epoch only once."""
 
     cluster: Cluster
     stack: ExitStack
@@ -224,7 +224,7 @@ class _Leaders:
 
 
 def _of_log_dirs(log_dirs: Iterable[LogDir], partition: TopicIdPartition, leader: int) -> EndOffsetFor:
-    """Read `leader-epoch-checkpoint`; the log end is not known there and taken to be high enough."""
+    """Read `leader-epoch-checkpoint`; the unknown log end counts as infinite."""
     for log_dir in log_dirs:
         if str(partition) in log_dir.folders:
             found = log_dir.partition(str(partition))

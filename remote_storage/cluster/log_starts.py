@@ -1,4 +1,4 @@
-"""Ask a cluster for the log start of partitions whose checkpoint does not tell that of now (snapshot.log.log_start)."""
+"""Ask a cluster for the log start of partitions whose checkpoint may be out of date (snapshot.log.log_start)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _T = TypeVar("_T")
 def located(cluster: Cluster | None, partitions: Iterable[tuple[_T, Partition]]) -> Iterator[tuple[_T, Partition]]:
     """Yield the partitions, with the log start of the leader if that counts (snapshot.log.log_start.with_leaders).
 
-    It costs two requests for a partition of which it may count and one for its topic, and none for the others.
+    If it may count, the partition takes two requests, and its topic one; other partitions take none.
 
     Raises:
-        BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
+        BrokerUnavailableError, ClusterRefusedError: the cluster does not answer, or refuses.
     """
     topics: dict[str, Topic | None] = {}
     for place, partition in partitions:
@@ -48,7 +48,7 @@ def moved_up(cluster: Cluster | None, partition: Partition) -> Partition | None:
     """Return a partition with its leader's log start if that is above the checkpoint's; else None.
 
     Raises:
-        BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
+        BrokerUnavailableError, ClusterRefusedError: the cluster does not answer, or refuses.
     """
     if cluster is None or partition.log_start_checkpoint is None or partition.topic_id is None:
         return None
@@ -59,7 +59,7 @@ def log_start_of(cluster: Cluster, partition: TopicIdPartition) -> int | None:
     """Return the log start of a partition; None without such a topic or a leader.
 
     Raises:
-        BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
+        BrokerUnavailableError, ClusterRefusedError: the cluster does not answer, or refuses.
     """
     return _start_in(cluster, partition, cluster.topics([partition.topic]).get(partition.topic))
 
@@ -76,11 +76,11 @@ def is_deleted(cluster: Cluster, store: ObjectStore, partition: TopicIdPartition
     """Return whether a partition was uploaded from this cluster, and the cluster has no topic of its id any more.
 
     Raises:
-        BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
+        BrokerUnavailableError, ClusterRefusedError: the cluster does not answer, or refuses.
     """
     topic = cluster.topics([partition.topic]).get(partition.topic)
     if topic is None and partition.topic not in cluster.absent([partition.topic]):
-        return False  # this user may not describe it, or a broker does not list it yet
+        return False  # this user may not describe the topic, or a broker does not list it yet
     if topic is not None and topic.topic_id == partition.topic_id:
         return False
     with suppress(CorruptDataError):

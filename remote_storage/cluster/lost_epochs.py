@@ -21,7 +21,7 @@ FROM_REPLICA = f"bring {LEADER_EPOCHS} back from another replica: the batches do
 
 @dataclass(frozen=True, slots=True)
 class LostEpochs:
-    """A partition whose closed segments are not copied for want of leader epochs."""
+    """A partition whose closed segments are not copied because they lack leader epochs."""
 
     partition: str
     leader: int
@@ -31,7 +31,7 @@ class LostEpochs:
     is_rebuildable: bool  # the batches hold the epochs
 
     def says(self) -> str:
-        """Return it in words."""
+        """Return the finding in words."""
         have = count_of(self.segments, "closed segment has", "closed segments have")
         return (
             f"{self.partition}: the copy task of broker {self.leader} fails at offset {self.base_offset}: {have} no "
@@ -54,9 +54,9 @@ def find_lost_epochs(
     """Return the partitions whose next segment to copy has no leader epoch.
 
     Args:
-        records: of the cluster.
-        partitions: of the log directories of their leader.
-        leaders: of the partitions that brokers copy.
+        records: all records of the cluster.
+        partitions: partitions in log directories of their leader.
+        leaders: leaders of the partitions that brokers copy.
     """
     found = []
     for each in partitions:
@@ -81,7 +81,7 @@ def _is_lacking(partition: Partition, segment: Segment) -> bool:
 
 
 def _remote_end(records: MetadataCache, name: TopicIdPartition, partition: Partition) -> int:
-    """Return where the copy task goes on: after the segments that it finds by the epochs that are left; 0 without."""
+    """Return the next offset to copy: the end of the segments with epochs that the checkpoint still has; 0 without."""
     left = {epoch for epoch, start in partition.leader_epochs or () if start >= partition.epochs_lost_below}
     finished = records.in_state(name, SegmentState.COPY_SEGMENT_FINISHED)
     ends = (each.end_offset + 1 for each in finished if not left.isdisjoint(dict(each.segment_leader_epochs)))

@@ -1,11 +1,11 @@
-"""`__remote_log_metadata` of a cluster: read to its end, again and again, and written in order.
+"""Read `__remote_log_metadata` of a cluster to its end, repeatedly, and write records to it in order.
 
-Records of a user partition lie in one partition of the topic, which depends on the number of partitions the topic has,
-so it is asked for, never assumed. The topic is made by brokers; where it is absent nothing is written.
+All records of a user partition are in one partition of the topic. Which one depends on the topic's partition count, so
+the cluster is asked for that count. Only brokers create the topic; if it is absent, nothing is written.
 
-Each record that is written here has the record header `tiersnap`: "1". Brokers read a record's value alone
-(org.apache.kafka.server.log.remote.metadata.storage.ConsumerTask), so the header tells segments that tiersnap
-published from those that brokers uploaded themselves, wherever the claims of the former lie.
+Each record that tiersnap writes has the record header `tiersnap`: "1". Brokers ignore headers
+(org.apache.kafka.server.log.remote.metadata.storage.ConsumerTask). So the header distinguishes segments that tiersnap
+published from those that brokers uploaded, without a look at claims.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _FETCH, _FETCH_SECONDS = 1000, 0.1
 
 
 class MetadataTopic:
-    """The topic of one cluster."""
+    """The `__remote_log_metadata` topic of one cluster."""
 
     def __init__(self, cluster: Cluster, partition_count: int) -> None:
         self._cluster = cluster
@@ -63,8 +63,8 @@ class MetadataTopic:
         """Return the cluster's topic.
 
         Raises:
-            ClusterRefusedError: this user may not describe it.
-            MetadataTopicAbsentError: there is none.
+            ClusterRefusedError: this user may not describe the topic.
+            MetadataTopicAbsentError: the cluster has no such topic.
         """
         count = cluster.partition_counts().get(METADATA_TOPIC)
         if count is None and cluster.hidden([METADATA_TOPIC]):
@@ -77,13 +77,13 @@ class MetadataTopic:
         return cls(cluster, count)
 
     def check_takes_records(self) -> None:
-        """Refuse a topic that would refuse our records, before anything is paused for them.
+        """Refuse a topic that would refuse tiersnap's records, before copying is paused for them.
 
-        Brokers take no record without a key for a compacted topic (KIP-1266), and we write none.
+        Brokers refuse records without keys for a compacted topic (KIP-1266), and tiersnap writes no keys.
 
         Raises:
-            ClusterRefusedError: this user may not write to it.
-            MetadataTopicCompactedError: it is compacted, as far as the cluster tells its configs.
+            ClusterRefusedError: this user may not write to the topic.
+            MetadataTopicCompactedError: the topic's configs, if this user may read them, show that it is compacted.
         """
         operations = self._cluster.operations(METADATA_TOPIC)
         if operations and "WRITE" not in operations:
@@ -93,7 +93,7 @@ class MetadataTopic:
                 code="TOPIC_AUTHORIZATION_FAILED",
             )
         policy = "delete"
-        with suppress(ClusterRefusedError):  # no right to describe it: a refused record would say it
+        with suppress(ClusterRefusedError):  # this user may not read the configs; a refused record would show it later
             policy = value_of(self._cluster.settings(METADATA_TOPIC), "cleanup.policy", policy)
         if "compact" in policy:
             raise MetadataTopicCompactedError(
@@ -106,7 +106,7 @@ class MetadataTopic:
         return metadata_partition(partition, self.partition_count)
 
     def read(self, partitions: Iterable[TopicIdPartition]) -> MetadataReader:
-        """A reader of what the topic says of these partitions."""
+        """Return a reader of the metadata partitions that have the records of `partitions`."""
         return MetadataReader(self._cluster, {self.partition_of(partition) for partition in partitions})
 
     def read_all(self, *, newest: int | None = None) -> MetadataReader:
@@ -114,12 +114,12 @@ class MetadataTopic:
         return MetadataReader(self._cluster, set(range(self.partition_count)), newest=newest)
 
     def publish(self, records: Iterable[tuple[TopicIdPartition, MetadataRecord]]) -> int:
-        """Write records in the order given, of each metadata partition; returns their number once all are there.
+        """Write records in the given order within each metadata partition; return their number after all are written.
 
-        Killed anywhere, what is there is a beginning of what was to come, in each metadata partition.
+        If the process is killed, each metadata partition has the first of its records, without gaps.
 
         Raises:
-            DeliveryFailedError: a record was not acknowledged; those behind it were not sent.
+            DeliveryFailedError: a record was not acknowledged; later records were not sent.
         """
         published = Publication(self._cluster).send(
             (self.partition_of(partition), metadata_records.encode(record)) for partition, record in records
@@ -131,15 +131,15 @@ class MetadataTopic:
 class MetadataReader:
     """Reads some partitions of the topic; a context that closes its consumer.
 
-    With `newest` it begins so many records before the end of each partition: what is said of a segment that was begun
-    earlier is not known then.
+    With `newest` it begins that many records before the end of each partition, so it misses the older records of
+    segments.
     """
 
     def __init__(self, cluster: Cluster, metadata_partitions: set[int], *, newest: int | None = None) -> None:
         self.cache = MetadataCache()
-        # first offset of each metadata partition, as it was at the last reading
+        # First offset of each metadata partition at the last reading.
         self.log_starts = dict.fromkeys(metadata_partitions, 0)
-        # whether it began at the log start of each of its partitions; known after the first reading
+        # Whether reading began at the log start of each partition; set by the first reading.
         self.is_whole = True
         self._newest = newest
         self._cluster = cluster
@@ -153,14 +153,14 @@ class MetadataReader:
             self._consumer.assign([TopicPartition(METADATA_TOPIC, each, begin) for each in sorted(metadata_partitions)])
 
     def read_to_end(self) -> MetadataCache:
-        """Take every record up to the present end of each partition into `cache`.
+        """Read every record up to the present end of each partition into `cache`, and return it.
 
         Raises:
             BrokerUnavailableError: no record and no end within 30 s.
             CorruptMetadataRecordError: a record that this version does not know.
         """
         ends = {}
-        # Not asked of the consumer, which would wait for the end of a fetch, partition by partition.
+        # The consumer could return these offsets, too, but it waits for the end of a fetch for each partition.
         for number, (low, end) in self._cluster.offsets_of_topic(METADATA_TOPIC, self._partitions).items():
             ends[number] = end
             if self._newest is not None and not self._next[number]:
@@ -188,7 +188,7 @@ class MetadataReader:
             raise self._cluster.to_error(f"reading {METADATA_TOPIC}", error, f"READ of {METADATA_TOPIC}")
         assert partition is not None
         assert offset is not None
-        # An end that is told lies behind what is no record, such as the marker of somebody's transaction.
+        # The offset of an end-of-partition event counts entries that are no records, too, such as transaction markers.
         self._next[partition] = offset + (error is None)
         if error is not None:
             return
@@ -215,7 +215,7 @@ def _is_of_group(error: KafkaError | None) -> bool:
 
 
 class Publication:
-    """One producer's work: in order, without duplicates and without gaps."""
+    """A producer that writes records in order, without duplicates and without gaps."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -225,7 +225,7 @@ class Publication:
             {
                 "enable.idempotence": True,
                 "acks": "all",
-                # A record that fails ends the producer: what comes behind it must not get ahead of it.
+                # If a record fails, the producer stops: later records must not be written without it.
                 "enable.gapless.guarantee": True,
                 "message.timeout.ms": DELIVERY_MS,
                 "linger.ms": 5,
@@ -234,7 +234,7 @@ class Publication:
         )
 
     def send(self, records: Iterable[tuple[int, bytes]]) -> int:
-        """Send (metadata partition, value) pairs; returns how many were acknowledged: all."""
+        """Send (metadata partition, value) pairs; return their number after all were acknowledged."""
         sent = 0
         for partition, value in records:
             self._produce(partition, value)
@@ -261,7 +261,7 @@ class Publication:
                 continue
             except Exception as error:
                 if self._errors:
-                    return  # the producer has ended; the delivery that failed says why
+                    return  # the producer has stopped; the failed delivery has the reason
                 raise DeliveryFailedError(
                     f"{METADATA_TOPIC}: {error}", hint="run the same command again: it publishes what is not there yet"
                 ) from error

@@ -1,6 +1,7 @@
-"""Finished segments that a cluster's brokers know and whose objects are not all in a store.
+"""Find finished segments that brokers know and that lack objects in a store.
 
-Where local files are deleted, consumers read nothing of these. One listing a partition; no object is read.
+After their local files are deleted, consumers cannot read these segments. The search takes one listing for each
+partition, and reads no object.
 """
 
 from __future__ import annotations
@@ -37,31 +38,31 @@ class ReadByBrokers:
 
 @dataclass(frozen=True, slots=True)
 class MissingSegment:
-    """A segment that brokers know and that is not complete."""
+    """A segment that brokers know and that lacks objects."""
 
     metadata: RemoteLogSegmentMetadata
     is_ours: bool  # whether tiersnap published it
-    lacking: tuple[str, ...]  # suffixes of the mandatory objects that are not there
+    lacking: tuple[str, ...]  # suffixes of the missing mandatory objects
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """All that is missing in one place, of the partition with the most missing segments first."""
+    """The missing segments of one remote location; the partition with the most of them is first."""
 
-    uri: str  # of the place
+    uri: str  # of the remote location
     known: int  # number of segments that brokers know and read
     segments: tuple[MissingSegment, ...] = ()
-    # name of another layout in which the first one is complete in the same place; None where it is not
+    # Name of another layout in which the first segment is complete in the same location; None if it is not.
     elsewhere: str | None = None
 
     @property
     def partitions(self) -> int:
-        """Number of partitions that lack something."""
+        """Return the number of partitions with missing segments."""
         return len({each.metadata.id.topic_id_partition for each in self.segments})
 
     @property
     def sentence(self) -> str:
-        """Return what this means, and where it is worst."""
+        """Return the finding in words, with its consequence and the worst partition."""
         if not self.known:
             return "brokers have tiered nothing yet"
         if not self.segments:
@@ -78,11 +79,11 @@ class Missing:
 
 
 def find_missing(known: Known, ask: Callable[[], Known], ours: Collection[str], location: RemoteLocation) -> Missing:
-    """Find the segments that brokers read and that are not complete in a store.
+    """Find the segments that brokers read and that are incomplete in a store.
 
     Args:
-        known: what brokers read.
-        ask: what they read now; asked where something is missing.
+        known: the segments that brokers read.
+        ask: returns the segments that they read now; called only if a segment is missing.
         ours: ids of the segments that tiersnap published.
 
     Raises:
@@ -92,7 +93,7 @@ def find_missing(known: Known, ask: Callable[[], Known], ours: Collection[str], 
     there = in_parallel(partial(segments_by_id, location), partitions)
     missing = dict(_missing(known, dict(zip(partitions, there, strict=True)), local=location.is_local))
     if missing:
-        # Brokers may have deleted some since: they publish that before they delete an object.
+        # Brokers may have deleted some since. They publish a deletion before they delete an object.
         still = {each for segments in ask().values() for each in segments}
         missing = {each: lacking for each, lacking in missing.items() if each in still}
     _log.debug("%d segments are missing in %s", len(missing), uri)
@@ -107,10 +108,10 @@ def _other_layout(location: RemoteLocation, segment: RemoteLogSegmentMetadata) -
 
 
 def read_by_brokers(cluster: Cluster, reader: MetadataReader, is_wanted: Callable[[str], bool]) -> ReadByBrokers:
-    """Return what brokers read now of the topics that there are.
+    """Return the segments that brokers read now, of the wanted topics that the cluster has.
 
-    Segments below the log start are left out, and those in whose place brokers find others. `reader` reads all of the
-    metadata topic.
+    It leaves out segments below the log start, and those that brokers passed over for another segment of the same
+    offsets. `reader` reads the whole metadata topic.
     """
     cache = reader.read_to_end()
     wanted = [each for each in cache.partitions() if is_wanted(each.topic)]
@@ -118,7 +119,7 @@ def read_by_brokers(cluster: Cluster, reader: MetadataReader, is_wanted: Callabl
     starts = cluster.log_starts(live)
     found = {}
     for each in live:
-        start = starts.get(each, 0)  # without a leader nobody says where the log starts: all counts
+        start = starts.get(each, 0)  # without a leader the log start is unknown, so all segments count
         found_ids = cache.index(each).found()
         finished = (segment for segment in cache.in_state(each, _FINISHED) if segment.id in found_ids)
         segments = [segment for segment in finished if segment.end_offset >= start]

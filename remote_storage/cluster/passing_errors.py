@@ -1,21 +1,21 @@
-"""Errors of brokers that pass by themselves: an election is under way, a broker starts, an answer is late.
+"""Transient errors of brokers: an election is under way, a broker starts, an answer is late.
 
-Names of librdkafka. Follows the subclasses of org.apache.kafka.common.errors.RetriableException, and what librdkafka
-says itself of a partition whose leader it does not know. `KafkaError.retriable()` does not help: it is about
+The names are librdkafka's. They follow the subclasses of org.apache.kafka.common.errors.RetriableException, plus
+librdkafka's own errors for a partition with an unknown leader. `KafkaError.retriable()` does not help: it is about
 transactions only.
 """
 
 NO_CONNECTION = frozenset({"_ALL_BROKERS_DOWN", "_TRANSPORT", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_RESOLVE"})
-"""Nobody answers; the client logged the reason before."""
+"""No broker answers; the client logged the reason before."""
 
 NO_GROUP = "GROUP_AUTHORIZATION_FAILED"
-"""This user may not use the group that a consumer has to name; ours read what is assigned to them, without a group."""
+"""This user may not use the group that a consumer must name; tiersnap's consumers use assigned partitions instead."""
 
 PASSING = NO_CONNECTION | {
     NO_GROUP,
-    "_UNKNOWN_PARTITION",  # also of a topic that is there, as long as nobody leads it
-    "_NOENT",  # "No leaders found": nobody leads any of the partitions whose offsets are asked for
-    "_DESTROY_BROKER",  # another one has its address since
+    "_UNKNOWN_PARTITION",  # also for an existing topic while it has no leader
+    "_NOENT",  # "No leaders found": none of the requested partitions has a leader
+    "_DESTROY_BROKER",  # another broker took over its address
     "_UNKNOWN_BROKER",
     "_UNKNOWN_TOPIC",
     "_RETRY",
@@ -41,7 +41,7 @@ PASSING = NO_CONNECTION | {
     "PREFERRED_LEADER_NOT_AVAILABLE",
     "ELIGIBLE_LEADERS_NOT_AVAILABLE",
     "THROTTLING_QUOTA_EXCEEDED",
-    # A topic that was deleted between two requests: the next run does not ask after it.
+    # The topic was deleted between two requests; the next run will not request it.
     "UNKNOWN_TOPIC_OR_PART",
     "UNKNOWN_TOPIC_ID",
     "INCONSISTENT_TOPIC_ID",

@@ -6,7 +6,7 @@ from tiersnap.remote_storage.errors import ClusterRefusedError
 
 
 def needs_permission(permission: str) -> str:
-    """Return the hint about a permission that is missing, as in "READ of orders"."""
+    """Return the hint about a missing permission, as in "READ of orders"."""
     return f"the user that --command-config names, or ANONYMOUS, needs {permission}: kafka-acls --add"
 
 

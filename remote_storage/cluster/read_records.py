@@ -18,20 +18,20 @@ from tiersnap.snapshot.replay.remote_records import Records
 
 
 def partitions_of(log_dirs: Iterable[NamedLogDir], topic: re.Pattern[str] | None = None) -> set[TopicPartition]:
-    """Return the partitions that log directories hold; `topic` takes the topics, None takes all."""
+    """Return the partitions in log directories; `topic` matches the names of topics, None for all."""
     folders = (split_folder_name(folder) for each in log_dirs for folder in each.log_dir.folders)
     return {name for name in folders if name is not None and matches_topic(name[0], topic)}
 
 
 def with_topic_ids(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[TopicIdPartition]:
-    """Return those of the partitions whose topics the cluster has, with the topic ids that it gives."""
+    """Return the partitions whose topics the cluster has, with its topic ids."""
     wanted = list(partitions)
     topics = cluster.topics({topic for topic, _ in wanted})
     return with_ids_of(topics, wanted)
 
 
 def records_read(topic: MetadataTopic, reader: MetadataReader, partitions: Iterable[TopicIdPartition]) -> Records:
-    """Return the records that a reader has read of partitions that are in `reader`."""
+    """Return the records of the partitions that `reader` has read."""
     return {
         (each.topic, each.partition): recorded(
             reader.cache, each, is_complete=not reader.log_starts[topic.partition_of(each)]
@@ -44,7 +44,7 @@ def read_records(cluster: Cluster, log_dirs: Iterable[NamedLogDir]) -> Records |
     """Return the records of the partitions in log directories; None if the cluster has no `__remote_log_metadata`.
 
     Raises:
-        BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
+        BrokerUnavailableError, ClusterRefusedError: the cluster does not answer, or refuses.
     """
     partitions = with_topic_ids(cluster, partitions_of(log_dirs))
     try:

@@ -1,4 +1,4 @@
-"""The records of `__remote_log_metadata` read by tasks: each of its partitions once, by the rows that want it."""
+"""The Spark task that reads `__remote_log_metadata`: each of its partitions once, for all rows that need it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from tiersnap.snapshot.rows import Int32, Rows
 
 @dataclass(frozen=True, slots=True)
 class WantedRecords:
-    """A row of WANTED: what is read from the partition `number` of `__remote_log_metadata`.
+    """A row of WANTED: records to read from the partition `number` of `__remote_log_metadata`.
 
-    Of a cluster the records of a partition; else all records of the replica in a log directory.
+    A row for a cluster asks for the records of one partition. A row with `log_dir` asks for all records of the replica
+    there.
     """
 
     number: Int32
@@ -51,7 +52,7 @@ def wanted_of_cluster(cluster: Cluster, partitions: Iterable[TopicPartition]) ->
     """Return WANTED rows of the partitions that a cluster has; None if it has no `__remote_log_metadata`.
 
     Raises:
-        BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
+        BrokerUnavailableError, ClusterRefusedError: the cluster does not answer, or refuses.
     """
     named = with_topic_ids(cluster, partitions)
     try:
@@ -63,20 +64,20 @@ def wanted_of_cluster(cluster: Cluster, partitions: Iterable[TopicPartition]) ->
 
 
 def wanted_of_replicas(replicas: Iterable[tuple[int, str]]) -> pa.RecordBatch | None:
-    """Return WANTED rows of replicas, given as number and URI of a log directory; None of none."""
+    """Return WANTED rows of replicas, given as number and URI of a log directory; None without replicas."""
     rows = [WantedRecords(*each) for each in replicas]
     return WANTED_ROWS.batch(rows) if rows else None
 
 
 @dataclass(frozen=True)
 class ReadRecords:
-    """WANTED rows of one number -> FOUND rows, read once; what cannot be read is said in the rows."""
+    """Maps the WANTED rows of one number to FOUND rows; a row has the error if its records cannot be read."""
 
     bootstrap_server: str | None = None  # of the cluster; None reads replicas
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read the records."""
+        """Read the records once, and yield a row for each partition."""
         rows = list(WANTED_ROWS.read(batches))
         if rows:
             yield FOUND_ROWS.batch(FoundRecords(str(each), (records,)) for each, records in self._read(rows).items())

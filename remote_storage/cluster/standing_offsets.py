@@ -21,7 +21,7 @@ STANDS_AFTER_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class StandingOffset:
-    """A partition whose last stable offset stands still."""
+    """A partition whose last stable offset does not advance."""
 
     partition: str
     last_stable_offset: int
@@ -31,7 +31,7 @@ class StandingOffset:
     waiting_bytes: int  # of these segments
 
     def says(self) -> str:
-        """Return it in words."""
+        """Return the finding in words."""
         wait = count_of(self.segments, "closed segment", "closed segments")
         return (
             f"{self.partition}: the last stable offset has stood at {self.last_stable_offset} for "
@@ -43,24 +43,24 @@ class StandingOffset:
 def find_standing(
     cluster: Cluster, partitions: Mapping[TopicIdPartition, tuple[FileSystem, Partition]], now: int
 ) -> list[StandingOffset]:
-    """Return the partitions whose last stable offset stands; each has a leader, and brokers copy it.
+    """Return the partitions whose last stable offset does not advance.
 
     Args:
-        partitions: as they are in a log directory.
+        partitions: local partitions that brokers copy and that have a leader.
         now: ms.
     """
     names = {(each.topic, each.partition): each for each in partitions if partitions[each][1].segments[1:]}
     offsets = cluster.stable_offsets(names).items()
     standing = (_standing(*partitions[names[name]], offset, now) for name, offset in offsets)
     found = [each for each in standing if each is not None]
-    # A transaction whose records have old timestamps may be open for a moment only.
+    # A transaction with old timestamps may have been open only for a moment, so the offset is requested again.
     again = cluster.stable_offsets([(each.topic, each.partition) for each in _named(found, partitions)])
     still = {f"{topic}-{number}": offset for (topic, number), offset in again.items()}
     return [each for each in found if still[each.partition] == each.last_stable_offset]
 
 
 def _standing(filesystem: FileSystem, partition: Partition, offset: int, now: int) -> StandingOffset | None:
-    """Return a last stable offset that has stood long enough; None if it moves, or no closed segment waits for it."""
+    """Return a last stable offset that has stood long enough; None if it has not, or if no closed segment waits."""
     waiting = [each for each in partition.segments if (each.next_base_offset or 0) > offset]
     since = _time_at(filesystem, partition, offset, now) if waiting else now
     if since > now - STANDS_AFTER_MS:
@@ -77,10 +77,10 @@ def _named(
 
 
 def _time_at(filesystem: FileSystem, partition: Partition, offset: int, now: int) -> int:
-    """Return the time (ms) at which the record at an offset was written, `now` if no segment here holds it.
+    """Return the time (ms) at which the record at an offset was written; `now` if no local segment has it.
 
-    The segment before had ended by then, so the time is at least its file's. A record without a time, or with one in
-    the future, was written before its own segment ended.
+    The record was written after the previous segment ended, so the result is at least that file's time. If its
+    timestamp is missing or in the future, the result is the time of its own file.
     """
     *before, holding = [None, *(each for each in partition.segments if each.base_offset <= offset)]
     timestamp = None if holding is None else _timestamp(filesystem, holding, offset)
@@ -97,7 +97,7 @@ def _ended_at(segment: Segment) -> int:
 
 
 def _timestamp(filesystem: FileSystem, segment: Segment, offset: int) -> int | None:
-    """Return the newest timestamp (ms) of the batch that holds an offset, or of the first one above it."""
+    """Return the largest timestamp (ms) of the batch that contains an offset, or of the first batch above it."""
     from tiersnap.snapshot.log.segment_scan import SegmentScan  # with numpy
 
     for rows in SegmentScan.of(filesystem, segment, check_crc=False):

@@ -29,16 +29,16 @@ from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, MARK, R
 
 @dataclass(frozen=True, slots=True)
 class StuckPartition:
-    """One of them.
+    """A partition whose copy task is stuck.
 
     Attributes:
-        next_offset: where remote storage ends.
-        attempts: that failed, there or at what has been finished since.
-        has_not_looked: all may be published already, and the copier does not know: a run was cut short, or nobody has
-            switched it off and on.
-        fails_at: start offsets of copies that were begun and not finished; empty where the copier may be well.
-        seen: ids of all segments that were known when this was found.
-        hung: the copy that hangs; such a partition lacks nothing, and its copy task begins anew once it is freed.
+        next_offset: end of the remote log, exclusive.
+        attempts: number of failed attempts, at that offset or at segments that were finished since.
+        has_not_looked: the copy task may not have read published records: a run was interrupted, or copying was not
+            disabled and enabled after the publication.
+        fails_at: start offsets of unfinished attempts; empty if the copy task may be healthy.
+        seen: ids of all segments that the records named when the partition was found stuck.
+        hung: the hung copy. Such a partition lacks nothing, and its copy task starts again once it is freed.
     """
 
     partition: TopicIdPartition
@@ -51,10 +51,10 @@ class StuckPartition:
     hung: HungCopy | None = None
 
     def is_at_work(self, cache: MetadataCache) -> bool:
-        """Return whether somebody copies this partition now; nothing more may be published of it then.
+        """Return whether a broker copies this partition now; then no segment of it may be published.
 
-        A copier that is stuck begins what it has begun before and finishes nothing. One that was freed meanwhile, by a
-        restart, a new leader or another run, begins or finishes something else.
+        A stuck copy task begins the same segment again, and finishes none. After a restart, a new leader or another
+        run has freed it, it begins or finishes another segment.
         """
         new = (each for name, each in cache.segments(self.partition).items() if name not in self.seen)
         is_moving = any(each.id.segment_id in cache.copied or each.start_offset not in self.fails_at for each in new)
@@ -62,7 +62,7 @@ class StuckPartition:
 
 
 def tiered_topics(cluster: Cluster, names: Iterable[str], talk: Callable[[str], None]) -> dict[str, Topic]:
-    """Those of `names` whose copier is on; `talk` is told of those whose copier was switched off."""
+    """Return the topics of `names` with enabled copying; report each tiered topic with disabled copying to `talk`."""
     topics: dict[str, Topic] = {}
     for name, topic in cluster.topics(names).items():
         settings = cluster.settings(name)
@@ -89,9 +89,9 @@ def find_stuck(
     talk: Callable[[str], None],
     hung: HungLimit | None = None,
 ) -> list[StuckPartition]:
-    """Return the `candidates` (values are leaders) that are stuck or `resumed`, and with `hung` those that hang.
+    """Return the `candidates` (values are leaders) that are stuck or `resumed`, and with `hung` those with a hung copy.
 
-    Takes up to three task intervals where a copier may be stuck.
+    If a copy task may be stuck, it watches the records for up to three task intervals.
     """
     cache = reader.read_to_end()
     starts = cluster.log_starts(candidates)
@@ -131,7 +131,7 @@ def find_stuck(
 def _suspects(
     cache: MetadataCache, candidates: Iterable[TopicIdPartition], end_of: Callable[[TopicIdPartition], int]
 ) -> Iterator[Watched]:
-    """Yield the partitions with attempts that ended nowhere; only of these `end_of` asks where remote storage ends."""
+    """Yield the partitions whose unended attempts raise a suspicion; `end_of` is called only for those with such."""
     for each in candidates:
         suspect = suspected(cache, each, end_of(each)) if has_unended(cache, each) else None
         if suspect is not None:
@@ -145,7 +145,7 @@ def _failing(
     suspects: Sequence[Watched],
     talk: Callable[[str], None],
 ) -> dict[TopicIdPartition, CopyProgress]:
-    """Those that are seen to fail, at what is in remote storage or at what comes next."""
+    """Watch the suspects, and return those that fail: at a segment in remote storage, or at the next one."""
     if not suspects:
         return {}
     # Two attempts must begin, and one may have begun just now.

@@ -1,4 +1,4 @@
-"""Check that a cluster has the topics that are asked for, and by their configs that segments may be published."""
+"""Check that a cluster has the requested topics, and that their configs permit the publication of segments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tiersnap.snapshot.units import count_of
 
 
 def value_of(settings: Mapping[str, TopicConfig], name: str, default: str) -> str:
-    """A setting's value; `default` where this version of Kafka does not have it."""
+    """Return the value of a config; `default` if this version of Kafka does not have the config."""
     setting = settings.get(name)
     return default if setting is None or setting.value is None else setting.value
 
@@ -55,14 +55,14 @@ def is_marked(settings: Mapping[str, TopicConfig]) -> bool:
 
 
 def check_copying_was_not_switched_off(topic: str, settings: Mapping[str, TopicConfig], by_us: Collection[str]) -> None:
-    """Refuse to switch copying off and on where somebody else has switched it off, or the record of a run is gone.
+    """Refuse to pause copying if another user disabled it, or if the saved configs of an earlier pause are missing.
 
     Args:
-        by_us: settings that an earlier run put aside and did not put back.
+        by_us: configs that an earlier run overrode and did not restore.
 
     Raises:
-        CopyingOffError: copying is off, and not by us.
-        SettingsAsideError: tiersnap paused copying, and nothing says what the topic had set.
+        CopyingOffError: copying is disabled, but not by tiersnap.
+        SettingsAsideError: tiersnap paused copying, and the topic's saved configs are missing.
     """
     if is_marked(settings) and RETENTION_MS not in by_us:
         raise SettingsAsideError(
@@ -81,7 +81,7 @@ def check_copying_was_not_switched_off(topic: str, settings: Mapping[str, TopicC
 
 
 def check_selected(cluster: Cluster, topic: re.Pattern[str]) -> None:
-    """Refuse a --topic that selects no topic of the cluster, so that a mistyped name is not taken for good news.
+    """Refuse a --topic that selects no topic of the cluster, so that a mistyped name does not look like no problems.
 
     Raises:
         UsageError: no topic's whole name matches.
@@ -97,12 +97,12 @@ def check_identity(partition: TopicIdPartition, topics: Mapping[str, Topic], hid
     """Refuse a partition that the cluster does not have, or whose topic this user may not describe.
 
     Args:
-        topics: as the cluster describes them.
-        hidden: names of those that it does not describe to this user.
+        topics: the topics that the cluster describes.
+        hidden: names of topics that this user may not describe.
 
     Raises:
         ClusterRefusedError: the topic is hidden.
-        UnknownTopicError: no such topic or partition, or another topic by that name.
+        UnknownTopicError: the cluster has no such topic or partition, or another topic of that name.
     """
     topic = topics.get(partition.topic)
     if topic is None and partition.topic in hidden:
@@ -125,11 +125,11 @@ def check_identity(partition: TopicIdPartition, topics: Mapping[str, Topic], hid
 
 
 def check_settings(topic: str, settings: Mapping[str, TopicConfig]) -> None:
-    """Refuse to publish where the broker would not read, or would delete, what is published.
+    """Refuse a topic if brokers would not read published segments, or would delete them.
 
     Raises:
-        TieringOffError: remote storage is off, or the topic is compacted.
-        CopyingOffError: copying is off and retention finite.
+        TieringOffError: remote storage is disabled, or the topic is compacted.
+        CopyingOffError: copying is disabled, and retention is finite.
     """
     if "compact" in value_of(settings, "cleanup.policy", "delete"):
         raise TieringOffError(
@@ -154,7 +154,7 @@ def check_settings(topic: str, settings: Mapping[str, TopicConfig]) -> None:
 
 
 def check_copier_rests(topic: str, settings: Mapping[str, TopicConfig]) -> None:
-    """Refuse to publish beside a copier. Raises CopyingOnError: copying is on."""
+    """Refuse to publish while copying is enabled. Raises CopyingOnError."""
     if not is_copying_off(settings):
         endless = ",".join(f"{name}={UNLIMITED}" for name in RETENTION)
         raise CopyingOnError(

@@ -25,7 +25,7 @@ def is_there(topics: Mapping[str, Topic], partition: TopicIdPartition) -> bool:
 
 
 def leaders_of(topics: Mapping[str, Topic], partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, int]:
-    """Return the leaders of those partitions that the cluster has under their topic id; -1 where one has none."""
+    """Return the leaders of the partitions that the cluster has with the same topic id; -1 without a leader."""
     return {
         each: topics[each.topic].leaders[each.partition]
         for each in partitions

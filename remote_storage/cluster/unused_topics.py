@@ -20,10 +20,10 @@ from tiersnap.snapshot.errors import CorruptDataError
 def find_unused(store: ObjectStore, cluster: Cluster) -> list[UnusedTopic]:
     """Return the topics with segments that the cluster certainly does not have, ascending by name and id.
 
-    A topic is left out if a `cluster.json` of it names another cluster or cannot be read. It takes two listings, and
-    for each candidate one listing and a read of each `cluster.json`.
+    A topic is left out if one of its `cluster.json` objects names another cluster or cannot be read. The search takes
+    two listings, and for each candidate one listing and a read of each `cluster.json`.
     """
-    folders = _topic_folders(store)  # before the cluster is asked: it knows each topic that had segments then
+    folders = _topic_folders(store)  # before the cluster's topics: each topic with segments exists by then
     topics = cluster.topics({each.topic for each in folders})
     gone = sorted(certainly_gone(cluster, topics, folders), key=lambda each: (each.topic, each.topic_id or ""))
     cluster_id = cluster.cluster_id()

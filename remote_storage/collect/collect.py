@@ -1,7 +1,7 @@
 """Collect a log directory partition by partition; a listing is replaced when every object in it exists.
 
-A collection can be killed anywhere: the next one ships the objects that no listing names yet, and deletes those that
-the killed one left after a day. A segment whose file does not change is read and shipped once.
+A collection may be killed at any time. The next one ships the objects that no listing names yet, and after a day a run
+deletes the leftovers of the killed one. A segment whose file does not change is read and shipped once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Collected:
     """The outcome of one partition.
 
     Attributes:
-        plan: None if planning failed, or the folder has vanished since it was listed.
+        plan: None if planning failed, or the folder was deleted after the listing.
         error: why the shipped listing is still the earlier one; None if it equals the disk.
     """
 

@@ -40,7 +40,7 @@ _LARGEST_OVERHEAD = 64 + 9  # of the base, width, last and count; and what a str
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One chunk: where it lies in the log object, and how many bytes of the segment file it is."""
+    """One chunk: its position and size in the log object, and its size in the segment file."""
 
     position: int
     size: int
@@ -54,18 +54,18 @@ class ChunkIndex:
     original_chunk_size: int  # of all chunks but the last
     file_size: int
     count: int  # of chunks
-    # sizes of the transformed chunks; of a "fixed" index that of all but the last, and the last
+    # Sizes of the transformed chunks. A "fixed" index has two: one for all chunks but the last, and one for the last.
     transformed: tuple[int, ...]
 
     @property
     def object_size(self) -> int:
-        """Bytes of the log object."""
+        """Return the size of the log object in bytes."""
         if len(self.transformed) == self.count:
             return sum(self.transformed)
         return self.transformed[0] * (self.count - 1) + self.transformed[-1]
 
     def chunks(self) -> Iterator[Chunk]:
-        """In the order of the file."""
+        """Yield the chunks in the order of the segment file."""
         position = 0
         for number in range(self.count):
             is_last = number == self.count - 1
@@ -94,10 +94,10 @@ for _form in (_FixedChunks, _VariableChunks):
 
 
 def decode(found: object) -> ChunkIndex:
-    """The chunk index of a manifest, given as what its JSON holds.
+    """Return the chunk index of a manifest, given as its decoded JSON.
 
     Raises:
-        ValueError: it is none, or contradicts itself.
+        ValueError: the JSON is no chunk index, or contradicts itself.
     """
     try:
         form = msgspec.convert(found, _FixedChunks | _VariableChunks)

@@ -1,4 +1,4 @@
-"""Object keys: the only place that builds them, and `parse`, which takes them apart.
+"""Build and parse object keys; no other module does.
 
 Segments, as the Aiven plugin names them (io.aiven.kafka.tieredstorage.ObjectKeyFactory):
 
@@ -13,7 +13,7 @@ Segments, as Kafka's LocalTieredStorage names them below its directory:
     kafka-tiered-storage/payments-7-MWJ6FHTfRYy67jzwZdeqSQ/00000000000000001234-tqimKeZwStOEOwRzT3L5oQ.log
     suffixes .log .index .timeindex .txnindex .leader_epoch_checkpoint .snapshot
 
-Producer snapshots and what a run says of them, which no plugin knows:
+Producer snapshots, their manifests, and the cluster of a partition, which plugins do not know:
 
     snapshots/<topic>-<topic id or no-topic-id>/<partition>/<end offset>.snapshot
     snapshots/<topic>-<topic id or no-topic-id>/<partition>/manifest-<run id>.json
@@ -22,9 +22,8 @@ Producer snapshots and what a run says of them, which no plugin knows:
     snapshots/old.topic-no-topic-id/7/manifest-2026-11-21T1530.json
     snapshots/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/cluster.json
 
-Claims, by which attempts at one segment know of each other, a partition's manifests as they were read, what `unblock`
-has to put back in a topic's settings, what brokers of a cluster read back, and what asks a store whether it keeps its
-conditions:
+Claims of segments, the cache of a partition's manifests, the saved configs of a topic, the proof that brokers of a
+cluster read back a record, and the probes of a store's conditional writes:
 
     claims/<topic>-<topic id>/<partition>/<base offset>-<leader epoch>.json
     claims/<topic>-<topic id>/<partition>/manifests.json
@@ -35,10 +34,9 @@ conditions:
     claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/manifests.json
     claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/unblock.json
 
-Offsets have 20 digits; a snapshot's is exclusive. The leader epoch is that of the segment's last entry, so a log that
-was cut and filled again under a new leader has claims of its own. Ids are 22 characters base64url, one spelling a
-value: their last character is A, Q, g or w, so a real id is never mistaken for `no-topic-id`, whatever the topic is
-called.
+Offsets have 20 digits; a snapshot's offset is exclusive. A claim's leader epoch is the epoch of the segment's last
+entry, so if a new leader truncates and rewrites a log, its segments have other claims. Ids are 22 characters base64url
+with one spelling for each value: the last character is A, Q, g or w. So no id can be mistaken for `no-topic-id`.
 
 Keys are relative to the store, whose URI is a folder: `s3://bucket/tiered` is the plugin's `key.prefix=tiered/`.
 """
@@ -134,14 +132,14 @@ class ParsedKey:
 
 
 def offset_text(offset: int) -> str:
-    """20 digits, as Kafka names its files. Raises InvalidKeyError: no offset is negative or has more than 63 bits."""
+    """Return 20 digits, as in Kafka's file names. Raises InvalidKeyError: `offset` is negative or over 63 bits."""
     if not 0 <= offset < 1 << 63:
         raise InvalidKeyError(f"{offset} is not an offset")
     return f"{offset:020d}"
 
 
 def segment(kind: KeyKind, metadata: RemoteLogSegmentMetadata) -> str:
-    """Key of one object of a remote segment, of either layout."""
+    """Return the key of one object of a remote segment, in either layout."""
     return _segment(kind, metadata.id, metadata.start_offset)
 
 
@@ -164,12 +162,12 @@ def partition_snapshots(partition: TopicIdPartition) -> str:
 
 
 def snapshot(partition: TopicIdPartition, offset: int) -> str:
-    """Key of the producer snapshot at an exclusive end offset."""
+    """Return the key of the producer snapshot at an exclusive end offset."""
     return f"{partition_snapshots(partition)}{offset_text(offset)}{KeyKind.SNAPSHOT.suffix}"
 
 
 def snapshot_manifest(partition: TopicIdPartition, run_id: str) -> str:
-    """Key of what one run says of a partition's snapshots.
+    """Return the key of one run's manifest of a partition's snapshots.
 
     Raises:
         InvalidKeyError: a run id is 1 to 128 letters, digits and `._:+~=-`, the first a letter or digit.
@@ -180,17 +178,17 @@ def snapshot_manifest(partition: TopicIdPartition, run_id: str) -> str:
 
 
 def cluster(partition: TopicIdPartition) -> str:
-    """Key of the object that says which cluster a partition's segments come from."""
+    """Return the key of the object that names the cluster of a partition's segments."""
     return f"{partition_snapshots(partition)}{KeyKind.CLUSTER.suffix}"
 
 
 def partition_claims(partition: TopicIdPartition) -> str:
-    """Return the prefix of the keys of a partition's claims and of what lies beside them; it needs a topic id."""
+    """Return the prefix of a partition's claims and its manifest cache; the partition must have a topic id."""
     return f"{CLAIMS}/{partition.topic}-{_id(partition)}/{partition.partition}/"
 
 
 def claim(partition: TopicIdPartition, base_offset: int, leader_epoch: int) -> str:
-    """Key of the claim of the segment at a base offset whose last leader epoch entry is `leader_epoch`.
+    """Return the key of the claim of the segment at a base offset whose last leader epoch entry is `leader_epoch`.
 
     Raises:
         InvalidKeyError: no offset, no topic id, or a leader epoch that is negative or has more than 31 bits.
@@ -201,18 +199,18 @@ def claim(partition: TopicIdPartition, base_offset: int, leader_epoch: int) -> s
 
 
 def manifests(partition: TopicIdPartition) -> str:
-    """Key of the manifests of a partition as they were read; it needs a topic id."""
+    """Return the key of a partition's manifest cache; the partition must have a topic id."""
     return f"{partition_claims(partition)}{KeyKind.MANIFESTS.suffix}"
 
 
 def unblock(topic: str, topic_id: str) -> str:
-    """Key of what `unblock` has to put back in the settings of a topic."""
+    """Return the key of the saved configs of a topic."""
     name = TopicIdPartition(topic, topic_id, 0)
     return f"{CLAIMS}/{name.topic}-{name.topic_id}/{KeyKind.UNBLOCK.suffix}"
 
 
 def read_back(cluster_id: str) -> str:
-    """Key of what the brokers of a cluster read back from a location.
+    """Return the key of the proof that brokers of a cluster read a record back from a location.
 
     Raises:
         InvalidKeyError: a cluster id is 1 to 64 letters, digits and `-_`.
@@ -223,17 +221,17 @@ def read_back(cluster_id: str) -> str:
 
 
 def topic(topic: str, *, local: bool = False) -> str:
-    """Return a prefix of the keys of a topic's segments, whatever its id; other topics may share it."""
+    """Return a prefix of the keys of a topic's segments, for any topic id; other topics may share it."""
     return f"{LOCAL_TIERED_STORAGE}/{topic}-" if local else f"{topic}-"
 
 
 def topic_snapshots(topic: str) -> str:
-    """Return a prefix of the keys of a topic's snapshots, whatever its id; other topics may share it."""
+    """Return a prefix of the keys of a topic's snapshots, for any topic id; other topics may share it."""
     return f"{SNAPSHOTS}/{topic}-"
 
 
 def topic_of_folder(folder: str) -> TopicIdPartition | None:
-    """Return partition 0 of the topic whose segments lie in a folder of either layout; None for any other folder."""
+    """Return partition 0 of the topic whose segments are in a folder of either layout; None for any other folder."""
     local = _LOCAL_FOLDER.fullmatch(folder)
     found = _TOPIC_FOLDER.fullmatch(folder) if local is None else local
     try:
@@ -295,7 +293,7 @@ def _parse_aiven(key: str) -> ParsedKey | None:
     return ParsedKey(_AIVEN_KINDS[match[6]], partition, _offset(match[4], key), match[5])
 
 
-# By the first folder. No topic name has a slash, so no other key of a segment begins with one of these.
+# By the first folder of a key. Topic names contain no slash, so no segment key of a topic begins with such a folder.
 _PARSERS = {SNAPSHOTS: _parse_snapshot, CLAIMS: _parse_claim, LOCAL_TIERED_STORAGE: _parse_local}
 
 

@@ -53,15 +53,15 @@ class Layout(ABC):
     """The objects of a segment; layouts are values and can be pickled."""
 
     name: ClassVar[str]  # for reports and settings
-    is_local: ClassVar[bool]  # whether segments lie as LocalTieredStorage lays them
+    is_local: ClassVar[bool]  # whether this is the layout of LocalTieredStorage
     kinds: ClassVar[tuple[KeyKind, ...]]  # of all objects that a segment can have, the log first
 
     def object_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
-        """Every key that the copy can have, in the order of `kinds`."""
+        """Return every key that a remote segment can have, in the order of `kinds`."""
         return tuple(keys.segment(kind, metadata) for kind in self.kinds)
 
     def log_key(self, metadata: RemoteLogSegmentMetadata) -> str:
-        """The key of the segment file, which is verbatim in every layout here."""
+        """Return the key of the segment file, which all layouts here store unchanged."""
         return keys.segment(self.kinds[0], metadata)
 
     def stem(self, metadata: RemoteLogSegmentMetadata) -> str:
@@ -70,7 +70,7 @@ class Layout(ABC):
 
     @abstractmethod
     def plan(self, indexes: Mapping[IndexType, bytes], metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
-        """Return the objects to write behind the log, in this order; the last one makes the segment visible.
+        """Return the objects to write after the log, in this order; the last one makes the segment visible.
 
         Args:
             indexes: all but the transaction index, which not every segment has.
@@ -82,7 +82,7 @@ class Layout(ABC):
 
     @abstractmethod
     def fetch_index(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes | None:
-        """Content of one index, None for a transaction index that the segment never had.
+        """Return the content of one index; None for a transaction index that the segment never had.
 
         Raises:
             ObjectNotFoundError: the segment, or that index, is not in the store.

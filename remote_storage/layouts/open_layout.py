@@ -14,7 +14,7 @@ LAYOUTS: dict[str, type[AivenLayout] | type[LocalTieredStorageLayout]] = {
 
 
 def open_layout(name: str) -> Layout:
-    """The layout of a name. Raises UsageError: there is none."""
+    """Return the layout of a name. Raises UsageError: there is none."""
     if name not in LAYOUTS:
         raise UsageError(f"no layout is called {name!r}", hint=f"known are {', '.join(LAYOUTS)}")
     return LAYOUTS[name]()

@@ -1,4 +1,4 @@
-"""The remote location: a store, and how remote segments lie in it."""
+"""The remote location: a store, and the layout of remote segments in it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tiersnap.remote_storage.stores.store_settings import location_words
 
 @dataclass(frozen=True, slots=True)
 class RemoteLocation:
-    """Remote storage as one plugin reads it: the store with its prefix, and how segments lie there."""
+    """Remote storage as one plugin reads it: the store with its prefix, and the layout of segments."""
 
     store: ObjectStore
     layout: Layout
 
     @property
     def is_local(self) -> bool:
-        """Return whether segments lie as LocalTieredStorage lays them."""
+        """Return whether the layout is that of LocalTieredStorage."""
         return self.layout.is_local
 
     @property
@@ -35,7 +35,7 @@ class RemoteLocation:
         return location_words(self.store.uri, self.layout.name, self.store.words)
 
     def log_uri(self, metadata: RemoteLogSegmentMetadata) -> str:
-        """Return where the segment file lies, for messages."""
+        """Return the URI of the segment file, for messages."""
         return self.store.uri + self.layout.log_key(metadata)
 
 

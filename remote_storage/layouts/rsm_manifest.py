@@ -1,12 +1,12 @@
-"""The `rsm-manifest` of the Aiven plugin: one line of JSON that says where in the other two objects everything is.
+"""The `rsm-manifest` of the Aiven plugin: one line of JSON with the positions of all parts in the other two objects.
 
     version                       "1"
-    chunkIndex                    see chunk_index; ours is "fixed", its chunks the same bytes before and after
+    chunkIndex                    see chunk_index; tiersnap writes a "fixed" one, with untransformed chunks
     segmentIndexes                offset, timestamp, producerSnapshot, leaderEpoch, transaction: each {position, size}
-                                  in the indexes object; transaction is null without one, and the key is there
-    compression                   whether each chunk is compressed with zstd; ours are not
-    encryption                    left out, or an object where chunks and indexes are encrypted
-    remoteLogSegmentMetadata      the plugin writes it and does not read it; here it says which offsets the copy holds
+                                  in the indexes object; without a transaction index the value is null
+    compression                   true if each chunk is compressed with zstd; tiersnap writes false
+    encryption                    absent, or an object if chunks and indexes are encrypted
+    remoteLogSegmentMetadata      the plugin writes it, but does not read it; tiersnap reads the segment's offsets here
 
 Follows io.aiven.kafka.tieredstorage.manifest.SegmentManifestV1, whose reader refuses any other property.
 """
@@ -52,31 +52,31 @@ class RsmManifest:
     """The content of a manifest."""
 
     metadata: RemoteLogSegmentMetadata  # as COPY_SEGMENT_FINISHED
-    # position and size in bytes in the indexes object; None for no transaction index
+    # Position and size in bytes in the indexes object; None without a transaction index.
     indexes: Mapping[IndexType, tuple[int, int] | None]
-    chunks: ChunkIndex  # where the chunks lie in the log object
-    # is_compressed and is_encrypted: what was done to each chunk; without either the object is the segment file
+    chunks: ChunkIndex  # positions of the chunks in the log object
+    # Transformations of each chunk. If both are false, the log object equals the segment file.
     is_compressed: bool
     is_encrypted: bool
 
     @property
     def file_size(self) -> int:
-        """Bytes of the segment file."""
+        """Return the size of the segment file in bytes."""
         return self.chunks.file_size
 
     @property
     def log_size(self) -> int:
-        """Bytes of the log object."""
+        """Return the size of the log object in bytes."""
         return self.chunks.object_size
 
     @property
     def indexes_size(self) -> int:
-        """Bytes of the indexes object."""
+        """Return the size of the indexes object in bytes."""
         return max((place[0] + place[1] for place in self.indexes.values() if place), default=0)
 
 
 def encode(metadata: RemoteLogSegmentMetadata, index_sizes: Mapping[IndexType, int], *, chunk_size: int) -> bytes:
-    """The manifest of an uncompressed, unencrypted segment; an index that is not in `index_sizes` is null."""
+    """Return the manifest of an uncompressed, unencrypted segment; indexes that are not in `index_sizes` are null."""
     file_size = metadata.segment_size
     if not 0 < file_size <= MAX_FILE_SIZE or not 0 < chunk_size <= MAX_CHUNK_SIZE:
         raise RemoteStorageError(
@@ -166,7 +166,7 @@ class _Manifest(_Part):
 
 
 def decode(data: bytes, *, name: str) -> RsmManifest:
-    """A manifest of ours or of the plugin; also of a segment that only the plugin can read, since that is a copy, too.
+    """Return a manifest of tiersnap or the plugin, also of a segment that only the plugin can read: it counts, too.
 
     Raises:
         CorruptDataError: not such a manifest, or its numbers cannot be.

@@ -36,7 +36,7 @@ class StoredObject(Stored, frozen=True, kw_only=True):
     Attributes:
         what: the kind, for messages.
         limit: bytes; a larger object is refused before it is parsed.
-        hint: of the error that an object is damaged.
+        hint: hint of the error about a damaged object.
     """
 
     what: ClassVar[str]

@@ -13,7 +13,7 @@ segment ids are leftovers.
 
 `kept` names remote segments that were finished before another attempt replaced them, because they lost objects or
 because a replica rolled at other offsets. It also names those that `mend` restores. Records may name a segment that was
-finished once, so `may_delete` refuses it. `maintain remove-orphans`, which reads the records, knows that it is ours.
+finished once, so `may_delete` refuses it, unless the caller read the records and none names it.
 """
 
 from __future__ import annotations
@@ -104,12 +104,12 @@ class Claim(StoredObject, frozen=True, kw_only=True):
 
     @property
     def holder(self) -> Attempt:
-        """The newest attempt."""
+        """Return the newest attempt."""
         return self.attempts[-1]
 
     @property
     def segment_ids(self) -> tuple[str, ...]:
-        """Return the segment ids of all remote segments and attempts of ours."""
+        """Return the segment ids of the kept remote segments and of all attempts."""
         return (*self.kept, *(attempt.segment_id for attempt in self.attempts))
 
     @property

@@ -1,19 +1,19 @@
-"""The protocol by which the attempts at one segment exclude each other.
+"""The protocol by which copy attempts at one segment exclude each other.
 
-Each attempt has a segment id of its own. It takes these steps in this order:
+Each attempt has its own segment id. It takes these steps in this order:
 
     claim            before its first byte; the claim names the attempt
     copy             log and indexes, which are not visible yet. It may delete leftovers of `claim.earlier`, except
                      complete remote segments, which may be the only ones
-    is_still_ours    if the claim was taken over: delete what it copied, and stop
+    is_still_ours    if the claim was taken over: delete the copied objects, and stop
     make visible     the manifest
     finish           if that raises ObjectChangedError: delete the remote segment, manifest first, and stop
     delete           complete remote segments of `claim.earlier`
 
-`finish` decides. It replaces the version of the claim that was read, so one attempt finishes, whatever the others
-believe. Only its remote segment counts. Another attempt may take over between `is_still_ours` and `finish`. Two remote
-segments are then complete for a moment. The claim names both, and the one that is not `finished` is deleted. The claim
-also names an attempt that was killed, so the next attempt knows that its objects are ours and deletes them.
+`finish` decides. It replaces only the version of the claim that the attempt read, so exactly one attempt finishes. Only
+its remote segment counts. If another attempt takes over between `is_still_ours` and `finish`, two remote segments are
+complete for a moment. The claim names both, and the one that is not `finished` is deleted. The claim also names a
+killed attempt, so the next attempt knows that tiersnap wrote its objects, and deletes them.
 
 Brokers do not read claims, so tiersnap uploads nothing to a partition with a working copy task.
 """
@@ -50,11 +50,11 @@ def claim(
 ) -> HeldClaim:
     """Claim a segment for a new attempt; one request if the segment has no claim.
 
-    Return the claim with `attempt` as its holder, or one with `finished` set, which another attempt finished. In the
-    second case check the objects, and `reopen` the claim if they are missing or do not hold the whole segment.
+    Return the claim with `attempt` as its holder. If another attempt finished it, return it with `finished` set; then
+    check the objects, and `reopen` the claim if they are missing or do not hold the whole segment.
 
     Raises:
-        ClaimedError: another attempt holds it and may be at work.
+        ClaimedError: another attempt holds the claim and may be running.
         CorruptDataError: the object is not a claim.
     """
     fresh = Claim.of(attempt)
@@ -98,7 +98,8 @@ def may_take_over(held: Claim, attempt: Attempt, age: int, stale_after_ms: int) 
 def reopen(store: ObjectStore, finished: HeldClaim, attempt: Attempt) -> HeldClaim:
     """Claim a finished segment again, because it lost objects or does not hold the whole local segment.
 
-    The claim keeps the remote segment: brokers may know it, and one of a replica that rolled elsewhere holds offsets.
+    The claim still names the remote segment: brokers may know it. If another replica rolled its segments at other
+    offsets, it holds offsets that are needed.
 
     Raises:
         ObjectChangedError: another attempt was faster.
@@ -112,7 +113,7 @@ def keep(store: ObjectStore, segment: ClaimedSegment, segment_id: str) -> None:
     A damaged claim names no segment, so no attempt deletes one by it.
 
     Raises:
-        ClaimedError: another attempt at the segment may be at work, and deletes what its claim names.
+        ClaimedError: another attempt at the segment may be running, and would delete the objects.
         ObjectChangedError: another attempt was faster.
     """
     try:
@@ -154,9 +155,9 @@ def release(store: ObjectStore, held: HeldClaim) -> bool:
 
 
 def put_again(store: ObjectStore, held: HeldClaim) -> None:
-    """Write a claim that the store lost, as one whose holder gave up: it names objects that may arrive late.
+    """Write a lost claim again, in the state of a released one: it names objects that may arrive late.
 
-    A claim that another attempt wrote since stays.
+    If another attempt wrote a claim since, that one stays.
     """
     with suppress(ObjectChangedError):
         _write(store, held.segment, held.claim.released(), None)
@@ -218,7 +219,7 @@ def _read(store: ObjectStore, segment: ClaimedSegment) -> StoredContent[Claim] |
 
 
 def _write(store: ObjectStore, segment: ClaimedSegment, new: Claim, etag: str | None) -> HeldClaim:
-    """Write `new` in place of the version with this ETag, or of none."""
+    """Write `new` over the version with this ETag; None creates the object."""
     return HeldClaim(segment, new, lock_object.write(store, _key(segment), new, etag))
 
 

@@ -1,6 +1,6 @@
-"""The object of a lock: a conditional write, a conditional deletion, and one rule when its holder is over.
+"""The object of a lock: a conditional write, a conditional deletion, and the rule when its holder has ended.
 
-A write replaces the version that was read and no other, so one of several writers wins and the others know it.
+A write replaces only the version that was read. So one of several writers wins, and the others get an error.
 """
 
 from __future__ import annotations
@@ -73,15 +73,15 @@ def is_current(store: ObjectStore, key: str, etag: str | None) -> bool:
 
 
 def delete(store: ObjectStore, key: str, etag: str | None) -> tuple[DeleteFailure, ...]:
-    """Delete the object if it is still the version with this ETag; return what could not be deleted."""
+    """Delete the object if it still has this ETag; return it if it could not be deleted."""
     return store.delete([key]) if is_current(store, key, etag) else ()
 
 
 def why_over(process: Process | None, age: int, stale_after_ms: int, *, is_ended: bool = False) -> str | None:
-    """Return why the holder of a lock counts no more; None if it may be at work.
+    """Return why the holder of a lock has ended; None if it may be running.
 
     Args:
-        process: of the holder; None if it gave the lock back.
+        process: the holder's process; None if it released the lock.
         age: ms since the holder last wrote the object, by the store's clock.
         stale_after_ms: age that no working holder reaches.
         is_ended: whether the object records that the holder gave up.

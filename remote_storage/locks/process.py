@@ -18,7 +18,7 @@ _PROC = Path("/proc")
 
 
 class Process(Stored, frozen=True):
-    """One process in an object of remote storage; `process_start` is empty if the system does not tell it."""
+    """A process as objects in remote storage name it; `process_start` is empty if the system does not provide it."""
 
     host: Text
     pid: Count
@@ -42,7 +42,7 @@ def is_gone(process: Process) -> bool:
 
 
 def _place() -> str | None:
-    """Return boot and pid namespace, None if the system does not tell them."""
+    """Return boot id and pid namespace; None if the system does not provide them."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}/{(_PROC / 'self/ns/pid').stat().st_ino}/"
@@ -51,7 +51,7 @@ def _place() -> str | None:
 
 
 def _start(pid: int) -> str | None:
-    """Return the start of the process with this pid on this host, None if there is none or the system does not tell."""
+    """Return the start of the process with this pid on this host; None without one, or if the start is unknown."""
     place = _place()
     try:
         status = (_PROC / str(pid) / "stat").read_bytes()

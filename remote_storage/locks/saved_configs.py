@@ -1,11 +1,11 @@
-"""The configs that a pause of copying overrode and must put back: one object per topic, beside the claims.
+"""The saved configs of topics whose copying is paused: the values to restore, in one object for each topic.
 
     claims/<topic>-<topic id>/unblock.json
     {"version":1,"clusterId":"…","topic":"…","topicId":"…","partitions":[0, …],
      "before":{"remote.log.copy.disable":null, …},"process":{"host":"…","pid":1,"processStart":"…"}|null}
 
-null is a config that the topic itself did not have. Everybody who can write to the bucket can write such an object, so
-one that names other configs than a pause overrides (OVERRIDES) is refused.
+null is a config that the topic itself did not set. Everyone with write access to the bucket can write such an object,
+so an object is refused if it names other configs than those that a pause overrides (OVERRIDES).
 
 `process` holds the topic: two runs that paused one topic would each publish while the other has resumed copying. The
 hold ends with the process, or STALE_AFTER_MS after it last wrote the object. A deleted topic has no configs to put

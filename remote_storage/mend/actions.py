@@ -20,5 +20,5 @@ class MendOutcome(StrEnum):
 
     PLANNED = "PLANNED"
     MENDED = "MENDED"
-    DELETED = "DELETED"  # by brokers, meanwhile
+    DELETED = "DELETED"  # brokers deleted the segment after it was found
     FAILED = "FAILED"

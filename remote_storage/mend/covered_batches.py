@@ -13,7 +13,7 @@ from tiersnap.snapshot.replay.segment_runs import fold_segment
 
 
 def batches_of(filesystem: FileSystem, segments: Iterable[Segment], within: Interval) -> np.ndarray:
-    """Return (base offset, CRC), ascending, of the batches that begin within some offsets; none behind damage.
+    """Return (base offset, CRC), ascending, of the batches that begin in `within`, up to the first damage.
 
     Args:
         segments: ascending; closed ones are read.
@@ -31,6 +31,6 @@ def batches_of(filesystem: FileSystem, segments: Iterable[Segment], within: Inte
 
 
 def are_among(some: np.ndarray, batches: np.ndarray) -> bool:
-    """Return whether each of some batches is among others; both as `batches_of` returns them."""
+    """Return whether `batches` contains all of `some`; both have the form of `batches_of`."""
     padded = np.append(batches, [[-1, -1]], axis=0)
     return bool((padded[np.searchsorted(batches[:, 0], some[:, 0])] == some).all())

@@ -138,7 +138,7 @@ def _checked(ready: SegmentBundle) -> CheckedIndexes:
 
 
 def _check_claim(store: ObjectStore, record: RemoteLogSegmentMetadata, snapshot: bytes) -> None:
-    """Refuse another snapshot than the one that the segment's claim vouches for."""
+    """Refuse a snapshot that differs from the one in the segment's claim."""
     vouched = vouched_snapshot(read_claim(store, claimed_as(record)), record.id.segment_id)
     right = f"{crc32c(snapshot):08x}"
     if vouched is not None and vouched.crc32c != right:
@@ -207,7 +207,7 @@ def _check_manifest(record: RemoteLogSegmentMetadata, stored: RsmManifest) -> No
 
 
 def _check_places(record: RemoteLogSegmentMetadata, stored: RsmManifest, contents: Contents) -> None:
-    """Refuse a manifest whose places in the indexes object are not the places of the right indexes."""
+    """Refuse a manifest whose positions in the indexes object differ from those of the right indexes."""
     position = 0
     for index in IndexType:
         content, place = contents.get(index), stored.indexes[index]
@@ -219,7 +219,7 @@ def _check_places(record: RemoteLogSegmentMetadata, stored: RsmManifest, content
 
 
 def _is_place_of(content: bytes | None, place: tuple[int, int] | None, position: int) -> bool:
-    """Return whether an index belongs at a place (byte, bytes); a missing index may have a place of 0 bytes."""
+    """Return whether an index fits a position (byte, bytes); a missing index may have a position of 0 bytes."""
     if content is None:
         return place is None or place[1] == 0
     return place == (position, len(content))

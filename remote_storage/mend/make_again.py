@@ -142,7 +142,7 @@ def _others(listed: Mapping[str, SegmentObjects], complete: Iterable[RemoteSegme
 
 
 def lineage_of(store: ObjectStore, copies: Iterable[RemoteSegment]) -> LeaderEpochs:
-    """Return the leader epochs of the newest segment that tells them; empty if none does."""
+    """Return the leader epochs of the newest segment whose epochs can be read; empty without any."""
     left = list(copies)
     while left:
         copy = newest(left)

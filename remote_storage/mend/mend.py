@@ -183,7 +183,7 @@ class MendTier:
     def _replaced(self, partition: TopicIdPartition, done: list[Mending], bad: Mapping[str, str]) -> list[Mending]:
         """Replace segments that brokers read if they are wrong, or lack objects that cannot be put back.
 
-        A segment whose objects could not be put back because of a transient error is left to the next run.
+        If a transient error prevented the restore of a segment's objects, the next run tries again.
         """
         lost = _lost(done)
         wrong = (bad.keys() - _ids(done)) | lost.keys()

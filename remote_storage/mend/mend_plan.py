@@ -88,7 +88,7 @@ def may_be_deleted(index: RemoteIndex, segment: RemoteLogSegmentMetadata, log_st
 
 
 def deletion(segment: RemoteLogSegmentMetadata, state: SegmentState, now: int) -> SegmentUpdate:
-    """Return a deletion record of ours; `now` in ms."""
+    """Return a deletion record by tiersnap; `now` in ms."""
     return SegmentUpdate(segment.id, NO_BROKER, now, state)
 
 

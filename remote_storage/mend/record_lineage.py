@@ -1,4 +1,4 @@
-"""The leader epochs with which a segment is made again, as they were when its record was written."""
+"""Reconstruct the leader epochs that a lineage had when a segment's record was written."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def lineage_of_record(record: RemoteLogSegmentMetadata, lineage: LeaderEpochs, l
     """Return the lineage up to the end of a segment, as it was when its record was written.
 
     Args:
-        lineage: of the partition, as it is now; a later leader may have cut the log below the segment.
-        log_start: of the whole log.
+        lineage: present lineage of the partition; a later leader may have truncated the log below the segment.
+        log_start: log start offset of the whole log.
 
     Raises:
         NotRebuiltError: the epochs before the segment are not known, or contradict its record.

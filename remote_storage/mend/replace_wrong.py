@@ -123,9 +123,9 @@ class ReplaceWrong:
     def _told_of_ours(
         self, partition: TopicIdPartition, ours: Iterable[RemoteLogSegmentMetadata], wrong: Collection[str]
     ) -> RemoteIndex:
-        """Publish segments of ours that were read; return the index of the brokers after that.
+        """Publish tiersnap's segments that were read completely; return the brokers' index after that.
 
-        Segments behind the brokers' last one are left out: the copy task continues there.
+        Segments after the brokers' last one are left out: the copy task continues there.
         """
         index = self.reader.cache.index(partition)
         end = max(each.end_offset for each in index.finished())
@@ -142,7 +142,7 @@ class ReplaceWrong:
         return index
 
     def _judged(self, mending: Mending, segment_id: str, wrong: Collection[str]) -> Mending:
-        """Return whether a segment with this id may be published in the place of a wrong one."""
+        """Return whether a segment with this id may be published to replace a wrong one."""
         return _as_planned(mending, self._plan([_renamed(mending.metadata, segment_id)], wrong), segment_id)
 
     def _replaced(self, planned: Mending, right: RightSegments, job: TierJob) -> Mending:
@@ -163,7 +163,7 @@ class ReplaceWrong:
         return mending
 
     def _plan(self, new: Sequence[RemoteLogSegmentMetadata], wrong: Collection[str]) -> PublishPlan:
-        """Plan the records of new segments; the copy task works behind them, so copying stays enabled."""
+        """Plan the records of new segments; the copy task works at later offsets, so copying stays enabled."""
         partition = new[0].id.topic_id_partition
         (plan,) = plan_publication(
             self.cluster,

@@ -70,7 +70,7 @@ class RightSegments:
     Attributes:
         listed: existing objects, by segment id.
         lineage: leader epochs of the partition; empty if they are unknown.
-        log_start: of the whole log.
+        log_start: log start offset of the whole log.
         wrong: ids of segments whose snapshots are not trusted.
         ends: end offsets (exclusive) of the segments that the caller may ask for.
         stored: logs of the complete segments in the tier that are not wrong.
@@ -162,7 +162,7 @@ class RightSegments:
         return None if there is None or there.log is None else stored_copy(self.location.store, record, there)
 
     def _source(self, record: RemoteLogSegmentMetadata, own: RemoteSegment | None, *, replaces: bool) -> RemoteSegment:
-        """Return the remote segment that provides the log: itself, or another copy of it.
+        """Return the remote segment that provides the log: itself, or another remote segment with the same records.
 
         Args:
             replaces: the segment gets a new id, so that an undamaged copy goes before its own damaged log. Else its own
@@ -218,7 +218,7 @@ class RightSegments:
     def refuse_diverged_log(self, record: RemoteLogSegmentMetadata, digest: str) -> bool:
         """Refuse the local log if it diverged from the tier's log; return whether a later segment confirms it.
 
-        The nearest segments before and behind, which both logs have, must hold the same batches, even if the local log
+        The nearest segments before and after, which both logs have, must hold the same batches, even if the local log
         shows that they are wrong. Logs that diverged never agree again, so if the nearest segment behind is wrong, any
         later one can confirm the local log. If none does, copies of the segment must agree with it, too.
         """

@@ -109,7 +109,7 @@ def staged(source: ObjectStore, found: RemoteSegment) -> Iterator[StagedSegment]
     """Fetch all objects of a segment as they are stored; they are deleted at the end of the context.
 
     Raises:
-        CorruptDataError: the bytes of an object contradict its stored checksum, or an object is gone.
+        CorruptDataError: the bytes of an object contradict its stored checksum, or an object is missing.
         TransientError, RemoteStorageError: the source does not answer, or refuses.
     """
     with TemporaryDirectory(prefix="tiersnap-") as scratch:

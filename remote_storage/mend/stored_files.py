@@ -37,7 +37,7 @@ _OF_BATCHES = (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION)
 
 
 def stored_index_files(folder: Path, store: ObjectStore, there: SegmentObjects | None) -> dict[IndexType, SourceFile]:
-    """Fetch the tier's indexes of batches into a folder; none if one is damaged or gone.
+    """Fetch the tier's indexes of batches into a folder; none if one is damaged or missing.
 
     They may be wrong: the caller compares them with the batches.
 
@@ -69,7 +69,7 @@ def _has_indexes(there: SegmentObjects) -> bool:
 
 
 def stored_entries(store: ObjectStore, there: SegmentObjects) -> np.ndarray | None:
-    """Return the entries of the producer snapshot among listed objects; None if it is gone or cannot be read."""
+    """Return the entries of the producer snapshot among listed objects; None if it is missing or unreadable."""
     try:
         if there.is_local:
             snapshot = there.objects.get(KeyKind.LOCAL_SNAPSHOT)
@@ -129,7 +129,7 @@ def manifest_of(store: ObjectStore, there: SegmentObjects) -> rsm_manifest.RsmMa
     """Read the manifest of listed objects.
 
     Raises:
-        CorruptDataError, ObjectNotFoundError: it is damaged, or gone.
+        CorruptDataError, ObjectNotFoundError: the object is damaged or missing.
     """
     key = there.objects[KeyKind.RSM_MANIFEST].key
     return read_decoded(store, key, rsm_manifest.decode, limit=MANIFEST_BYTES)

@@ -75,14 +75,14 @@ class StoredLogs:
         return self.undamaged_twin(record) or itself
 
     def neighbours(self, record: RemoteLogSegmentMetadata) -> tuple[list[RemoteSegment], list[RemoteSegment]]:
-        """Return the remote segments before and behind a record's offsets, the nearest first."""
+        """Return the remote segments before and after a record's offsets, the nearest first."""
         before = [each for each in self.copies if each.end_offset <= record.start_offset]
         behind = [each for each in self.copies if each.start_offset > record.end_offset]
         before.sort(key=lambda each: -each.start_offset)
         return before, sorted(behind, key=lambda each: each.start_offset)
 
     def digest(self, copy: RemoteSegment) -> str | None:
-        """Return the digest of a log (see kernels.digest); None if it is damaged or gone.
+        """Return the digest of a log (see kernels.digest); None if it is damaged or missing.
 
         Raises:
             TransientError, RemoteStorageError: remote storage does not answer, or refuses.

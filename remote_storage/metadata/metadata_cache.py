@@ -1,8 +1,8 @@
 """Fold the records of `__remote_log_metadata` into the newest state of every remote segment.
 
-Records are taken as a broker takes them (RemoteIndex): a whole record must be COPY_SEGMENT_STARTED, an update must be
-of a segment that is known, and a step that KIP-405 does not allow is dropped. Unlike a broker's cache this one keeps
-segments whose deletion is finished, so that nobody publishes them again.
+The cache applies records as a broker does (RemoteIndex). A whole record must be COPY_SEGMENT_STARTED, an update must be
+of a known segment, and a state transition that KIP-405 forbids is dropped. Unlike a broker's cache, this one keeps
+segments after their deletion is finished, so that no run publishes them again.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class MetadataCache:
         self._indexes: dict[TopicIdPartition, RemoteIndex] = defaultdict(RemoteIndex)
         self._order: dict[str, tuple[int, int]] = {}
         self._applied = 0
-        self.begun: dict[str, int] = {}  # ms, when each segment's first record was written, by segment id
-        self.dropped = 0  # records that a broker drops as well
-        self.doubtful: set[str] = set()  # segment ids of dropped records of which nothing else is known
-        # segment ids of records that tiersnap published; the brokers uploaded all others themselves
+        self.begun: dict[str, int] = {}  # ms, time of each segment's first record, by segment id
+        self.dropped = 0  # number of records that a broker drops, too
+        self.doubtful: set[str] = set()  # segment ids that only dropped records name
+        # Segment ids of records that tiersnap published; brokers uploaded all others.
         self.ours: set[str] = set()
         self.copied: set[str] = set()  # segment ids that were ever COPY_SEGMENT_FINISHED
 
     def apply(self, record: MetadataRecord, *, is_ours: bool = False) -> bool:
-        """Take one record, which tiersnap published if it `is_ours`; returns whether it changed anything."""
+        """Apply one record, which tiersnap published if it `is_ours`; return whether it changed the cache."""
         if isinstance(record, PartitionDelete):
             return False  # no broker reads it either
         named = record.metadata.id if isinstance(record, SegmentRecord) else record.id
@@ -54,7 +54,7 @@ class MetadataCache:
         return True
 
     def segments(self, partition: TopicIdPartition) -> dict[str, RemoteLogSegmentMetadata]:
-        """Segments of a partition by segment id, in the order they were started."""
+        """Return the segments of a partition by segment id, in the order of their begin."""
         return self._segments.get(partition, {})
 
     def begun_by_brokers(self, partition: TopicIdPartition) -> frozenset[str]:
@@ -63,10 +63,10 @@ class MetadataCache:
         return frozenset(each.id.segment_id for each in begun) - self.ours
 
     def attempts(self, partition: TopicIdPartition) -> Iterator[RemoteLogSegmentMetadata]:
-        """Yield the segments of a partition that were begun and never finished.
+        """Yield the segments of a partition whose copy began and never finished.
 
-        If a storage manager throws, the copy task deletes what it left (RemoteLogManager.copyLogSegment, since 3.9).
-        Such an attempt is in a state of deletion, and stays in DELETE_SEGMENT_STARTED if the deletion fails as well.
+        If a storage manager throws, the copy task deletes the leftovers (RemoteLogManager.copyLogSegment, since 3.9).
+        Such an attempt is in a state of deletion. If the deletion fails, too, it stays in DELETE_SEGMENT_STARTED.
         """
         return (each for name, each in self.segments(partition).items() if name not in self.copied)
 
@@ -87,11 +87,11 @@ class MetadataCache:
         return self._indexes[partition]
 
     def partitions(self) -> list[TopicIdPartition]:
-        """Partitions of which a segment is known, in order."""
+        """Return the partitions with a known segment, in order."""
         return sorted(partition for partition, known in self._segments.items() if known)
 
     def in_state(self, partition: TopicIdPartition, state: SegmentState) -> Iterator[RemoteLogSegmentMetadata]:
-        """Segments of a partition that are in `state` now."""
+        """Yield the segments of a partition that are in `state` now."""
         return (segment for segment in self.segments(partition).values() if segment.state is state)
 
     def order(self, segment: RemoteLogSegmentMetadata) -> tuple[int, int]:

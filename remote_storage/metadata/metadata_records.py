@@ -1,6 +1,6 @@
-"""Records of `__remote_log_metadata`: what brokers know of remote segments.
+"""Encode and decode the records of `__remote_log_metadata`, by which brokers know remote segments.
 
-A record's key is null, its value, all big-endian:
+A record's key is null. Its value, all big-endian:
 
     frame version   unsigned varint, 1
     api key         unsigned varint: 0 segment, 1 segment update, 2 partition delete
@@ -85,13 +85,13 @@ class SegmentRecord:
     """A whole segment, published once, in COPY_SEGMENT_STARTED."""
 
     metadata: RemoteLogSegmentMetadata
-    custom_metadata: bytes | None = None  # what a storage plugin wants back with every call
-    txn_index_empty: bool = False  # no transaction index need be asked for; False says nothing
+    custom_metadata: bytes | None = None  # opaque bytes of the storage plugin
+    txn_index_empty: bool = False  # the segment has no transaction index; False means unknown
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentUpdate:
-    """A later state of a segment; `event_timestamp` in ms. What it does not name stays as it was."""
+    """A later state of a segment; all fields that it lacks keep their values. `event_timestamp` is in ms."""
 
     id: RemoteLogSegmentId
     broker_id: int
@@ -114,7 +114,7 @@ MetadataRecord = SegmentRecord | SegmentUpdate | PartitionDelete
 
 
 def encode(record: MetadataRecord) -> bytes:
-    """The value of a record, as Kafka 4.3's own classes write it.
+    """Return the value of a record, equal to that of Kafka 4.3's own classes.
 
     Raises:
         InvalidKeyError: a number does not fit its field, or a partition has no topic id.
@@ -130,11 +130,11 @@ def encode(record: MetadataRecord) -> bytes:
 
 
 def decode(value: bytes) -> MetadataRecord:
-    """The inverse of `encode`.
+    """Return the record of a value: the inverse of `encode`.
 
     Raises:
         CorruptMetadataRecordError: another frame, api key or version, a text or state that Kafka does not allow, a
-            message that ends early, or bytes behind it.
+            message that ends early, or bytes after it.
     """
     reader = FlexibleReader(value)
     try:
@@ -257,7 +257,7 @@ def _decode_partition(reader: FlexibleReader) -> TopicIdPartition:
 
 
 def uuid_bytes(text: str) -> bytes:
-    """The 16 bytes of a Kafka UUID, most significant first; `text` is one that `is_uuid` accepts."""
+    """Return the 16 bytes of a Kafka UUID, most significant first; `is_uuid` must accept `text`."""
     return base64.urlsafe_b64decode(text + "==")
 
 
@@ -274,14 +274,14 @@ _M, _R = 0x5BD1E995, 24
 
 
 def metadata_partition(partition: TopicIdPartition, partition_count: int) -> int:
-    """The partition, 0 .. partition_count - 1; `partition` must have a topic id."""
+    """Return the metadata partition, 0 .. partition_count - 1; `partition` must have a topic id."""
     assert partition.topic_id is not None
     hashed = murmur2(struct.pack(">I", hash_code(partition.topic_id, partition.partition)))
     return (hashed & 0x7FFFFFFF) % partition_count
 
 
 def hash_code(topic_id: str, partition: int) -> int:
-    """Java's hash of a topic id (22 characters) and a partition number, as unsigned 32 bits."""
+    """Return Java's hash of a topic id (22 characters) and a partition number, as unsigned 32 bits."""
     high, low = struct.unpack(">QQ", uuid_bytes(topic_id))
     hashed = 31 + _fold(low)
     hashed = 31 * hashed + _fold(high)
@@ -293,7 +293,7 @@ def _fold(number: int) -> int:
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's client murmur2, as unsigned 32 bits."""
+    """Return the murmur2 hash of Kafka's clients, as unsigned 32 bits."""
     hashed = _SEED ^ len(data)
     whole = len(data) & ~3
     for (word,) in struct.iter_unpack("<I", data[:whole]):

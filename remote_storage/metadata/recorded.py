@@ -1,4 +1,4 @@
-"""The folded records of `__remote_log_metadata` as verdicts need them, and those of the replicas in log directories."""
+"""Fold records of `__remote_log_metadata` for verdicts, and read its replicas in log directories."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Replica:
         return self.partition.high_watermark or 0
 
     def read(self) -> MetadataCache:
-        """Return the records below the high watermark, folded; none if one of them cannot be read."""
+        """Return the folded records below the high watermark; an empty cache if a record cannot be read."""
         cache = MetadataCache()
         try:
             for value in self._values():
@@ -69,7 +69,7 @@ class Replica:
 
 
 def replicas(log_dirs: Iterable[LogDir], is_wanted: Callable[[int], bool] = lambda _: True) -> dict[int, Replica]:
-    """Return of each partition of `__remote_log_metadata` the replica that reaches the furthest, by its number."""
+    """Return the most advanced replica of each partition of `__remote_log_metadata`, by partition number."""
     found: dict[int, Replica] = {}
     for each in log_dirs:
         for folder in each.folders:

@@ -1,12 +1,12 @@
-"""The copy of which a broker reads an offset: it looks by leader epoch, then for the nearest start at or below.
+"""Find the remote segment from which a broker reads an offset: by leader epoch, with the greatest start at or below it.
 
-It looks no further. If the copy that it finds ends before the offset, it reads nothing, even if one that begins earlier
-holds the offset. A copy that is finished supersedes those that begin at or behind its start, if it reaches the end of
-all that was ever finished of that epoch; one that begins where another does takes its place in any case. So a copy can
-hide others: less_found.
+The broker tries only this segment. If it ends before the offset, the broker reads nothing, even if an earlier segment
+holds the offset. A finished segment replaces another one with the same start. If it also reaches the end of all
+segments that were ever finished in that epoch, it replaces all that begin at or above its start. So a segment can hide
+others: less_found.
 
-An exact model of RemoteLogMetadataCache and RemoteLogLeaderEpochState in
-org.apache.kafka.server.log.remote.metadata.storage, held against them by tests/broker/test_remote_index.py.
+This is an exact model of RemoteLogMetadataCache and RemoteLogLeaderEpochState in
+org.apache.kafka.server.log.remote.metadata.storage; tests/broker/test_remote_index.py compares it with them.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 )
 
 Found = tuple[int, int, RemoteLogSegmentMetadata | None]
-"""First and last offset, both inclusive, and the copy of which they are read; None if nothing is found."""
+"""First and last offset, both inclusive, and the segment from which brokers read them; None if they find none."""
 Rank = Callable[[RemoteLogSegmentMetadata | None], int]
-"""How much it is worth that a copy is found; 0 for None."""
+"""Rates a segment that brokers find; 0 for None."""
 
 _ENDLESS = 1 << 63
 
 
 @dataclass
 class EpochIndex:
-    """The copies that are found of one leader epoch, ascending."""
+    """The segments that brokers find by one leader epoch, ascending."""
 
     starts: list[int] = field(default_factory=list)  # first offset of each in this epoch
-    # each with its last offset in this epoch, inclusive
+    # Each segment with its last offset in this epoch, inclusive.
     copies: list[tuple[RemoteLogSegmentMetadata, int]] = field(default_factory=list)
-    highest: int = -1  # last offset of all that were ever finished, whether they are found or not; -1 without one
+    highest: int = -1  # last offset of all segments that were ever finished, found or not; -1 without one
 
     def copy(self) -> EpochIndex:
-        """One that can be changed alone."""
+        """Return an independent copy."""
         return EpochIndex([*self.starts], [*self.copies], self.highest)
 
     def take(self, copy: RemoteLogSegmentMetadata, start: int, end: int) -> None:
-        """Take a copy's new state; it holds the offsets `start` to `end` of this epoch."""
+        """Apply the new state of a segment, which holds the offsets `start` to `end` of this epoch."""
         if copy.state is SegmentState.COPY_SEGMENT_FINISHED:
             self._finish(copy, start, end)
         elif copy.state is SegmentState.DELETE_SEGMENT_STARTED:
@@ -77,29 +77,29 @@ class EpochIndex:
 
 
 class RemoteIndex:
-    """The copies of a partition, record by record."""
+    """The remote segments of a partition that brokers find, updated record by record."""
 
     def __init__(self) -> None:
-        self.epochs: dict[int, EpochIndex] = defaultdict(EpochIndex)  # what is found, by leader epoch
+        self.epochs: dict[int, EpochIndex] = defaultdict(EpochIndex)  # the segments that brokers find, by leader epoch
         self._known: dict[str, RemoteLogSegmentMetadata] = {}
 
     def copy(self) -> RemoteIndex:
-        """One that can be changed alone."""
+        """Return an independent copy."""
         other = RemoteIndex()
         other.epochs.update((epoch, each.copy()) for epoch, each in self.epochs.items())
         other._known = dict(self._known)
         return other
 
     def finished(self) -> Iterator[RemoteLogSegmentMetadata]:
-        """Return the copies that are finished, whether they are found or not."""
+        """Return the finished segments, whether brokers find them or not."""
         return (each for each in self._known.values() if each.state is SegmentState.COPY_SEGMENT_FINISHED)
 
     def found(self) -> set[RemoteLogSegmentId]:
-        """Return the ids of the copies that are found for some offset of some leader epoch."""
+        """Return the ids of the segments that brokers find for some offset of some leader epoch."""
         return {copy.id for epoch in self.epochs.values() for copy, _ in epoch.copies}
 
     def apply(self, record: MetadataRecord) -> RemoteLogSegmentMetadata | None:
-        """Take a record; returns its segment as it is now, None if a broker drops the record."""
+        """Apply a record, and return the new state of its segment; None if a broker drops the record."""
         segment = self._next(record)
         if segment is not None:
             self.take(segment)
@@ -114,7 +114,10 @@ class RemoteIndex:
             del self._known[segment.id.segment_id]
 
     def after(self, segment: RemoteLogSegmentMetadata) -> dict[int, EpochIndex]:
-        """Return the index of each leader epoch of a segment after `take`, which would change no other epoch."""
+        """Return the indexes as they would be after `take` of a segment, for each of its leader epochs.
+
+        Other epochs would not change.
+        """
         found = {epoch: self.epochs[epoch].copy() for epoch, _ in segment.segment_leader_epochs}
         for epoch, start, end in parts(segment):
             found[epoch].take(segment, start, end)
@@ -148,7 +151,7 @@ def less_found(before: EpochIndex, after: EpochIndex, rank: Rank, first: int = 0
 
 
 def parts(copy: RemoteLogSegmentMetadata) -> Iterator[tuple[int, int, int]]:
-    """Each leader epoch of a copy, with its first and last offset there, inclusive."""
+    """Yield each leader epoch of a segment, with its first and last offset there, inclusive."""
     epochs = copy.segment_leader_epochs
     ends = [*(start - 1 for _, start in epochs[1:]), copy.end_offset]
     return ((epoch, start, end) for (epoch, start), end in zip(epochs, ends, strict=True))

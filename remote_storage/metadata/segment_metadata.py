@@ -12,12 +12,12 @@ A segment's metadata is recorded before and after each change of its bytes, and 
 Follows org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState, RemoteLogSegmentId and
 RemoteLogSegmentMetadata. A segment id names one attempt: a second attempt at the same segment takes a new id.
 
-A broker looks for remote segments by the epochs of its own leader epoch cache; one whose epochs are not in it is no
-segment of this log. A lineage is asked as a follower asks a leader, with OffsetForLeaderEpoch: the answer is the
-largest epoch of the cache that is not above the one asked for, and its exclusive end offset; below the first of the
-cache the epoch itself and the start of the first one; above the last there is none, (-1, -1). Follows
-RemoteLogManager.isRemoteSegmentWithinLeaderEpochs and LeaderEpochFileCache.endOffsetFor. Epochs wholly below the log
-start, which the cache has forgotten, are left out, as the broker leaves them out.
+A broker finds remote segments by the epochs of its own leader epoch cache. A segment with other epochs is not of this
+log. A lineage answers as a leader answers a follower's OffsetForLeaderEpoch: with the largest epoch of the cache that
+is not above the requested one, and its exclusive end offset. Below the first epoch of the cache, the answer is the
+requested epoch and the start of the first one. Above the last epoch, it is (-1, -1). This follows
+RemoteLogManager.isRemoteSegmentWithinLeaderEpochs and LeaderEpochFileCache.endOffsetFor. Epochs that end below the log
+start were dropped from the cache. They are ignored, as by the broker.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from tiersnap.snapshot.rows import Int32
 if TYPE_CHECKING:  # it brings numpy
     from tiersnap.snapshot.log.log_dir import PartitionLog
 
-_SHOWN = 80  # characters of what somebody else wrote, in an error
+_SHOWN = 80  # limit of foreign text in an error, in characters
 UUID_PATTERN = "[A-Za-z0-9_-]{21}[AQgw]"
-"""Of 22 characters the last holds two bits."""
+"""The last of the 22 characters holds only two bits."""
 _UUID = re.compile(UUID_PATTERN)
 
 
@@ -80,7 +80,7 @@ def uuid_text(raw: bytes) -> str:
 
 
 def new_segment_id() -> str:
-    """A random UUID in Kafka's text form; like Kafka's own it never starts with `-`, which tools take for a flag."""
+    """Return a random UUID in Kafka's text form. As Kafka's, it never starts with `-`, which would look like a flag."""
     while True:
         text = uuid_text(uuid.uuid4().bytes)
         if not text.startswith("-"):
@@ -148,7 +148,7 @@ class RemoteLogSegmentId:
 
     @property
     def topic_id_partition(self) -> TopicIdPartition:
-        """The partition it belongs to."""
+        """Return the partition of the segment."""
         return partition_of(self.topic, self.topic_id, self.partition)
 
     def __str__(self) -> str:
@@ -247,14 +247,14 @@ def finished_of_log(
 
 
 def end_of_copies(copies: Iterable[RemoteLogSegmentMetadata], log_start_offset: int) -> int:
-    """Return the offset behind the last of some segments, at least the log start."""
+    """Return the exclusive end of the last of some segments, at least the log start."""
     return max(log_start_offset, *(each.end_offset + 1 for each in copies), 0)
 
 
 def first_offset_missing(
     known: Iterable[RemoteLogSegmentMetadata], log_start_offset: int, why_outside: WhyOutside
 ) -> int:
-    """Return where the copy task continues: behind the last finished segment of this log, or at the log start."""
+    """Return the next offset to copy: after the last finished segment of this log, or the log start."""
     return end_of_copies(finished_of_log(known, log_start_offset, why_outside), log_start_offset)
 
 
@@ -264,7 +264,7 @@ def _without_empty(epochs: LeaderEpochs, end: int) -> LeaderEpochs:
 
 
 def epochs_in_range(epochs: Iterable[LeaderEpoch], start: int, end: int) -> LeaderEpochs:
-    """The (epoch, start offset) entries of offsets [start, end), the first clamped to `start`.
+    """Return the (epoch, start offset) entries of offsets [start, end), the first clamped to `start`.
 
     Follows org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.epochEntriesInRange.
     """
@@ -274,7 +274,7 @@ def epochs_in_range(epochs: Iterable[LeaderEpoch], start: int, end: int) -> Lead
 
 
 def without_empty(epochs: Iterable[LeaderEpoch]) -> LeaderEpochs:
-    """The entries without those under which nothing was written: the next one begins at the same offset.
+    """Return the entries without empty epochs, whose next entry begins at the same offset.
 
     A broker drops such an entry when it assigns the next (LeaderEpochFileCache.truncateAndAppend).
     """

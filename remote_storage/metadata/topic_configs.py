@@ -1,4 +1,4 @@
-"""Topic configs of KIP-405 that decide what brokers copy and delete, and the values that `unblock` sets for a while."""
+"""Topic configs of KIP-405 that control copying and deletion, and the temporary values that `unblock` sets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LOCAL_RETENTION = ("local.retention.ms", "local.retention.bytes")
 AS_TOTAL = "-2"  # local retention as long as the total one
 UNLIMITED = "-1"
 MARK = "9223372036854775806"
-"""A `retention.ms` as good as endless, by which a topic says that `unblock` overrides its configs."""
+"""A practically endless `retention.ms`, which marks a topic whose configs `unblock` overrides."""
 
 OVERRIDES = {
     COPY_DISABLE: "true",
@@ -17,4 +17,4 @@ OVERRIDES = {
     RETENTION_BYTES: UNLIMITED,
     **dict.fromkeys(LOCAL_RETENTION, AS_TOTAL),
 }
-"""The configs that `unblock` ever overrides, and the value of each meanwhile."""
+"""All configs that `unblock` may override, with their temporary values."""

@@ -1,1 +1,1 @@
-"""A partition back from remote storage: what to fetch, where to, and the folder it becomes."""
+"""Restore partitions from remote storage into log directories."""

@@ -41,9 +41,9 @@ class Installation:
     options: PlanOptions
     compares: bool = True  # whether each snapshot is compared with the log, by folding it
     check_crc: bool = True
-    # yields the partitions that it is given, and shows the progress
+    # Yields the partitions unchanged, and reports progress.
     watch: Callable[[Iterable[Partition]], Iterable[Partition]] = iter
-    outcomes: Counter[InstallOutcome] = field(default_factory=Counter)  # offsets by what happens at them
+    outcomes: Counter[InstallOutcome] = field(default_factory=Counter)  # counts of offsets by outcome
     findings: list[Finding] = field(default_factory=list)  # damaged and unreadable files
     undone: list[str] = field(default_factory=list)  # sentences about snapshots that a broker's next start deletes
     # sentences about partitions whose snapshots are stored under another topic id
@@ -57,7 +57,7 @@ class Installation:
 
     @property
     def path(self) -> Path:
-        """The log directory on this host, to lock and to write to. Raises UsageError: it is on no local disk."""
+        """Return the log directory on this host, to lock and to write to. Raises UsageError: it is on no local disk."""
         if not self.log_dir.filesystem.is_local:
             raise UsageError(f"{self.logdir}: --apply needs a local directory", hint="run it on the broker host")
         return Path(self.log_dir.path)
@@ -105,7 +105,7 @@ class Installation:
             return None
 
     def _planned(self, partition: Partition, *, write: bool) -> list[PlannedInstall] | None:
-        """Return the plan of a partition, carried out with `write`; None if no run stored a snapshot of it."""
+        """Return the plan of a partition, and apply it with `write`; None if no run stored a snapshot for it."""
         at = name_of(partition)
         stored = PartitionSnapshots(self.store, at)
         if not stored.offsets:

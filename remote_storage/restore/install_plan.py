@@ -55,7 +55,7 @@ class PartitionSnapshots:
                 self._vouched.setdefault(record.offset, []).append(Vouched(manifest.run_id, record))
 
     def read(self, offset: int) -> tuple[bytes | None, Vouched | None]:
-        """Return the snapshot at an offset, None if it is gone, and its entry in a manifest, None without one.
+        """Return the snapshot at an offset (None if it is missing), and its entry in a manifest (None without one).
 
         Raises:
             CorruptDataError: it is no snapshot, or manifests name other bytes.
@@ -178,7 +178,7 @@ class InstallPlanner:
 
 
 def without_folding(partition: Partition, stored: PartitionSnapshots, read_here: ReadSnapshot) -> list[Boundary]:
-    """Return boundaries for a planner that does not compare; a verdict says whether the file can be read."""
+    """Return boundaries for a planner that does not compare; their verdicts show only whether the file is readable."""
     here = sorted((stored.offsets & {segment.base_offset for segment in partition.segments}) | set(partition.snapshots))
     return [
         Boundary(offset, lambda: np.empty(0, ENTRY_DTYPE), Provenance.BROKER, _readable(read_here, offset), 0)

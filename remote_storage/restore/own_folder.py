@@ -66,7 +66,7 @@ class OwnFolder:
 
     @contextmanager
     def new_file(self, name: str) -> Iterator[BinaryIO]:
-        """Write a file, synced when it is left; whatever had the name is unlinked. Nothing is left after an error."""
+        """Write a file, and sync it at the end; a file of that name is unlinked first. An error leaves no file."""
         self.remove(name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         descriptor = os.open(name, flags, 0o600, dir_fd=self._descriptor)
@@ -82,21 +82,21 @@ class OwnFolder:
             raise
 
     def read(self, name: str) -> bytes | None:
-        """The content of a small file; None where there is no file of that name, be it a link."""
+        """Return the content of a small file; None if the name is absent or a link."""
         try:
             return read_regular(self.path / name)
         except OSError:
             return None
 
     def size(self, name: str) -> int | None:
-        """Bytes of a file; None where there is none."""
+        """Return the size of a file in bytes; None without one."""
         try:
             return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False).st_size
         except FileNotFoundError:
             return None
 
     def rename(self, name: str, new_name: str) -> None:
-        """Put a file in place of another."""
+        """Rename a file over another one."""
         _log.debug("%s becomes %s", self.path / name, new_name)
         os.rename(name, new_name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
 
@@ -125,9 +125,9 @@ class OwnFolder:
 
 
 def plan_of(path: Path) -> str | None:
-    """The plan that the marker of an unfinished folder names, "" where it was cut short; None if it is not ours.
+    """Return the plan that the marker of an unfinished folder names; "" if it was cut short, None without a marker.
 
-    An empty folder counts as ours: a restore was killed while it made the folder, and there is nothing to lose.
+    An empty folder gives "", too: a restore was killed when it had just created it, and there is nothing to lose.
     """
     try:
         with OwnFolder(path) as folder:

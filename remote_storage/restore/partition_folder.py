@@ -310,7 +310,7 @@ def _written(folder: Path) -> Iterator[None]:
 
 
 def discard(folder: Path) -> None:
-    """Delete an unfinished folder of ours; one without a marker stays."""
+    """Delete an unfinished folder with restore's marker; a folder without a marker stays."""
     with _written(folder):
         remove_own(folder)
 

@@ -1,7 +1,7 @@
 """Choose the remote segments that may be restored, by the records of the cluster or by claims.
 
-A deleted topic is not restored from objects that its cluster has not removed yet, nor from copies that were never
-published. A published segment that is not in the store is missing, even if none of its objects is left.
+A deleted topic is not restored from objects that its cluster has not removed yet, nor from segments that were never
+published. A published segment without any object in the store counts as missing.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _S = TypeVar("_S", RemoteSegment, IncompleteSegment)
 
 
 def as_published(remote: RemoteInventory, published: Published, *, unpublished: bool = False) -> RemoteInventory:
-    """Keep the copies that the cluster published and did not delete; set those without a record apart.
+    """Keep the segments that the cluster published and did not delete; set those without a record apart.
 
     A published segment that is not in the store becomes a leftover: it is not usable.
 
     Args:
-        unpublished: the copies without a record are wanted, too.
+        unpublished: the segments without a record are wanted, too.
 
     Raises:
         DeletedByClusterError: every published segment is deleted.

@@ -1,4 +1,4 @@
-"""The request of a restore, the action on each partition, and the copies that it leaves out."""
+"""The request of a restore, the action on each partition, and the remote segments that it leaves out."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class RestoreRequest:
 
 @dataclass(frozen=True, slots=True)
 class LeftOutCopy:
-    """A copy that is not used."""
+    """A remote segment that is not used."""
 
     segment_id: str
     base_offset: int

@@ -1,4 +1,4 @@
-"""Plan what `restore` does for each partition, without writing anything."""
+"""Plan the restore of each partition, without any write."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _MOST_GAPS_NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class LogPiece:
-    """Offsets [start_offset, end_offset) of a copy; they become one local segment."""
+    """Offsets [start_offset, end_offset) of a remote segment; they become one local segment."""
 
     copy: RemoteSegment
     start_offset: int
@@ -56,7 +56,7 @@ class Chain:
 
     @property
     def start_offset(self) -> int:
-        """Base offset of the first segment."""
+        """Return the base offset of the first segment."""
         return self.pieces[0].start_offset
 
     @property
@@ -66,7 +66,7 @@ class Chain:
 
     @property
     def size(self) -> int:
-        """Bytes of the segment files to fetch."""
+        """Return the bytes of the segment files to fetch."""
         return sum(piece.copy.metadata.segment_size for piece in self.pieces)
 
 
@@ -78,20 +78,20 @@ def plan_chain(
     log_start_offset: int | None = None,
     until: int | None = None,
 ) -> Chain:
-    """Lay the copies end to end.
+    """Choose remote segments, and parts of them, that form the log without overlaps.
 
     Args:
-        copies: of one partition, at least one.
-        lineage: leader epochs of the newest copy.
-        unusable: attempts that are not complete copies; an error names those that the log would need.
-        log_start_offset: first offset wanted. [default: that of the lineage, or of the first copy after it]
-        until: end wanted, exclusive. [default: the end of the newest segment, which must be usable]
+        copies: remote segments of one partition, at least one.
+        lineage: leader epochs of the newest segment.
+        unusable: incomplete segments; an error names those that the log would need.
+        log_start_offset: first wanted offset. [default: the start of the lineage, or of the first segment after it]
+        until: wanted end, exclusive. [default: the end of the newest segment, which must be usable]
 
     Raises:
-        ObjectNotFoundError: no copy holds the first offset wanted, or a later one.
+        ObjectNotFoundError: no segment holds the first wanted offset, or a later one.
         MissingHeadError: no log start is given, and an older segment is not usable.
-        MissingTailError: a newer segment is not usable; or the copies end below `until`.
-        RemoteGapError: no copy of this lineage holds some offsets between two copies, or those at a given log start.
+        MissingTailError: a newer segment is not usable; or the segments end below `until`.
+        RemoteGapError: no segment of this lineage holds the offsets between two segments, or at a given log start.
     """
     of = copies[0].metadata.id.topic_id_partition
     intervals = _up_to(until, _in_lineage(copies, lineage))
@@ -117,7 +117,7 @@ def plan_chain(
 
 
 def _in_lineage(copies: Iterable[RemoteSegment], lineage: LeaderEpochs) -> list[LogPiece]:
-    """Return the offsets of copies that belong to the lineage, one piece for each contiguous range."""
+    """Return the offsets of segments that belong to the lineage, one piece for each contiguous range."""
     return [LogPiece(copy, start, end) for copy in copies for start, end in copy.facts.held(lineage)]
 
 
@@ -137,7 +137,7 @@ def _log_start(
     *,
     is_given: bool,
 ) -> int:
-    """Return the first offset of the log: the wanted one, or the first one that a copy holds.
+    """Return the first offset of the log: the wanted one, or the first one that a segment holds.
 
     Args:
         is_given: the user gave the wanted offset, so the log must begin there.
@@ -221,10 +221,10 @@ def _named(attempts: Sequence[IncompleteSegment]) -> str:
 
 
 def _best_at(offset: int, intervals: Iterable[LogPiece], *, prefer_start: int) -> LogPiece:
-    """Return the interval that holds an offset and that the rules of this module choose.
+    """Return the best interval that holds an offset, by the rules of this module.
 
     Args:
-        prefer_start: an interval that begins here goes before all others; -1 for none.
+        prefer_start: an interval that begins at this offset is preferred to all others; -1 for none.
     """
 
     def rank(interval: LogPiece) -> tuple[bool, bool, int, int, str]:
@@ -255,7 +255,7 @@ def _later(some: LeaderEpochs, than: Sequence[LeaderEpoch]) -> list[LeaderEpoch]
 def _left_out_copies(
     copies: Sequence[RemoteSegment], intervals: Sequence[LogPiece], pieces: Sequence[LogPiece], until: int | None
 ) -> Iterator[LeftOutCopy]:
-    """Yield the copies that no piece uses, and why."""
+    """Yield the remote segments that no piece uses, and why."""
     used = {piece.copy.segment_id for piece in pieces}
     in_lineage = {interval.copy.segment_id for interval in intervals}
     by_start = {piece.start_offset: piece for piece in pieces}

@@ -1,4 +1,4 @@
-"""The segment files of a restore: fetched, checked against the store's checksum, cut where copies overlap."""
+"""Fetch the segment files of a restore, check them against the store's checksum, and cut them at overlaps."""
 
 from __future__ import annotations
 

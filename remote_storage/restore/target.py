@@ -151,8 +151,8 @@ def choose_destination(
 
     Args:
         source_cluster: id of the cluster that wrote the segments; None if it is unknown.
-        topic_id: in the keys of the segments.
-        as_topic_id: in the target's cluster; None if the user gave none.
+        topic_id: topic id in the keys of the segments.
+        as_topic_id: topic id in the target's cluster; None if the user gave none.
         producer_state: `keep` or `empty`; None if the user gave none.
 
     Raises:

@@ -30,7 +30,7 @@ class AttemptLog:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """First offset and the exclusive end."""
+        """Return the first offset and the exclusive end."""
         return self.start_offset, self.end_offset
 
 

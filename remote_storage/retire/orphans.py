@@ -51,7 +51,7 @@ class Aged:
 def judge_attempts(
     stored: PartitionObjects, aged: Aged, claims: dict[str, Claim], others: Remaining
 ) -> Iterator[Orphan]:
-    """Yield the orphans among the copies and attempts of a partition.
+    """Yield the orphans among the remote segments and attempts of a partition.
 
     Args:
         claims: by the segment ids that they name.
@@ -95,7 +95,7 @@ _FAILED = "a broker's attempt failed, and others hold its offsets"
 def judge_young(
     stored: PartitionObjects, known: KnownPartition, aged: Aged, claims: dict[str, Claim]
 ) -> Iterator[Orphan]:
-    """Yield the orphans that may be removed once they are old, as far as listings and records tell."""
+    """Yield the orphans that may be removed once they are old, judged by listings and records."""
     why = "the cluster knows no such segment" if known.is_live else TOPIC_DELETED
     for attempt in young_candidates(stored, known, aged):
         if attempt.segment_id in claims:

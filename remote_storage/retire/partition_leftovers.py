@@ -1,15 +1,15 @@
-"""Delete the objects that ended attempts left in a partition.
+"""Delete the leftovers of ended copy attempts in a partition.
 
-An attempt that ends deletes its objects, or the attempt that takes it over does. A server may apply a request after it
-answered, so an object can appear later. Only objects that a claim of ours names are deleted, after a grace by the
-store's clock that is longer than any attempt may take.
+An attempt that ends deletes its objects, or the attempt that takes over its claim does. A server may apply a request
+after it answered, so an object can appear later. Only objects that a claim of tiersnap names are deleted, after a grace
+period by the store's clock that is longer than any attempt may take.
 
-A log is deleted only after complete segments that hold its offsets were read whole and compared in the same call: names
-and sizes prove nothing, and it may be the last good copy. Without such segments it stays, and so do the objects beside
-it: the attempt that takes over its claim deletes them once it has read the local segment, or a later call does.
+A log may be the last good copy of its offsets, and names and sizes prove nothing. So it is deleted only after complete
+segments with its offsets were read fully and compared in the same call. Without such segments, the log and its other
+objects stay. A later call deletes them, or the attempt that takes over the claim, after it read the local segment.
 
-A killed attempt that nobody continued is ended first. If it still runs, it finds its claim changed, and makes nothing
-visible.
+A killed attempt without a successor is ended first. If its process still runs, it finds its claim changed, and makes
+nothing visible.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Remove leftovers of killed processes that no reader ever sees: multipart uploads, temporary files, probes.
 
-Each must be ours: a claim names the attempt, or the file name has our mark, or the key has the prefix of our probes. An
+Each must be tiersnap's: a claim names the attempt, or the file name has the mark, or the key has the probes' prefix. An
 upload older than a grace has ended: an attempt gives up long before, and one that lost the answer to
 CreateMultipartUpload has begun another upload. Uploads of the plugin in the same bucket stay.
 
@@ -112,7 +112,7 @@ def abort_uploads_of(store: ObjectStore, stem: str, segment_id: str) -> None:
 
 
 def sweep_store(store: ObjectStore, is_wanted: Callable[[str], bool]) -> SweptStore:
-    """Remove probes, temporary files and unfinished uploads of ours that are older than GRACE_MS; two listings.
+    """Remove tiersnap's probes, temporary files and unfinished uploads that are older than GRACE_MS; two listings.
 
     Failures are logged; the next run tries again.
 
@@ -141,7 +141,7 @@ def _delete_probes(store: ObjectStore) -> int:
 def _claimed_uploads(
     store: ObjectStore, uploads: Iterable[UnfinishedUpload], is_wanted: Callable[[str], bool]
 ) -> list[UnfinishedUpload]:
-    """Return the uploads of attempts that a claim of ours names."""
+    """Return the uploads of attempts that a claim names."""
     return [each.upload for each in uploads_of_segments(store, uploads, is_wanted) if each.claim is not None]
 
 

@@ -1,1 +1,1 @@
-"""Places that keep objects: S3 and directories."""
+"""Stores of objects: S3 and directories."""

@@ -1,11 +1,12 @@
-"""Files below the folder of a directory store, and `.tiersnap-unfinished`, in which they are written.
+"""Files below the folder of a directory store, and its folder `.tiersnap-unfinished` for unfinished files.
 
-A temporary file has an unpredictable name with our mark (`tiersnap-<32 hex digits>.<end of the key>`). Files without
-the mark are never removed. The folder also holds the store's lock (flock), which a writer holds while it compares and
-renames. The kernel releases it if the writer dies. The clock is the file system's, read from the time of a new file.
+An unfinished file has an unpredictable name with tiersnap's mark (`tiersnap-<32 hex digits>.<end of the key>`). Files
+without the mark are never removed. The folder also contains the store's lock (flock). A writer holds the lock while it
+compares and renames, and the kernel releases it if the writer dies. The clock is the file system's, read from the time
+of a new file.
 
-The user chooses the store's folder, which may be a symlink. Below it every component is opened relative to the previous
-one (dir_fd, O_NOFOLLOW), so another user who may write there cannot lead us elsewhere.
+The user chooses the store's folder, which may be a symlink. Below it every path component is opened relative to the
+previous one (dir_fd, O_NOFOLLOW). So another user with write access cannot redirect a write.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Temporary:
         os.fsync(folder)
 
     def rename(self, folder: int, name: str) -> None:
-        """Give it its name, in place of another file."""
+        """Rename the file to its name, over an existing one."""
         os.rename(self.name, name, src_dir_fd=self.folder, dst_dir_fd=folder)
         self.renamed = True
         os.fsync(folder)

@@ -5,7 +5,7 @@ fails if the name exists. Then it syncs the directories. A replacement or deleti
 compares and renames. No symlink below the directory is followed. User metadata is not stored; the manifests hold the
 same facts.
 
-The ETag of an object consists of its CRC, its size and the time of its last change.
+An object's ETag consists of its CRC, its size and its modification time.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class DirectoryStore:
     """ObjectStore over a directory, which the first put creates."""
 
     root: Path
-    # creates nothing, not even the file that tells the file system's time, so the clock of this host counts
+    # Create no file, not even the one whose time is the file system's clock; this host's clock is used instead.
     is_only_read: bool = False
 
     @property

@@ -175,7 +175,7 @@ class ObjectStore(Protocol):
         """Create or overwrite an object, on the user's request."""
 
     def replace_if(self, key: str, data: bytes, etag: str, metadata: Mapping[str, str] | None = None) -> PutResult:
-        """Overwrite an object if it is still the version with this `etag`. The same content is ALREADY_SAME.
+        """Overwrite an object if it still has this `etag`; if its content is the same already, return ALREADY_SAME.
 
         Raises:
             ObjectChangedError: it is another version, or was deleted.
@@ -205,23 +205,23 @@ class ObjectStore(Protocol):
         """Yield the objects among `keys` that a listing of `prefix` shows; a directory reads only these files."""
 
     def folders(self, prefix: str = "") -> Iterator[str]:
-        """Yield what keys that begin with `prefix` have up to the next `/`, in order; a request for each 1,000 of them.
+        """Yield the folders of keys that begin with `prefix`, in order; one request for each 1,000 of them.
 
         Args:
-            prefix: empty, or ends in `/`; so do the results, which include it.
+            prefix: empty, or ends in `/`. The results include it, and end in `/`, too.
         """
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         """Delete objects in any order; absent keys are no error. Return the failures, and never raise for them."""
 
     def now(self) -> int:
-        """Return ms by the clock of `modified`, the server's; 0 if it tells no time, so that nothing looks old."""
+        """Return the server's time (ms), the clock of `modified`; 0 if it has none, so that no object looks old."""
 
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
         """Yield uploads that were begun and neither finished nor aborted."""
 
     def abort_upload(self, upload: UnfinishedUpload) -> None:
-        """Abort one of them. One that no longer exists is no error."""
+        """Abort an unfinished upload; it is no error if it no longer exists."""
 
     def probes(self) -> Iterator[ProbeAnswer]:
         """Yield answers about properties that only this kind of store has; see `probe.probe_store` for the others."""

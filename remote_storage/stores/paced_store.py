@@ -28,7 +28,7 @@ from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.units import human_bytes
 
 LEAST_RATE = 4 << 20
-"""Bytes a second. More slowly, a segment of 2 GiB, the largest, would exceed the deadline of an upload, and its claim
+"""Bytes a second. At a lower rate the largest segment, of 2 GiB, would exceed the deadline of an upload, and its claim
 would become stale."""
 
 

@@ -1,8 +1,8 @@
-"""The probes of a store. They write below `claims/probe-` and delete what they wrote.
+"""Probe the features of a store with objects below `claims/probe-`, which are deleted afterwards.
 
-A server that does not know If-None-Match and If-Match overwrites silently, and two writers then never notice each
-other. So a run probes both with an object of its own before its first claim. It does not probe
-CompleteMultipartUpload: the keys of multipart uploads contain the id of one attempt, so they have one writer.
+A server without If-None-Match and If-Match overwrites silently, and two writers then never notice each other. So a run
+probes both with a new object before its first claim. It does not probe CompleteMultipartUpload: the keys of multipart
+uploads contain the id of one attempt, so they have one writer.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def problems_of(answers: Iterable[ProbeAnswer]) -> Iterator[OtherProblem]:
 
 
 def clock(here: int, there: int) -> ProbeAnswer:
-    """Compare two clocks in ms: of this host, and of the store, which is 0 if the store tells no time."""
+    """Compare the clocks of this host and of the store, in ms; the store's is 0 if it has none."""
     difference = abs(here - there)
     if there == 0:
         return ProbeAnswer("clock", ProbeVerdict.UNKNOWN, "the store tells no time, so nothing in it ever looks old")

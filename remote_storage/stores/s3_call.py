@@ -59,14 +59,14 @@ class Call:
 
 @contextmanager
 def bounded(seconds: float, doing: str, *, size: int = 0, deadline: Deadline | None = None) -> Iterator[Call]:
-    """Bound one request of this thread.
+    """Limit the time of one request of this thread.
 
     Args:
-        seconds: its limit, to which the time of `size` bytes on a slow line is added.
-        deadline: None for that of the running code.
+        seconds: the limit; the time that `size` bytes take on a slow line is added.
+        deadline: a further limit; None for the deadline of the running code.
 
     Raises:
-        TransientError: time is over.
+        TransientError: time ran out.
     """
     call = Call(seconds + size / _SLOWEST, doing, current() if deadline is None else deadline)
     call.check()

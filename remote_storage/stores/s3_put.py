@@ -1,12 +1,12 @@
-"""A conditional put, repeated until the writer of the object is known.
+"""Put an object conditionally, and repeat the request until the writer of the object is known.
 
 One of two writers wins, and the other gets 412. The winner gets 412, too, if its answer was lost and botocore repeated
-the request. So each put has an id, which the server stores with the object (`tiersnap-put-id` of its user metadata). A
-writer that finds its own id wrote the object, whatever the last answer was.
+the request. So each put has an id, which the server stores with the object (`tiersnap-put-id` of its user metadata). If
+a writer finds its own id, it wrote the object, even if its last answer was 412.
 
-Our own CRC-32C proves to AWS that the bytes arrived, and Content-MD5 does so to servers that know nothing newer.
-botocore computes CRC-32C only if awscrt is installed, but sends a given one. S3 stores it with the object, and HEAD
-returns it. For multipart uploads S3 stores the CRC of the complete object if FULL_OBJECT is requested.
+AWS checks the bytes against the CRC-32C that tiersnap sends; older servers check Content-MD5. botocore computes CRC-32C
+only if awscrt is installed, but sends a given one. S3 stores it with the object, and HEAD returns it. For multipart
+uploads S3 stores the CRC of the complete object if FULL_OBJECT is requested.
 """
 
 from __future__ import annotations

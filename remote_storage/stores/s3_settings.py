@@ -35,10 +35,10 @@ class S3Settings:
     checksums: Checksums = Checksums.AWS
     connect_timeout: float = 5.0  # seconds
     read_timeout: float = 30.0  # seconds without a byte from the server
-    # seconds for one request, its repetitions included; a body adds what it takes at 256 KiB/s
+    # Seconds for one request with its retries; a body adds its time at 256 KiB/s.
     call_timeout: float = 60.0
     total_attempts: int = 5  # of one request, the first included
-    part_size: int = 16 * MIB  # bytes of a multipart part; also what fits in a single put
+    part_size: int = 16 * MIB  # bytes of a multipart part; a smaller object is sent in a single put
     max_concurrency: int = 4  # parts under way at once; an upload holds one part more than that in memory
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Objects in an S3 bucket below a path; `s3_put` describes what two writers of one key see."""
+"""Objects in an S3 bucket below a path; see `s3_put` for two writers of one key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One stuck partition on its way to being freed, and how it ended."""
+"""The plan and the outcome of freeing one stuck partition."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ class Freeing:
     """A partition's plan and outcome."""
 
     stuck: StuckPartition
-    tier: int = 0  # segments behind those that brokers have tiered, which tiersnap has tiered, or may tier
+    tier: int = 0  # segments after the brokers' last remote segment that tiersnap uploaded, or may upload
     publish: int = 0  # finished segments that brokers do not know
-    next_offset: int = 0  # where remote storage ends once they do; exclusive
+    next_offset: int = 0  # end of the remote log after their publication; exclusive
     end: End = End.PLANNED
     reason: str = ""
     hint: str = ""
-    waits_for: Verdict | None = None  # verdict of the segment that stands in the way
-    refusal: TiersnapError | None = None  # why tiered segments may not be published
-    failure: TransientError | None = None  # remote storage did not take or give something while it was tiered
-    is_published: bool = False  # its records, if it has any, were written and read back
+    waits_for: Verdict | None = None  # verdict of the first segment that cannot be uploaded
+    refusal: TiersnapError | None = None  # why uploaded segments may not be published
+    failure: TransientError | None = None  # a failed request to remote storage during the upload
+    is_published: bool = False  # its records, if any, were written and read back
 
     @property
     def name(self) -> tuple[str, int]:
-        """Topic and partition number."""
+        """Return topic and partition number."""
         return self.stuck.partition.topic, self.stuck.partition.partition
 
     def needs_restart(self, reason: str) -> None:
-        """The cluster refuses the setting."""
+        """Record that the cluster refuses to disable copying, so that the leader must be restarted."""
         self.end, self.reason = End.RESTART, reason
         self.hint = "restart the leader after this: its copier then goes on behind what was published"
 
     def plan(self, readiness: Iterable[Readiness], plan: PublishPlan | None, planned: Collection[int] = ()) -> None:
-        """Take in the tiered segments and the plan of their publication.
+        """Set the plan from the uploaded segments and the plan of their publication.
 
         Args:
-            readiness: of the partition's segments.
+            readiness: the readiness of the partition's segments.
             planned: base offsets of the segments that --apply would upload and then publish; none with --apply.
         """
         if self.stuck.hung is not None and not self.reason:
@@ -70,7 +70,7 @@ class Freeing:
             self._block(self._first_waiting(segments, planned))
 
     def _first_waiting(self, segments: Iterable[Readiness], uploads: Collection[int]) -> Readiness | None:
-        """Return the first segment that is neither in remote storage nor passed by nor among the planned `uploads`."""
+        """Return the first segment that is not in remote storage, not passed by, and not planned in `uploads`."""
         left = (each for each in segments if each.verdict not in IN_REMOTE_STORAGE and each.base_offset not in uploads)
         waiting = (each for each in left if not self._is_passed_by(each))
         return min(waiting, key=lambda each: each.base_offset, default=None)
@@ -81,7 +81,7 @@ class Freeing:
         return sum(base >= self.stuck.next_offset for base in done)
 
     def _block(self, first: Readiness | None) -> None:
-        """Note that nothing can be published: `first` is not tiered, or for now could not be."""
+        """Record that nothing can be published, because `first` is not uploaded, or could not be for now."""
         if self.failure is not None:
             self.refuse(self.failure)
             return
@@ -90,12 +90,12 @@ class Freeing:
         self.waits_for, self.hint = (first.verdict, first.next_step) if first else (None, "")
 
     def refuse(self, refusal: TiersnapError) -> None:
-        """Note that tiered segments may not be published."""
+        """Record that uploaded segments may not be published."""
         self.end, self.reason, self.hint = End.REFUSED, refusal.message, refusal.hint
         self.refusal = refusal
 
     def interrupt(self, error: TiersnapError) -> None:
-        """Note that an error ended the run before this partition was concluded; the error tells what comes next."""
+        """Record that an error ended the run before this partition was concluded; the error has the hint."""
         if self.end is End.PLANNED and self.is_published:
             self.end, self.reason = End.UNWATCHED, error.message
         elif self.end in (End.PLANNED, End.RESTART) and not self.is_published:
@@ -108,25 +108,25 @@ class Freeing:
         return self.refusal if self.end is End.REFUSED else _PROBLEMS.get(self.end)
 
     def take(self, plan: PublishPlan) -> None:
-        """Note the published segments, or those of the plan, and the end of remote storage then."""
+        """Record the number of published (or planned) segments, and the end of the remote log with them."""
         self.publish = len(plan.to_tell)
         self.next_offset = self._end_of(plan, TO_BE_TOLD | KNOWN_TO_BROKERS)
 
     def skip_freed_by_others(self, plan: PublishPlan) -> None:
-        """Somebody has freed it meanwhile: nothing is published, and the copier goes on behind what others did."""
+        """Record that others freed the partition: publish nothing; the copy task continues after their segments."""
         self.publish, self.next_offset = 0, self._end_of(plan, KNOWN_TO_BROKERS)
         if self.end is End.RESTART:
             self.end, self.reason, self.hint = End.FREED, "the copier goes on: others freed it", ""
 
     def _must_look(self, plan: PublishPlan | None) -> bool:
-        """Return whether the copy task may not have seen the remote segments: others published them, now or before."""
+        """Return whether the copy task may not have seen segments that others published, now or earlier."""
         is_done = plan is not None and self._end_of(plan, KNOWN_TO_BROKERS) > self.stuck.next_offset
         return is_done or self.stuck.has_not_looked
 
     def _end_of(self, plan: PublishPlan, actions: Collection[PublishAction]) -> int:
-        """Return the end of remote storage with a plan's segments of `actions`; exclusive.
+        """Return the exclusive end of the remote log with a plan's segments of `actions`.
 
-        What was known when the partition was found stuck counts in `stuck.next_offset`, as far as it is of this log.
+        `stuck.next_offset` counts the segments of this log that brokers knew when the partition was found stuck.
         """
         ends = [
             each.metadata.end_offset + 1
@@ -140,11 +140,11 @@ class Freeing:
         return segment.verdict == Verdict.GAP_IN_REMOTE and segment.base_offset < self.stuck.next_offset
 
     def watched(self, cache: MetadataCache) -> Watched:
-        """Return the copy task to watch, by the records of now."""
+        """Return the copy task to watch, with the segments that the records name now."""
         return Watched(self.stuck.partition, self.next_offset, frozenset(cache.segments(self.stuck.partition)))
 
     def conclude(self, progress: CopyProgress) -> None:
-        """Take in the progress of the copy task; FAILING changes nothing."""
+        """Set the end by the progress of the copy task; FAILING changes nothing."""
         if progress is CopyProgress.STUCK_AHEAD:
             self.end, self.reason = End.STUCK_AHEAD, f"the copier has gone on and fails at offset {self.next_offset}"
             self.hint = "run the same command again once that segment is READY; tiersnap scan says what it lacks"

@@ -1,7 +1,7 @@
-"""Stuck partitions that are tiered, released: copying off, published, copying on, and the copiers watched.
+"""Release stuck partitions after the upload: disable copying, publish, enable copying, and watch the copy tasks.
 
-What was tiered is published while copying is off, by what the records say then: whatever made the copier go on since it
-was found stuck, a restart, a new leader or another run, no segment becomes visible twice.
+Segments are published while copying is disabled, after the records were read again. A restart, a new leader or another
+run may have freed the copy task since it was found stuck; even then no segment becomes visible twice.
 """
 
 from __future__ import annotations
@@ -41,20 +41,21 @@ class ReleaseTopics:
     reader: MetadataReader
     lineage: Lineage
     paused: PausedTopics
-    freeings: Sequence[Freeing]  # told what is planned and what became of them
-    segments: Sequence[RemoteLogSegmentMetadata]  # finished copies of their partitions
-    broker_id: int | None  # named in records; None for each partition's leader
-    talk: Callable[[str], None]  # told what is done, and what takes a while
-    remote: Sequence[str] = ("URI",)  # words of the location, for commands
-    attempts: ComparedAttempts = NOTHING_READ  # earlier attempts that were read
+    freeings: Sequence[Freeing]  # the partitions; their plans and ends are set here
+    segments: Sequence[RemoteLogSegmentMetadata]  # finished remote segments of their partitions
+    broker_id: int | None  # broker id in records; None for each partition's leader
+    talk: Callable[[str], None]  # reports progress
+    remote: Sequence[str] = ("URI",)  # options that name the location, for commands in hints
+    attempts: ComparedAttempts = NOTHING_READ  # earlier copy attempts, compared with the log
 
     def ask_settings(self) -> None:
-        """Ask the cluster whether copying may be switched off, and on; partitions of other topics wait for a restart.
+        """Ask the cluster whether copying may be disabled and enabled.
 
-        Where somebody else has switched it off, partitions are refused.
+        If the cluster refuses that for a topic, its partitions need a restart of their leaders. If another user has
+        disabled copying, the partitions are refused.
 
         Raises:
-            UnblockHeldError: another run was at a topic for longer than it should take.
+            UnblockHeldError: another run held a topic for longer than it should take.
         """
         for topic in sorted({each.name[0] for each in self.freeings}):
             try:
@@ -67,7 +68,7 @@ class ReleaseTopics:
                     each.needs_restart(refused.message)
 
     def plan(self, freeings: Iterable[Freeing]) -> dict[TopicPartition, PublishPlan]:
-        """Plan the publication of the partitions, by the records of now."""
+        """Read the newest records, and plan the publication of the partitions."""
         stuck = {each.stuck.partition for each in freeings}
         wanted = by_partition(each for each in self.segments if each.id.topic_id_partition in stuck)
         cache, attempts = self.reader.read_to_end(), self.attempts
@@ -90,12 +91,12 @@ class ReleaseTopics:
         return {(plan.partition.topic, plan.partition.partition): plan for plan in plans}
 
     def run(self, plans: Plans) -> None:
-        """Publish, with copying off where it can be, until the copiers have looked.
+        """Publish, with copying disabled if the cluster permits that, and watch until the copy tasks continue.
 
         Raises:
-            StillStuckError: copy tasks still fail at published segments; the records of their topics stay.
-            UnblockHeldError: another run was at a topic for longer than it should take.
-            SettingsAsideError: a broker refuses what a topic had set; the record of that topic stays.
+            StillStuckError: copy tasks still fail at published segments; the saved configs of their topics stay.
+            UnblockHeldError: another run held a topic for longer than it should take.
+            SettingsAsideError: a broker refuses the saved configs of a topic; they stay saved.
         """
         self._publish([each for each in self.freeings if each.end is End.RESTART], plans)
         pending = [topic for topic in self.paused.checked if self._planned(topic)]
@@ -145,7 +146,7 @@ class ReleaseTopics:
             freeing.is_published |= freeing.name in written
 
     def _watch(self, topics: Iterable[str], *, quiet: float) -> list[str]:
-        """Watch the copy tasks of topics; return the topics that have one which fails at published segments."""
+        """Watch the copy tasks of topics; return the topics with a copy task that fails at published segments."""
         freeings = [each for topic in topics for each in self._planned(topic)]
         if freeings:
             self.talk(f"waiting up to {quiet:.0f} s for the copiers to go on")

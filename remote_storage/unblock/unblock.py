@@ -1,4 +1,4 @@
-"""Partitions whose copier is stuck, freed while their broker runs: found, tiered, and released (release)."""
+"""Free partitions whose copy task is stuck while their broker runs: find, upload, and release them (release)."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ _log = logging.getLogger(__name__)
 class Unblocked:
     """The result of a run."""
 
-    candidates: int  # number of tiered partitions that were looked at
-    freeings: tuple[Freeing, ...] = ()  # the stuck ones
-    tiered: HostOutcome = field(default_factory=lambda: HostOutcome(()))  # what was copied of them, or would be
-    refusals: tuple[TiersnapError, ...] = ()  # of topics that were left alone
-    doubts: tuple[TiersnapError, ...] = ()  # what failed after something was uploaded or published
-    proof: PlaceProof | None = None  # that brokers read this place; None where nothing is stuck
+    candidates: int  # number of tiered partitions that were checked
+    freeings: tuple[Freeing, ...] = ()  # the stuck partitions
+    tiered: HostOutcome = field(default_factory=lambda: HostOutcome(()))  # their upload, or its plan
+    refusals: tuple[TiersnapError, ...] = ()  # of topics that were not touched
+    doubts: tuple[TiersnapError, ...] = ()  # errors after the first upload or publication
+    proof: PlaceProof | None = None  # the proof that brokers read this location; None if nothing is stuck
     lost_epochs: tuple[LostEpochs, ...] = ()  # of partitions that only `repair` frees
 
     def problems(self) -> Iterator[Problem]:
@@ -72,16 +72,16 @@ class Unblocked:
 
 @dataclass
 class Unblock:
-    """One run."""
+    """One run of `unblock`."""
 
-    place: ProvePlace  # that brokers read, to be proven before anything is tiered
-    host: HostTier  # how stuck partitions are tiered, and whether anything is (`apply`)
+    place: ProvePlace  # proves that brokers read the location, before anything is uploaded
+    host: HostTier  # uploads stuck partitions, if its `apply` is set
     log_dirs: Mapping[str, LogDir]  # of one broker, by URI
     topic: re.Pattern[str] | None  # a regular expression for whole topic names; None for all
-    broker_id: int | None  # named in records; None for each partition's leader
-    talk: Callable[[str], None]  # told what is done, and what takes a while
-    hung: HungLimit | None = None  # how old a copy must be that hangs; None to free none of these
-    # hands on what was tiered, and sees how far it is
+    broker_id: int | None  # broker id in records; None for each partition's leader
+    talk: Callable[[str], None]  # reports progress
+    hung: HungLimit | None = None  # age from which a copy counts as hung; None to free no hung copies
+    # Yields the partitions unchanged, and reports progress.
     watch: Callable[[Iterable[HostPartition]], Iterable[HostPartition]] = iter
     _freeings: dict[TopicPartition, Freeing] = field(default_factory=dict)
     _refusals: dict[str, TiersnapError] = field(default_factory=dict)
@@ -92,16 +92,16 @@ class Unblock:
         self._records = SavedConfigsStore(self.host.location.store)
 
     def run(self) -> Unblocked:
-        """Plan, and where `host` applies do it.
+        """Plan, and apply the plan if `host.apply` is set.
 
-        An error after an upload or a publication is a doubt: rows and counts of the work before it stay.
+        An error after an upload or a publication is added to `doubts`, so that the results before it are reported.
 
         Raises:
             UsageError: a stuck partition is in more than one of the directories.
-            ClusterRefusedError, MetadataTopicCompactedError: brokers would refuse our records.
+            ClusterRefusedError, MetadataTopicCompactedError: brokers would refuse tiersnap's records.
             WrongClusterError: a directory is of another cluster.
-            WrongPlaceError, UnprovenPlaceError: brokers may read another place.
-            UnblockHeldError: another run was at a topic for longer than it should take.
+            WrongPlaceError, UnprovenPlaceError: brokers may read another remote location.
+            UnblockHeldError: another run held a topic for longer than it should take.
         """
         check_cluster_of(self.cluster, self.log_dirs)
         names = sorted(partitions_of(starmap(NamedLogDir, self.log_dirs.items()), self.topic))
@@ -119,7 +119,7 @@ class Unblock:
             self._freeings = {each.name: each for each in map(Freeing, stuck)}
             self._refuse_two_replicas()
             proof = self._prove()
-            if self.host.apply:  # writes, so not before the proof
+            if self.host.apply:  # the check writes, so it comes after the proof
                 check_conditions(self.host.location.store)
             tiered = self._free(reader, lineage)
         freed, refusals = tuple(self._freeings.values()), tuple(self._refusals.values())
@@ -127,12 +127,12 @@ class Unblock:
 
     def _prove(self) -> PlaceProof | None:
         if not self._lacking():
-            return None  # nothing is published of partitions whose copy hangs
+            return None  # a partition with a hung copy publishes nothing
         self.metadata_topic.check_takes_records()
         return self.place.prove(self.host.location)
 
     def _lost_epochs(self, cache: MetadataCache, candidates: Mapping[TopicIdPartition, int]) -> Iterator[LostEpochs]:
-        """Yield the partitions led here whose copy task fails without a record."""
+        """Yield the partitions led here whose lost leader epochs make the copy task fail before its first record."""
         for log_dir in self.log_dirs.values():
             owner = read_properties(log_dir.filesystem, log_dir.path)
             led = {each: at for each, at in candidates.items() if owner is None or at == owner.node_id}
@@ -149,7 +149,7 @@ class Unblock:
                 )
 
     def _lacking(self) -> dict[TopicPartition, Freeing]:
-        """Partitions that are stuck for want of something, and not because a copy hangs."""
+        """Return the partitions that lack something; those with a hung copy are left out."""
         return {name: each for name, each in self._freeings.items() if each.stuck.hung is None}
 
     def _complete(self) -> frozenset[str]:
@@ -159,7 +159,7 @@ class Unblock:
         return frozenset(each.segment_id for found in listed for each in found.segments)
 
     def _read_first(self, reader: MetadataReader) -> ComparedAttempts:
-        """Read what earlier attempts, of brokers and ours, left of the stuck partitions; compare it with the logs."""
+        """Compare earlier copy attempts of the stuck partitions, by brokers and tiersnap, with the local logs."""
         cache, location, options = reader.read_to_end(), self.host.location, self.host.options
         right: set[str] = set()
         wrong: dict[str, str] = {}
@@ -173,7 +173,7 @@ class Unblock:
             local = self._local_log(partition, begins) if begun or ours else None
             found = compare_attempts(location, partition, begun, local, expiry)
             deleted = dict.fromkeys(cache.deleted_attempts(partition), "brokers began to delete it")
-            # Nothing that differs is uploaded again, and nothing of that log is published.
+            # A segment of another log is not uploaded again, and no segment of that log is published.
             doubts = split_doubts(location, partition, ours, None if local is None else local.compare, expiry)
             right |= found.right
             differing |= doubts.differing
@@ -189,7 +189,7 @@ class Unblock:
         return None
 
     def _tier(self, host: HostTier) -> HostOutcome:
-        """Tier the stuck partitions; what brokers have tiered is in remote storage, so nothing is tiered twice."""
+        """Upload the stuck partitions; segments that brokers tiered are in remote storage, so none is sent twice."""
         lacking = self._lacking()
         found = (
             (NamedLogDir(uri, log_dir), each)
@@ -199,7 +199,8 @@ class Unblock:
         return HostOutcome(tuple(self.watch(host.partitions(located(self.cluster, found)))))
 
     def _free(self, reader: MetadataReader, lineage: Lineage) -> HostOutcome:
-        # Copy tasks begin attempts all the time: one that is complete only later was not read, and counts as missing.
+        # Copy tasks begin attempts all the time. An attempt that completes after this listing is not compared, so it
+        # counts as missing.
         complete = self._complete()
         attempts = self._read_first(reader)
         host = replace(self.host, wrong=frozenset(attempts.wrong), of_brokers=complete | attempts.right)

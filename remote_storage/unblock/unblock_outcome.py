@@ -10,8 +10,8 @@ class End(StrEnum):
 
     PLANNED = "PLANNED"
     FREED = "FREED"
-    UNWATCHED = "UNWATCHED"  # published, and an error ended the run before the copy task was seen to continue
-    STUCK_AHEAD = "STUCK_AHEAD"  # the copier goes on behind what was published, and fails there
-    RESTART = "RESTART"  # published, but the cluster does not let copying be switched off
-    BLOCKED = "BLOCKED"  # the segment that is missing cannot be tiered
-    REFUSED = "REFUSED"  # it was tiered and may not be published
+    UNWATCHED = "UNWATCHED"  # published, but an error ended the run before the copy task was seen to continue
+    STUCK_AHEAD = "STUCK_AHEAD"  # the copy task continued after the published segments, and fails there
+    RESTART = "RESTART"  # published, but the cluster refuses to disable copying
+    BLOCKED = "BLOCKED"  # the missing segment cannot be uploaded
+    REFUSED = "REFUSED"  # uploaded segments may not be published

@@ -1,1 +1,1 @@
-"""A segment into remote storage."""
+"""Upload segments to remote storage."""

@@ -1,5 +1,6 @@
-"""Segments whose copies are in remote storage already; those of attempts that were killed just before they could say
-that they had finished are finished here, and not copied again.
+"""Segments that are in remote storage already.
+
+If a copy attempt was killed after it sent all objects, its claim is finished here, and the segment is not sent again.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 def covered_of(planned: Iterable[PlannedSegment], inventory: RemoteInventory) -> frozenset[int]:
-    """Return the base offsets of the planned segments that remote segments of the lineage hold whole."""
+    """Return the base offsets of the planned segments that remote segments of the lineage cover completely."""
     copies = inventory.segments
     ends = list(accumulate((each.end_offset for each in copies), max))
 
@@ -41,13 +42,13 @@ def covered_of(planned: Iterable[PlannedSegment], inventory: RemoteInventory) ->
 
 
 def is_covered(segment: PlannedSegment, inventory: RemoteInventory) -> bool:
-    """Return whether remote segments of the lineage hold all of a segment."""
+    """Return whether remote segments of the lineage cover a segment completely."""
     return bool(covered_of([segment], inventory))
 
 
 def _is_held(segment: PlannedSegment, copies: Iterable[RemoteSegment]) -> bool:
     bounds = (segment.base_offset, segment.next_base_offset)
-    # What nobody finished can be finished only by who has the same segment.
+    # An unfinished copy attempt can be finished only with the same local segment.
     counts = (each for each in copies if not each.is_unfinished or each.bounds == bounds)
     facts = (copy.facts for copy in counts)
     coverage = coverage_of(facts, segment.leader_epochs, segment.next_base_offset)
@@ -55,9 +56,10 @@ def _is_held(segment: PlannedSegment, copies: Iterable[RemoteSegment]) -> bool:
 
 
 def event_of_covered(job: TierJob, segment: PlannedSegment, inventory: RemoteInventory) -> CopyEvent | None:
-    """The event of a segment that is covered; a copy of ours that was not said to be finished is finished now.
+    """Return the event of a covered segment; if tiersnap's own copy attempt is complete but unfinished, finish it.
 
-    None where that may not be: its attempt may be at work, or it has another snapshot than is right now.
+    Return None if it must not be finished: its process may still run, its snapshot differs from today's, or its log
+    differs from the local one.
     """
     bounds = (segment.base_offset, segment.next_base_offset)
     same = {copy.segment_id: copy for copy in inventory.segments if copy.bounds == bounds}
@@ -75,14 +77,14 @@ def event_of_covered(job: TierJob, segment: PlannedSegment, inventory: RemoteInv
         return job.event(segment, error=error)
     holder = found[0].claim.holder
     event = job.event(segment, segment_id=holder.segment_id, state=RemoteSegmentState.COPY_SEGMENT_FINISHED)
-    # A task that is begun again counts what it sent before: those rows were lost with its worker.
+    # A repeated task counts the bytes of its first try: the rows of that were lost with the worker.
     if holder.run_id != job.tierer.run_id:
         return event
     return replace(event, object_bytes=same[holder.segment_id].objects.stored)
 
 
 def _finish(job: TierJob, segment: PlannedSegment, held: HeldClaim, age: int) -> bool:
-    """Finish the copy of an attempt that is over, if it has the snapshot that would go up now, and the log."""
+    """Finish the claim of an ended attempt, if its snapshot equals today's and its log equals the local one."""
     if claim_protocol.may_take_over(held.claim, job.new_attempt(), age, claim_protocol.STALE_AFTER_MS) is None:
         return False
     ready = segment.bundle(job.store)

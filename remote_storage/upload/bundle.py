@@ -1,9 +1,10 @@
-"""The gate in the type: all that one segment needs to enter remote storage, or nothing; `snapshot.gate` gives verdicts.
+"""The parts of one segment that remote storage needs. A bundle with a part missing cannot be made.
 
 A broker hands its storage plugin a LogSegmentData of log, offset index, time index, producer snapshot and leader
-epochs, all mandatory, and the transaction index if there is one. If the snapshot is missing it fails half-way, after
-COPY_SEGMENT_STARTED was published, and tiers nothing more of that partition. Here such a bundle cannot be made: it is
-built once, before the claim. Indexes are checked against the batches while the log is sent, and built if need be.
+epochs, all mandatory, and the transaction index if there is one. If the snapshot is missing, the broker fails after it
+published COPY_SEGMENT_STARTED, and tiers nothing more of that partition. So tiersnap builds the bundle before it claims
+the segment. It checks the indexes against the batches while it sends the log, and rebuilds wrong or missing ones. The
+verdicts on segments are in `snapshot.gate`.
 
 Follows org.apache.kafka.server.log.remote.storage.LogSegmentData and RemoteLogManager.RLMCopyTask.
 """
@@ -30,7 +31,7 @@ from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, format_leader_ep
 from tiersnap.snapshot.formats.transaction_index import ONGOING_TXN_DTYPE
 from tiersnap.snapshot.repair.index_check import CheckedIndexes, FoundIndexes
 
-# Bytes: what a broker preallocates (log.index.size.max.bytes), several times over.
+# Bytes: several times the size that a broker preallocates (log.index.size.max.bytes).
 LARGEST_INDEX = 64 << 20
 
 
@@ -42,14 +43,14 @@ class JudgedSegment:
     next_base_offset: int  # exclusive end; the base offset of the next segment, not the last offset + 1
     max_timestamp: int  # ms, the largest of the segment as LogSegment.largestTimestamp has it
     log: SourceFile
-    # the partition's lineage below `next_base_offset`, ascending (epoch, start offset); of a whole
-    # leader-epoch-checkpoint that is given, entries that are empty or begin later are left out
+    # The partition's lineage below `next_base_offset`: (epoch, start offset), ascending. Of a whole
+    # leader-epoch-checkpoint, empty and later entries are removed.
     leader_epochs: LeaderEpochs
-    # as the time index and the transaction index the file beside the log, None where there is none
+    # The index files of the segment; None for a missing one.
     offset_index: SourceFile | None = None
     time_index: SourceFile | None = None
     transaction_index: SourceFile | None = None
-    # (producer id, first offset) of those open at `base_offset`; None where nobody knows
+    # (producer id, first offset) of the transactions open at `base_offset`; None if unknown.
     open_transactions: tuple[tuple[int, int], ...] | None = None
     header_digest: str | None = None  # SegmentEnd.digest of the decode; None for a segment that needed no decode
 
@@ -59,17 +60,17 @@ class JudgedSegment:
 
     @property
     def segment_leader_epochs(self) -> LeaderEpochs:
-        """(epoch, first offset in this segment), as they will be published."""
+        """Return (epoch, first offset in this segment), as they will be published."""
         return epochs_in_range(self.leader_epochs, self.base_offset, self.next_base_offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentBundle(JudgedSegment):
-    """A segment with all that KIP-405 demands.
+    """A segment with all parts that KIP-405 requires.
 
     Raises:
         MissingProducerSnapshotError: the snapshot is of another offset.
-        IncompleteBundleError: a part is empty that cannot be.
+        IncompleteBundleError: a part is empty that must not be.
     """
 
     producer_snapshot: TrustedSnapshot  # at `next_base_offset`
@@ -98,7 +99,7 @@ class SegmentBundle(JudgedSegment):
     def metadata(
         self, segment_id: RemoteLogSegmentId, *, broker_id: int, event_timestamp: int
     ) -> RemoteLogSegmentMetadata:
-        """COPY_SEGMENT_STARTED of one attempt, to be recorded before the first byte is copied."""
+        """Return the COPY_SEGMENT_STARTED metadata of one attempt, to record before the first byte is sent."""
         return RemoteLogSegmentMetadata(
             id=segment_id,
             start_offset=self.base_offset,
@@ -112,17 +113,17 @@ class SegmentBundle(JudgedSegment):
         )
 
     def found_indexes(self) -> FoundIndexes:
-        """File bytes of the indexes; None for one that is not there or cannot be read, since it can be made again."""
+        """Return the bytes of the index files; None for a missing or unreadable one, which can be rebuilt."""
         return FoundIndexes(_read(self.offset_index), _read(self.time_index), _read(self.transaction_index))
 
     def ongoing(self) -> np.ndarray | None:
-        """`open_transactions` as ONGOING_TXN_DTYPE."""
+        """Return `open_transactions` as ONGOING_TXN_DTYPE, ascending first offset."""
         if self.open_transactions is None:
             return None
         return np.sort(np.array(list(self.open_transactions), ONGOING_TXN_DTYPE), order="first_offset")
 
     def index_contents(self, checked: CheckedIndexes) -> dict[IndexType, bytes]:
-        """Return what goes to remote storage beside the log, with indexes that the batches bear out."""
+        """Return the contents of all objects but the log, with the indexes that match the batches."""
         contents = {
             IndexType.OFFSET: checked.offset_index,
             IndexType.TIMESTAMP: checked.time_index,
@@ -152,12 +153,12 @@ def _read(file: SourceFile | None) -> bytes | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSegment(JudgedSegment):
-    """A READY segment as it was judged; its snapshot, which may be large, is fetched when its turn comes."""
+    """A READY segment as it was judged; its snapshot, which may be large, is loaded by `bundle`."""
 
     snapshot: SnapshotSource
 
     def bundle(self, store: ObjectStore) -> SegmentBundle:
-        """The segment with its snapshot.
+        """Load the snapshot, and return the segment with it.
 
         Raises:
             SnapshotVanishedError, SnapshotChangedError: see SnapshotSource.load.

@@ -1,12 +1,12 @@
-"""A segment's bytes, checked as they are sent and when they have arrived: nothing goes by an earlier look.
+"""Check a segment's bytes while they are sent, and the stored objects afterwards; no earlier check is trusted.
 
-Every batch's CRC is computed, the header digest of the decode is made again, and the indexes and the leader epochs are
-compared with the batches, all in the pieces in which the store takes the log; so the file is read once. The last piece
-is handed out only when everything is proved, and a store that lacks a piece makes no object.
+The store reads the log in pieces, and each piece is checked on the way, so the file is read once. The checks compute
+every batch's CRC and the header digest of the decode, and compare the indexes and the leader epochs with the batches.
+The store receives the last piece only if all checks passed, and a store that lacks a piece makes no object.
 
-A server that says 200 has not always kept what was sent. So each object is compared as soon as it was sent, by the
-checksum in the answer to the put, or by HEAD where the answer has none. Before the copy becomes visible its objects are
-listed once more: one that was acknowledged may be lost since.
+A server that answers 200 has not always kept the bytes. So each object is compared as soon as it was sent: by the
+checksum in the answer to the put, or by HEAD if the answer has none. Before the segment becomes visible, its objects
+are listed once more, because an acknowledged object may have been lost.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tiersnap.snapshot.units import count_of
 
 
 class CheckedLog:
-    """A ByteSource over the log of a segment, which is read in order; `seek(0)` begins again."""
+    """A ByteSource that checks the log of a segment while it is read in order; `seek(0)` starts again."""
 
     def __init__(self, file: ByteSource, segment: SegmentBundle, found: FoundIndexes) -> None:
         self._file = file
@@ -51,7 +51,7 @@ class CheckedLog:
 
     @property
     def indexes(self) -> CheckedIndexes:
-        """Return the indexes that the batches give, once all was read."""
+        """Return the checked indexes. Raises UsageError: the log was not read to its end."""
         if self._indexes is None:
             raise UsageError(f"segment {self._segment.base_offset} was not read to its end")
         return self._indexes
@@ -61,15 +61,16 @@ class CheckedLog:
 
         Raises:
             CorruptSegmentError: a batch is damaged.
-            SegmentChangedError: the file ends early, or is not what was decoded.
-            WrongLeaderEpochsError: a batch has another leader epoch than the log's checkpoint tells.
+            SegmentChangedError: the file ends early, or differs from the decoded one.
+            WrongLeaderEpochsError: a batch has another leader epoch than the leader-epoch-checkpoint.
             IncompleteBundleError: a scan window began behind the segment, and the transaction index is lost.
-            UnknownTransactionsError: likewise, and the snapshot lacks a transaction that is open at the segment's end.
+            UnknownTransactionsError: a scan window began behind the segment, and the snapshot lacks a transaction that
+                is open at the segment's end.
         """
         data = self._next(nbytes)
         if self._wrong_epoch is None:
             return data
-        # Nothing more is sent. Whether these are the bytes that were decoded shows only at their end.
+        # Nothing more is sent. But a changed file explains wrong epochs, and only the digest at its end shows that.
         while self._left:
             if not self._next(nbytes):
                 return b""
@@ -90,7 +91,7 @@ class CheckedLog:
         return data
 
     def seek(self, position: int, /) -> int:
-        """See ByteSource; only the start of the file can be looked for."""
+        """See ByteSource; only position 0 is supported."""
         if position != 0:
             raise UsageError(f"a segment is sent from its start, not from byte {position}")
         self._begin()
@@ -183,10 +184,10 @@ class CheckedLog:
 
 
 def check_stored(store: ObjectStore, key: str, put: PutResult) -> None:
-    """Compare an object with the bytes that were sent; one HEAD, none where the answer to the put proved it.
+    """Compare an object with the bytes that were sent. It takes one HEAD, unless the answer to the put proved them.
 
     Raises:
-        TransientError: it is not there.
+        TransientError: the object does not exist.
         RemoteStorageError: the store has other bytes.
     """
     if not put.proved:
@@ -194,14 +195,14 @@ def check_stored(store: ObjectStore, key: str, put: PutResult) -> None:
 
 
 def check_listed(store: ObjectStore, stem: str, sent: Iterable[tuple[str, PutResult]]) -> None:
-    """See that all objects of a copy are there, with their sizes and ETags; one listing.
+    """Check with one listing that all objects of a remote segment exist, with the right sizes and ETags.
 
     Args:
         stem: common prefix of the keys of the segment's objects.
-        sent: keys with what the puts gave.
+        sent: keys, with the results of the puts.
 
     Raises:
-        TransientError: one is not there.
+        TransientError: an object does not exist.
         RemoteStorageError: the store has other bytes.
     """
     puts = dict(sent)
@@ -215,7 +216,7 @@ def _check(store: ObjectStore, key: str, put: PutResult, found: ObjectInfo | Non
         raise TransientError(
             f"{store.uri}{key}: not there after it was written", hint="run the same command again: it copies anew"
         )
-    # A listing tells no checksum, and a directory's no ETag.
+    # A listing has no checksums; the listing of a directory has no ETags either.
     is_another = bool(found.etag and put.etag) and found.crc32c is None and found.etag.strip('"') != put.etag.strip('"')
     if found.size != put.size or found.crc32c not in {None, put.crc32c} or is_another:
         raise RemoteStorageError(

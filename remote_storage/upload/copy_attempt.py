@@ -1,8 +1,8 @@
-"""One attempt to copy a segment: claim, delete what earlier ones left, copy and prove, make visible, finish the claim.
+"""One copy attempt: claim the segment, delete leftovers, send and check it, make it visible, finish the claim.
 
-The order is that of locks.claim_protocol. Nothing is visible yet when `begin_attempt` returns, so several
-segments may be begun at once; they are completed in ascending offset. An attempt that is killed stays named by its
-claim, and the next attempt deletes what it left.
+The order is that of locks.claim_protocol. When `begin_attempt` returns, the segment is not visible yet. So several
+attempts may be begun at the same time, and they are completed in ascending offset. The claim names a killed attempt,
+and the next attempt deletes its leftovers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tiersnap.snapshot.replay.remote_listing import CopyEvent, RemoteSegmentStat
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Another attempt has the claim; `seconds` is how long this one had copied, 0 where it never had the claim."""
+    """The loss of a claim to another attempt; `seconds` is the time that this one had copied, 0 without a claim."""
 
     error: TiersnapError
     seconds: float
@@ -38,7 +38,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """An attempt that is over: what is to be told of it, and how it lost the claim, if it did."""
+    """The events of an ended attempt, and its loss of the claim, if it lost it."""
 
     events: tuple[CopyEvent, ...]
     lost: Lost | None = None
@@ -46,21 +46,21 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class CopyAttempt:
-    """A segment that is claimed, and whose bytes are in the store where nobody sees them."""
+    """A claimed segment whose objects are in the store, but not visible yet."""
 
     job: TierJob
     segment: PlannedSegment
     copy: SegmentCopy
     claimed: HeldClaim
     began: float  # seconds of the monotonic clock
-    superseded: tuple[RemoteLogSegmentMetadata, ...] = ()  # complete copies that go once this one is finished
+    superseded: tuple[RemoteLogSegmentMetadata, ...] = ()  # complete segments to delete once this one is finished
 
     @property
     def _segment_id(self) -> str:
         return self.claimed.claim.holder.segment_id
 
     def look(self) -> None:
-        """See that the bytes and the claim are there still.
+        """Check that the objects and the claim still exist.
 
         Raises:
             ClaimLostError: another attempt took the claim over.
@@ -74,7 +74,7 @@ class CopyAttempt:
             )
 
     def complete(self, look: Callable[[], None]) -> Ended:
-        """Make the copy visible, and finish the claim; `look` says how `self.look` ended."""
+        """Make the segment visible, and finish the claim; `look` returns or raises the result of `self.look`."""
         job, started = self.job, self._event(RemoteSegmentState.COPY_SEGMENT_STARTED)
         try:
             with self.copy.undone_on_error():
@@ -90,17 +90,17 @@ class CopyAttempt:
         except ObjectChangedError as error:
             left = bool(delete_copy(job.location, self.copy.metadata))
             return Ended((started, *self._undone(None, left=left)), self._lost(error))
-        except TiersnapError as error:  # the objects are complete; the claim may be unfinished, and the next run looks
+        except TiersnapError as error:  # the objects are complete; the next run finishes the claim if need be
             return Ended((started, self._event(None, error)))
         if job.known is not None and not job.location.is_local:
             job.known.add(self._segment_id, *self.copy.shown)
         for each in self.superseded:
-            delete_copy(job.location, each)  # what is left goes with the leftovers
+            delete_copy(job.location, each)  # a later sweep deletes objects that remain
         done = self._event(RemoteSegmentState.COPY_SEGMENT_FINISHED)
         return Ended((started, replace(done, object_bytes=copied.bytes, rebuilt_indexes=copied.rebuilt_indexes)))
 
     def failed(self, error: TiersnapError) -> Ended:
-        """End an attempt whose copy was undone: its claim is given up, or is another attempt's."""
+        """End an attempt whose objects were deleted; release its claim, unless another attempt took it over."""
         left = bool(error.attrs.get("left_behind"))
         started = self._event(RemoteSegmentState.COPY_SEGMENT_STARTED)
         if self._is_lost(error):
@@ -112,19 +112,19 @@ class CopyAttempt:
         return Ended((started, *self._undone(error, left=left)))
 
     def give_up(self) -> None:
-        """Undo an invisible copy; the claim still names the objects that cannot be deleted."""
+        """Delete the objects of an invisible segment; keep the claim if some cannot be deleted, since it names them."""
         store = self.job.store
         with suppress(TiersnapError):
             if self.copy.undo() or not claim_protocol.release(store, self.claimed):
                 claim_protocol.put_again(store, self.claimed)
 
     def release(self) -> None:
-        """Give up the claim, so that no other attempt has to wait."""
+        """Release the claim, so that no other attempt has to wait."""
         with suppress(TiersnapError):
             claim_protocol.release(self.job.store, self.claimed)
 
     def _is_lost(self, error: TiersnapError) -> bool:
-        """Return whether another attempt caused `error`: it deletes objects of the attempts whose claim it took."""
+        """Return whether another attempt caused `error`: an attempt deletes the objects of those it takes over from."""
         if isinstance(error, ClaimLostError):
             return True
         try:
@@ -170,14 +170,14 @@ def begin_attempt(job: TierJob, segment: PlannedSegment, deadline: Deadline) -> 
     except TiersnapError as error:
         return attempt.failed(error)
     except KeyboardInterrupt:
-        # Its objects are deleted as far as that could be; what is left goes with the leftovers.
+        # `send` deleted the objects that it could delete; a later sweep deletes the others.
         attempt.release()
         raise
     return attempt
 
 
 def _claim(job: TierJob, segment: PlannedSegment) -> HeldClaim | None:
-    """Claim the segment for a new attempt; None if another attempt finished it and its remote segment is there."""
+    """Claim the segment for a new attempt; return None if another attempt's finished remote segment exists."""
     new = job.new_attempt()
     claimed = claim_protocol.claim(job.store, job.claimed_segment(segment), new)
     finished = claimed.claim.finished
@@ -195,21 +195,21 @@ def _claim(job: TierJob, segment: PlannedSegment) -> HeldClaim | None:
 def delete_earlier(
     job: TierJob, metadata: RemoteLogSegmentMetadata, claim: Claim
 ) -> tuple[RemoteLogSegmentMetadata, ...]:
-    """Delete what the earlier attempts of a claim left; it names them, so it is ours beyond doubt.
+    """Delete the leftovers of a claim's earlier attempts: the claim names them, so they are surely tiersnap's own.
 
-    Returns the complete copies among it. They stay until another copy is finished: one may be all that there is.
+    Return the complete segments among them. They stay until the new attempt is finished: one may be the only one.
 
     Args:
-        metadata: of the attempt that holds the claim.
+        metadata: metadata of the attempt that holds the claim.
 
     Raises:
-        TransientError: something could not be deleted.
+        TransientError: an object could not be deleted.
     """
     earlier = {each.segment_id: each for each in claim.earlier if each.segment_id not in job.replaced}
     made = {each: replace(metadata, id=replace(metadata.id, segment_id=each)) for each in earlier}
     for segment_id, of_it in made.items():
         abort_uploads_of(job.store, job.location.layout.stem(of_it), segment_id)
-    # An attempt that ended deleted its objects; what appears of it later goes with the leftovers.
+    # An ended attempt deleted its objects. If one appears later, a sweep of the leftovers deletes it.
     left = [segment_id for segment_id, each in earlier.items() if not each.ended]
     complete = complete_segments(job.location, job.partition, left) if left else frozenset()
     for segment_id in left:

@@ -28,8 +28,8 @@ class HostOutcome:
     """The outcome of each partition, in the order in which they were examined."""
 
     partitions: tuple[HostPartition, ...]
-    of_log_dirs: tuple[Finding, ...] = ()  # found before any of them
-    # why remote storage is not that of the brokers; told if nothing failed that may come of it
+    of_log_dirs: tuple[Finding, ...] = ()  # findings about the log directories themselves
+    # Why the brokers seem to read another remote location; reported only if no partition failed.
     of_place: tuple[TiersnapError, ...] = ()
 
     @property
@@ -39,33 +39,33 @@ class HostOutcome:
 
     @property
     def errors(self) -> list[TiersnapError]:
-        """Return the errors."""
+        """Return the errors of the partitions; without any, those of the remote location."""
         return [error for each in self.partitions for error in each.errors] or list(self.of_place)
 
     @property
     def copied(self) -> list[CopyEvent]:
-        """Events of the segments that are now in remote storage."""
+        """Return the events of the segments whose copy attempts were finished."""
         return [event for each in self.partitions for event in each.events if event.is_finished]
 
     @property
     def copies_finished(self) -> int:
-        """Copies that other attempts had made, and that count since: nothing was sent for them."""
+        """Return the number of segments that other attempts had sent, and whose claims this run finished."""
         return sum(not event.object_bytes for event in self.copied)
 
     @property
     def encryption(self) -> Counter[str]:
-        """Partitions with something to tier, by what manifests show (listed.Encryption)."""
+        """Return the counts of partitions with segments to tier, by the encryption that their manifests show."""
         wanted = (each for each in self.partitions if each.encryption is not None and each.is_to_tier)
         return Counter(str(each.encryption) for each in wanted)
 
     @property
     def leftovers_removed(self) -> int:
-        """Objects that ended attempts had left."""
+        """Return the number of removed leftover objects."""
         return sum(each.leftovers_removed for each in self.partitions)
 
     @property
     def counts(self) -> RunCounts:
-        """Return the counts of what this run wrote; a copy that was finished without a byte is not counted."""
+        """Return the counts of objects that this run wrote; a segment whose claim alone was finished is not counted."""
         sent = [event.object_bytes for event in self.copied if event.object_bytes]
         return RunCounts(
             snapshots_written=sum(each.snapshots_written for each in self.partitions),
@@ -76,28 +76,28 @@ class HostOutcome:
 
     @property
     def plan(self) -> TierPlan:
-        """Return what --apply would write; it is empty with --apply."""
+        """Return the plan of --apply; it is empty if this run applied it."""
         return TierPlan.of_run(each.plan for each in self.partitions)
 
     @property
     def planned_verdicts(self) -> Counter[Verdict]:
-        """Segments by verdict, as --apply would judge them."""
+        """Return the counts of segments by the verdict that --apply would reach."""
         judged = (each.planned or each.segments for each in self.partitions)
         return Counter(each.readiness.verdict for segments in judged for each in segments)
 
     @property
     def verdicts(self) -> Counter[Verdict]:
-        """Segments by verdict."""
+        """Return the counts of segments by verdict."""
         return sum((each.verdicts for each in self.partitions), Counter[Verdict]())
 
     @property
     def unlocated(self) -> dict[str, str]:
-        """Return why nothing tells where a log begins, by partition, of those with a segment that waits for it."""
+        """Return why the log start offset is unknown, for each partition with a segment that waits for it."""
         waiting = (each for each in self.partitions if each.verdicts[Verdict.UNKNOWN_LOG_START])
         return {each.partition.name: each.facts.log_start_unknown for each in waiting}
 
     def file_of(self, verdict: Verdict) -> str:
-        """Path of the first segment with the verdict, FILE without one."""
+        """Return the path of the first segment with the verdict; "FILE" without one."""
         found = (
             segment.log.path
             for each in self.partitions
@@ -107,7 +107,7 @@ class HostOutcome:
         return next(found, "FILE")
 
     def readiness(self) -> Iterator[pa.RecordBatch]:
-        """Rows of READINESS, a batch a partition that has any."""
+        """Yield rows of READINESS, one batch for each partition with segments."""
         from tiersnap.snapshot.tables.readiness import readiness_batch
 
         for each in self.partitions:
@@ -115,7 +115,7 @@ class HostOutcome:
                 yield readiness_batch(place_of(each.log_dir), each.partition, each.facts, each.segments)
 
     def forgetful(self) -> tuple[ForgetfulReplica, ...]:
-        """Return the replicas that have forgotten producers."""
+        """Return the replicas that lost active producers."""
         from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 
         return tuple(
@@ -126,14 +126,14 @@ class HostOutcome:
 
     @property
     def may_write(self) -> bool:
-        """Return whether the same with `apply` may write or delete an object."""
+        """Return whether the same run with `apply` may write or delete an object."""
         taken = [each for each in self.partitions if each.refusal is None]
         refusals = [each.refusal for each in self.partitions]
         has_failed = any(error not in refusals for error in self.errors)
         return bool(self.plan or any(each.leftover_count for each in taken) or has_failed)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the problems of the run. A plan has those that `apply` would not clear."""
+        """Yield the problems of the run; of a plan, only problems that `apply` would not clear."""
         yield from self.findings
         yield from self.errors
         yield from problems_of(self.planned_verdicts)

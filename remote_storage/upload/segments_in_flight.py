@@ -1,9 +1,9 @@
-"""Attempts at the next segments of a partition, begun while those before them become visible.
+"""Begin copy attempts at the next segments of a partition while earlier segments become visible.
 
-What is begun is claimed and sent, and nobody sees it. One segment after the other is completed, in the order of their
-offsets: seen in the store, its claim asked for, made visible, its claim finished. Only then is the next one. So of a
-partition one copy at most is visible and not finished, whatever is killed when; what was begun behind it is a claim
-with objects that no reader takes for a segment.
+A begun segment is claimed and sent, but not visible. Segments are completed one by one, in ascending offset: check the
+objects in the store, check the claim, make the segment visible, finish the claim. So at most one segment of a partition
+is visible and unfinished, even if the process is killed. A begun segment is only a claim and objects, and no reader
+takes these objects for a segment.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from tiersnap.remote_storage.upload.tier_job import TierJob
 from tiersnap.snapshot.context_pool import ContextPool
 
 SEGMENTS_AT_ONCE = 6
-"""Begun and not finished; each has one request under way, besides the parts of a large log."""
+"""Limit of begun segments; each has one request under way, besides the parts of a large log."""
 _LOOKS_AHEAD = 2
-"""To look takes two requests, and so does it to make a segment visible and finish its claim."""
+"""Segments that are checked early. A check takes two requests, as many as the completion of a segment."""
 BYTES_AT_ONCE = 64 << 20
-"""Of their logs, which may all be in memory. A larger one is copied alone, part by part, by the calling thread."""
+"""Limit for the logs of begun segments, which may all be in memory. The calling thread sends a larger log in parts."""
 
 
 class Ahead:
-    """Attempts at the segments of a partition; `close` undoes those that were begun and never asked for.
+    """Copy attempts at the segments of a partition; `close` undoes begun attempts that were not completed.
 
     Args:
-        segments: of which no copy was there when the partition was listed; ascending.
+        segments: segments that were not in remote storage when the partition was listed; ascending.
     """
 
     def __init__(self, job: TierJob, segments: Iterable[PlannedSegment]) -> None:
@@ -44,18 +44,18 @@ class Ahead:
         self._pool = ContextPool(SEGMENTS_AT_ONCE, thread_name_prefix="tiersnap-segment")
 
     def attempt(self, segment: PlannedSegment) -> Ended:
-        """Copy a segment, or complete its begun copy; all segments before it are there."""
+        """Copy a segment, or complete its begun attempt; call it only after all segments before it."""
         begun = self._take(segment)
         looked = self._looked.pop(segment.base_offset, None)
         if isinstance(begun, CopyAttempt):
             self._look_at_next()
             begun = begun.complete(begun.look if looked is None else looked.result)
         if begun.lost is not None:
-            self._looked.clear()  # somebody else is at work: look again when it is their turn
+            self._looked.clear()  # another attempt is at work, so each segment needs a new check at its turn
         return begun
 
     def close(self) -> None:
-        """Undo the begun copies, without waiting for a server that does not answer."""
+        """Undo the begun attempts, without waiting for a server that does not answer."""
         with ExitStack() as each:
             each.callback(self._pool.shutdown)
             for begun in self._begun.values():
@@ -90,7 +90,7 @@ class Ahead:
             self._begun[segment.base_offset] = _Begun(segment, deadline, begun)
 
     def _look_at_next(self) -> None:
-        """Look at the next segments while this one becomes visible, if their bytes are there."""
+        """Begin to check the next segments while this one becomes visible, if they were sent."""
         for following in islice(self._begun.values(), _LOOKS_AHEAD):
             offset, future = following.segment.base_offset, following.future
             if offset in self._looked or not future.done() or future.exception() is not None:

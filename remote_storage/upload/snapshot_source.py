@@ -1,7 +1,7 @@
-"""Files of a segment where they lie (on a broker's disk, in S3, on HDFS), and its producer snapshot.
+"""The source files of a segment (on a broker's disk, in S3, on HDFS), and its producer snapshot.
 
-No segment is tiered without a snapshot that was compared with the log, or computed from it. Of its place it is said
-what was recorded then.
+No segment is uploaded without a snapshot that was compared with the log, or computed from it. The size and checksum
+recorded at that time detect a later change.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tiersnap.snapshot.units import count_of
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file and the `size` in bytes that the scan found; nothing else is taken for the same file."""
+    """A file and the `size` in bytes that the scan found; a file of another size counts as changed."""
 
     filesystem: FileSystem
     path: str
@@ -38,7 +38,7 @@ class SourceFile:
         """Ask the file system for the size again.
 
         Raises:
-            TransientError: the file is gone, or grew or shrank: retention, a restarted broker, another replica.
+            TransientError: the file was deleted, or its size changed: retention, a broker restart, another replica.
         """
         with self._reading():
             size = self.filesystem.size_of(self.path)
@@ -49,17 +49,17 @@ class SourceFile:
 
     @contextmanager
     def open(self) -> Iterator[ByteSource]:
-        """The file, to be read in pieces.
+        """Open the file, to be read in pieces.
 
         Raises:
-            TransientError: it cannot be read; also from each method of the file.
-            UnfinishedError: it may not be read.
+            TransientError: the file cannot be read; each method of the file raises it, too.
+            UnfinishedError: the user may not read the file.
         """
         with self._reading(), self.filesystem.open(self.path) as file:
             yield _NamedSource(file, self._reading)
 
     def read(self) -> bytes:
-        """All of it; for indexes. Raises TransientError: it cannot be read, or does not have `size` bytes."""
+        """Return the whole file; for indexes. Raises TransientError: it cannot be read, or its size changed."""
         with self.open() as file:
             data = file.read(self.size + 1)
         if len(data) != self.size:
@@ -85,7 +85,7 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class _NamedSource:
-    """A ByteSource whose errors name the file: a store would take them for errors of the object that it writes."""
+    """A ByteSource whose errors name the file; a store would attribute a plain OSError to the object that it writes."""
 
     file: ByteSource
     reading: Callable[[], AbstractContextManager[None]]
@@ -104,20 +104,20 @@ class TrustedSnapshot:
     """The state of all batches below `offset`, as the bytes of a `.snapshot` file.
 
     Raises:
-        SnapshotChangedError: these are not the bytes that were recorded.
-        CorruptSnapshotError: a broker could not read these bytes, or they tell of offsets from `offset` on.
+        SnapshotChangedError: the bytes differ from the recorded ones.
+        CorruptSnapshotError: a broker could not read the bytes, or an entry has an offset from `offset` on.
         MissingProducerSnapshotError: a broker's file that was not compared, or that contradicts the log.
     """
 
     offset: int  # exclusive; the base offset of the segment that follows
     data: bytes
-    provenance: Provenance  # where the content comes from
-    # what comparing with the log said; a broker's file needs one, what was computed is its own
+    provenance: Provenance  # origin of the content
+    # The verdict of the comparison with the log. A broker's file needs one, a computed snapshot does not.
     verdict: SnapshotVerdict | None = None
-    # of the whole file, as it was recorded when it was computed or compared; None where it was not
+    # Checksum of the whole file, recorded when it was computed or compared; None if none was recorded.
     crc32c: int | None = None
-    # of a broker's file with every entry counted, where that is known: leave to upload is no more than that, and only a
-    # file that matches strictly may start a replay
+    # The strict comparison of a broker's file, which counts every entry; None if unknown. `verdict` only permits the
+    # upload. Only a strict match may start a replay.
     comparison: SnapshotVerdict | None = None
 
     def __post_init__(self) -> None:
@@ -145,7 +145,7 @@ class TrustedSnapshot:
 
     @property
     def entry_count(self) -> int:
-        """Producers in it."""
+        """Return the number of producers in the snapshot."""
         return (len(self.data) - snapshot_file.HEADER_LENGTH) // snapshot_file.ENTRY_LENGTH
 
 
@@ -155,23 +155,23 @@ LARGEST_SNAPSHOT = 512 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotSource:
-    """One snapshot; exactly one of `data`, `file` and `object_key` says where it is."""
+    """One snapshot to load; exactly one of `data`, `file` and `object_key` is set."""
 
     offset: int  # exclusive; the base offset of the segment that follows
     provenance: Provenance  # provenance, verdict and comparison: see TrustedSnapshot
     verdict: SnapshotVerdict | None = None
     comparison: SnapshotVerdict | None = None
-    crc32c: int | None = None  # of the whole file; None where nobody recorded it
-    data: bytes | None = None  # the bytes, where they were just computed
-    file: SourceFile | None = None  # the broker's, with the size that was compared
-    object_key: str | None = None  # in the store that is tiered to
+    crc32c: int | None = None  # checksum of the whole file; None if none was recorded
+    data: bytes | None = None  # the bytes of a snapshot that was just computed
+    file: SourceFile | None = None  # the broker's file, with the size that was compared
+    object_key: str | None = None  # key in the store of the remote location
 
     def load(self, store: ObjectStore) -> TrustedSnapshot:
-        """The snapshot as it was recorded.
+        """Return the snapshot, checked against the recorded checksum.
 
         Raises:
-            SnapshotVanishedError: it is gone.
-            SnapshotChangedError: it is another one.
+            SnapshotVanishedError: the file or object was deleted.
+            SnapshotChangedError: the file or object changed.
             CorruptSnapshotError, MissingProducerSnapshotError: see TrustedSnapshot.
         """
         data = self._read(store)

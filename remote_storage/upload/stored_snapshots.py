@@ -35,10 +35,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class KeptSnapshots:
-    """Bytes of the snapshots that a process has stored, so that who tiers next needs not fetch them.
+    """The bytes of snapshots that this process stored, so that the upload of their segments needs no request for them.
 
-    The first ones are kept, up to `limit` bytes of one partition: segments are tiered in the order in which their
-    snapshots are stored.
+    Of each partition the first snapshots are kept, up to `limit` bytes: segments are uploaded in the order in which
+    their snapshots are stored.
     """
 
     limit: int = 64 << 20
@@ -51,25 +51,25 @@ class KeptSnapshots:
             self._kept[key], self._size = data, self._size + len(data)
 
     def of(self, key: str) -> bytes | None:
-        """The object's bytes, None where they are not kept."""
+        """Return the object's bytes; None if they were not kept."""
         return self._kept.get(key)
 
     def clear(self) -> None:
-        """Forget all of them: another partition begins."""
+        """Drop all snapshots, before the next partition."""
         self._kept.clear()
         self._size = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _There:
-    """An object that is there; `data` is None where its bytes are not those that the store says it has."""
+    """An existing object; `data` is None if its bytes do not match the store's own checksum."""
 
     info: ObjectInfo
     data: bytes | None
 
     @property
     def entries(self) -> np.ndarray | None:
-        """Its producers, None where no broker could read it."""
+        """Return the entries (ENTRY_DTYPE) of the snapshot; None if no broker could read it."""
         try:
             return None if self.data is None else snapshot_file.decode(self.data)
         except CorruptSnapshotError:
@@ -78,13 +78,13 @@ class _There:
 
 @dataclass(frozen=True)
 class StoredSnapshots:
-    """Writes snapshots below `snapshots/` of a store, and one manifest a partition and run that wrote any."""
+    """Writes snapshots below `snapshots/` of a store, and for each partition a manifest of the run's snapshots."""
 
     store: ObjectStore
     run_id: str
-    replace: bool = False  # overwrite also what nobody knows to be ours
-    writes: bool = True  # without it the answers are those of a run that writes
-    kept: KeptSnapshots | None = None  # is given the bytes that were stored
+    replace: bool = False  # also overwrite objects that tiersnap is not known to have written
+    writes: bool = True  # False: write nothing, but return the same results
+    kept: KeptSnapshots | None = None  # receives the bytes of stored snapshots
     _named: set[TopicIdPartition] = field(default_factory=set)
 
     @property
@@ -95,8 +95,8 @@ class StoredSnapshots:
         """See SnapshotSink.
 
         Raises:
-            ObjectExistsError: another content is there, and nobody knows it to be ours.
-            CorruptDataError: the stored snapshot was made of offsets that no segment holds any more.
+            ObjectExistsError: the object has other content, and tiersnap is not known to have written it.
+            CorruptDataError: the stored snapshot knows batches at offsets that no segment holds any more.
         """
         partition = TopicIdPartition(snapshot.topic, snapshot.topic_id, snapshot.partition)
         key = keys.snapshot(partition, snapshot.end_offset)
@@ -123,7 +123,7 @@ class StoredSnapshots:
         )
 
     def _settle(self, partition: TopicIdPartition, snapshot: SnapshotObject, there: _There) -> bytes | None:
-        """Return the object that stays; None if the snapshot took its place."""
+        """Return the bytes of the existing object if it stays; None if the snapshot replaced it."""
         key = self.store.uri + keys.snapshot(partition, snapshot.end_offset)
         if there.data == snapshot.data:
             return there.data
@@ -136,9 +136,9 @@ class StoredSnapshots:
         return None
 
     def _put_if_absent(self, partition: TopicIdPartition, snapshot: SnapshotObject) -> _There | None:
-        """Write the snapshot unless there is an object; that one, read again, or None.
+        """Write the snapshot unless an object exists; return that object, read back, or None.
 
-        Its checksum proves nothing: S3 keeps the checksum of the upload if the bytes rot later.
+        The object's stored checksum proves nothing: S3 keeps the checksum of the upload if the bytes rot later.
         """
         if not self.writes:
             with suppress(ObjectNotFoundError):
@@ -171,7 +171,7 @@ class StoredSnapshots:
 
     def _replace(self, partition: TopicIdPartition, snapshot: SnapshotObject, there: _There) -> None:
         key = keys.snapshot(partition, snapshot.end_offset)
-        # Equal checksums say that the computed content was there once, whoever wrote it.
+        # If the stored checksum equals the computed snapshot's, the object once had this content, whoever wrote it.
         is_same = there.info.crc32c == crc32c(snapshot.data)
         if not (self.replace or is_same or self._is_ours(partition, snapshot.end_offset, there.info)):
             raise ObjectExistsError(
@@ -190,13 +190,13 @@ class StoredSnapshots:
             _log.info("replaced %s%s", self.store.uri, key)
 
     def _is_ours(self, partition: TopicIdPartition, offset: int, found: ObjectInfo) -> bool:
-        """Return whether the object's metadata, or a manifest of ours, says that a run wrote it."""
+        """Return whether the object's metadata or a manifest shows that a run of tiersnap wrote it."""
         if "run-id" in found.metadata:
             return True
         return any(record.offset == offset for record in self._described(partition))
 
     def _described(self, partition: TopicIdPartition) -> Iterator[SnapshotRecord]:
-        """Yield what manifests that can be read say; a damaged one of another run keeps nothing from being stored."""
+        """Yield the records of the readable manifests; a damaged manifest of another run does not stop this run."""
         listed = manifest_objects(self.store, partition)
         return (record for _, manifest in readable_manifests(self.store, listed) for record in manifest.snapshots)
 
@@ -206,7 +206,7 @@ class StoredSnapshots:
         name = TopicIdPartition(topic, topic_id, partition)
         records = [_record(stored) for stored in snapshots]
         if not all(stored.is_new for stored in snapshots):
-            # Of what was there: a run that was killed may have written it, and no manifest.
+            # A killed run may have written an existing object without a manifest, so this manifest lists it, too.
             described = {_essence(record) for record in self._described(name)}
             records = [record for record in records if _essence(record) not in described]
         if records:
@@ -236,7 +236,7 @@ def _knows_more(before: np.ndarray, snapshot: SnapshotObject) -> bool:
 
 
 def snapshot_metadata(snapshot: TrustedSnapshot, *, run_id: str, fold_start_offset: int | None) -> dict[str, str]:
-    """The user metadata of a snapshot object."""
+    """Return the user metadata of a snapshot object."""
     return {
         "version": __version__,
         "run-id": run_id,
@@ -252,7 +252,7 @@ def put_manifest(
     """Write the manifest of this run; a resumed run adds to its earlier one.
 
     Raises:
-        ObjectExistsError: the run's manifest says otherwise of the same offset.
+        ObjectExistsError: the run's manifest has another record for the same offset.
     """
     manifest = SnapshotManifest.of(partition, run_id, records)
     key = keys.snapshot_manifest(partition, run_id)

@@ -1,7 +1,7 @@
-"""One host's way: a partition examined where it lies, and its READY segments into remote storage. No Spark, no tables.
+"""Examine the partitions of one host, and upload their READY segments, without Spark and tables.
 
-What remote storage holds is the only memory: its copies say what is done, its claims who is at it. Examination, verdict
-and copy are the functions that the tasks of a fleet call.
+The host keeps no state of its own: remote segments show the finished work, claims the attempts under way. The Spark
+tasks of a fleet call the same functions to examine, judge and copy.
 """
 
 from __future__ import annotations
@@ -49,30 +49,30 @@ RefusalOf = Callable[[TopicIdPartition], TiersnapError | None]
 
 
 def _refuse_none(_: TopicIdPartition) -> None:
-    """Return no refusal, as without a cluster."""
+    """Return no refusal, for a run without a cluster."""
 
 
 @dataclass
 class HostPartition:
-    """The findings about a partition, and the work that was done."""
+    """The findings about a partition, and the results of the run."""
 
-    log_dir: str  # as the user named it
+    log_dir: str  # in the user's spelling
     partition: Partition
-    facts: PartitionFacts  # of the partition
-    segments: list[SegmentReadiness]  # judged, as they stand now; ascending
-    events: list[CopyEvent] = field(default_factory=list)  # of copies, in order
-    findings: tuple[Finding, ...] = ()  # what is damaged or may not be read
-    errors: list[TiersnapError] = field(default_factory=list)  # what failed
-    remote_error: TiersnapError | None = None  # remote storage did not answer, or holds another log: nothing is tiered
+    facts: PartitionFacts
+    segments: list[SegmentReadiness]  # with their present verdicts; ascending
+    events: list[CopyEvent] = field(default_factory=list)  # of copy attempts, in order
+    findings: tuple[Finding, ...] = ()  # about damaged and unreadable files
+    errors: list[TiersnapError] = field(default_factory=list)
+    remote_error: TiersnapError | None = None  # remote storage did not answer, or has another log: nothing is uploaded
     snapshots_written: int = 0  # objects
-    snapshots_mended: int = 0  # those of them that took the place of a damaged object
-    leftover_count: int = 0  # objects that attempts left which have ended
-    leftovers_removed: int = 0  # those of them that were removed
-    encryption: Encryption | None = None  # what lies in remote storage; None where nobody looked
-    forgotten: Forgotten | None = None  # by the replica; None if nothing, or if nobody looked
-    refusal: TiersnapError | None = None  # why the cluster cannot take its segments: nothing is uploaded
-    planned: list[SegmentReadiness] = field(default_factory=list)  # of a plan: as --apply would judge them
-    snapshots_planned: int = 0  # of a plan: objects that --apply would write
+    snapshots_mended: int = 0  # of the written ones, those that replaced a damaged object
+    leftover_count: int = 0  # objects of ended copy attempts
+    leftovers_removed: int = 0  # of these, the removed ones
+    encryption: Encryption | None = None  # of the remote segments; None if they were not listed
+    forgotten: Forgotten | None = None  # producers that the replica lost; None if none, or if not searched for
+    refusal: TiersnapError | None = None  # why the cluster cannot take the segments: nothing is uploaded
+    planned: list[SegmentReadiness] = field(default_factory=list)  # in a plan: with the verdicts of --apply
+    snapshots_planned: int = 0  # in a plan: objects that --apply would write
 
     @property
     def name(self) -> TopicPartition:
@@ -80,7 +80,7 @@ class HostPartition:
         return self.partition.topic, self.partition.partition
 
     def refuse(self, refusal: TiersnapError) -> None:
-        """Plan nothing because of a refusal, an error if there was something to tier; the leftovers stay, too."""
+        """Plan nothing because of a refusal; it is an error if there was something to tier. Leftovers stay, too."""
         self.refusal, self.planned = refusal, []
         if self.is_to_tier:
             self.errors.append(refusal)
@@ -92,28 +92,28 @@ class HostPartition:
 
     @property
     def plan(self) -> TierPlan:
-        """Return what --apply would write; nothing of a partition that was tiered."""
+        """Return the plan of --apply; it is empty if this run applied it."""
         ready = [each.facts.size_bytes for each in self.planned if each.is_ready]
         return TierPlan.of(ready, self.snapshots_planned)
 
     @property
     def readiness(self) -> list[Readiness]:
-        """Return the readiness of each segment, as it is now."""
+        """Return the present readiness of each segment."""
         return [each.readiness for each in self.segments]
 
     @property
     def is_to_tier(self) -> bool:
-        """Return whether segments of it were uploaded, or may be."""
+        """Return whether segments were uploaded, or may be uploaded later."""
         wanted = (Verdict.READY, Verdict.ENCRYPTED_REMOTE, Verdict.MISSING_SNAPSHOT)
         return bool(self.events) or any(self.verdicts[each] for each in wanted)
 
     @property
     def awaits_records(self) -> bool:
-        """Return whether a segment is in remote storage that brokers do not know, or may not know."""
+        """Return whether remote storage has a segment that brokers do not or may not know."""
         return bool(self.verdicts[Verdict.UPLOADED])
 
     def note_published(self, next_offset: int) -> None:
-        """Note that brokers know the segments up to an offset (exclusive)."""
+        """Change the verdicts of the segments up to `next_offset` (exclusive): brokers know them now."""
         for number, each in enumerate(self.segments):
             end = each.facts.next_base_offset
             if (
@@ -125,7 +125,7 @@ class HostPartition:
 
     @property
     def verdicts(self) -> Counter[Verdict]:
-        """Segments by verdict."""
+        """Return the counts of segments by verdict."""
         return Counter(each.readiness.verdict for each in self.segments)
 
 
@@ -138,25 +138,25 @@ class HostTier:
     tierer: Tierer
     topic_ids: Mapping[str, str] = field(default_factory=dict)  # ids by topic, for topics that have none on disk
     check_crc: bool = True
-    allow_plaintext: bool = False  # also among segments that the plugin encrypted
-    beside: BesideBrokers = NO_BROKERS  # how to tell that a broker is at work, to which segments are left
+    allow_plaintext: bool = False  # upload although the plugin encrypted other segments
+    beside: BesideBrokers = NO_BROKERS  # detects a broker that copies, to leave the segments to it
     records: Records | None = None  # of `__remote_log_metadata`; None if none were read
-    # ids of complete segments that are not those of the log: they count as missing, and nothing deletes them
+    # Ids of complete segments that differ from the log. They count as missing, and nothing deletes them.
     wrong: frozenset[str] = frozenset()
     of_brokers: frozenset[str] | None = None  # the only ids of brokers' segments that count; None for all
-    asks_forgotten: bool = False  # look which producers a replica has forgotten
-    refusal_of: RefusalOf = _refuse_none  # of a partition that the cluster does not have
-    apply: bool = False  # write to remote storage; without it the verdicts say what would be
+    asks_forgotten: bool = False  # find the producers that a replica lost
+    refusal_of: RefusalOf = _refuse_none  # the refusal of a partition that the cluster does not have
+    apply: bool = False  # write to remote storage; False: only plan
     _kept: KeptSnapshots = field(default_factory=KeptSnapshots)
     _doubt: PlaceDoubt = field(default_factory=PlaceDoubt)
 
     def told(self, answer: ClusterAnswer, left_for: int | None) -> HostTier:
-        """Return it as it tiers beside brokers, by what a cluster says; see BesideBrokers."""
+        """Return this object with the answer of a cluster, to tier beside its brokers; see BesideBrokers."""
         beside = BesideBrokers(left_for=left_for, tasks=answer.tasks)
         return replace(self, beside=beside, records=answer.records)
 
     def uploading_again(self, ids: Collection[str], found: Iterable[tuple[NamedLogDir, Partition]]) -> HostTier:
-        """Return it as it uploads those of our segments again that are damaged; see damaged_uploads."""
+        """Return this object with the damaged segments of `ids`, which it uploads again; see damaged_uploads."""
         if not ids:
             return self
         partitions = (
@@ -167,12 +167,12 @@ class HostTier:
         return replace(self, wrong=self.wrong | damaged)
 
     def prepare_store(self, topic: re.Pattern[str] | None) -> SweptStore:
-        """Refuse a store that keeps no conditions, and remove what killed processes left; not without `apply`.
+        """Refuse a store without conditional writes, and remove leftovers of killed processes; only with `apply`.
 
-        A bucket that is not there or refuses is better known before the work than after it.
+        So a missing bucket or a lacking permission shows before the work, not after it.
 
         Args:
-            topic: takes the topics that are tiered; None takes all.
+            topic: matches the names of the topics to tier; None for all.
 
         Raises:
             ConditionsIgnoredError: see check_conditions.
@@ -183,7 +183,10 @@ class HostTier:
         return sweep_store(self.location.store, lambda name: matches_topic(name, topic))
 
     def partitions(self, found: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[HostPartition]:
-        """One partition after the other; after a server that does not answer, none is asked of it again."""
+        """Tier one partition after the other, and yield the result of each.
+
+        After a server fails to answer, it gets no request about later partitions.
+        """
         refuses_plaintext, wrong = not self.allow_plaintext, self.wrong
         observe = Observe(
             self.location,
@@ -222,7 +225,7 @@ class HostTier:
         return self.options.broker_expiry(self.tierer.now)
 
     def place_errors(self) -> tuple[TiersnapError, ...]:
-        """Return why the place is doubted, by the partitions that were looked at."""
+        """Return why the brokers seem to read another remote location, judged by the listed partitions."""
         return self._doubt.errors(self.location.store.uri)
 
     def _tier(self, uri: str, listing: PartitionListing, task: ListingReplay, known: KnownManifests) -> HostPartition:
@@ -269,7 +272,10 @@ class HostTier:
         return done
 
     def _beside_now(self, remote: RemoteListing) -> BesideBrokers:
-        """By the store's clock as it is now; that is asked only where a broker's copy may have been made just now."""
+        """Return `beside` with the store's present time, if a broker may have just copied a segment.
+
+        Only then the time is requested.
+        """
         is_asked = self.beside.left_for is not None and any(copy.is_brokers for copy in remote.copies)
         return replace(self.beside, store_now=self.location.store.now()) if is_asked else self.beside
 

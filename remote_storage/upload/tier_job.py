@@ -1,4 +1,4 @@
-"""The job of tiering one partition, which all steps share: who tiers, and where to; and its events."""
+"""The job of tiering one partition, shared by all steps: the process, the remote location, and the events."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Tierer:
 
     Attributes:
         run_id, warehouse, process: see locks.claim.Attempt.
-        now: ms, the run's time; nothing here reads the host's clock.
-        broker_id: for the metadata.
+        now: ms, the run's time; the host's clock is not read again.
+        broker_id: broker id in the metadata.
         timeout: seconds for one segment, None for no limit.
-        wait: seconds, at least, for another attempt's copy to appear before this one tries again or gives up.
-        copy_grace: ms, by the store's clock, for which an unfinished copy of somebody else counts as under way.
-        pause: waits so many seconds.
+        wait: least seconds to wait for another attempt's segment, before this attempt tries again or gives up.
+        copy_grace: ms by the store's clock for which another writer's unfinished copy counts as under way.
+        pause: waits for a number of seconds.
     """
 
     run_id: str
@@ -51,10 +51,10 @@ class Tierer:
 
 @dataclass(frozen=True, slots=True)
 class TierJob:
-    """One partition to tier: its place in remote storage, what was read there, and who tiers it.
+    """One partition to tier: the remote location, the manifests read there, and the process.
 
     Attributes:
-        replaced: ids of wrong segments that `mend` or `unblock` replaces: no attempt deletes them.
+        replaced: ids of wrong segments that `mend` or `unblock` replaces; no attempt deletes them.
         of_brokers: the only ids of brokers' segments that count; None for all.
     """
 
@@ -71,14 +71,14 @@ class TierJob:
         return self.location.store
 
     def list_remote_partition(self, local_start: int) -> RemoteInventory:
-        """List the partition as it is now; `local_start` is the base offset of the first local segment."""
+        """List the partition in remote storage; `local_start` is the base offset of the first local segment."""
         return list_remote_partition(self.location, self.partition, local_start=local_start, known=self.known)
 
     def counted(self, found: RemoteInventory) -> RemoteInventory:
-        """Return the inventory with the segments that count here.
+        """Return the inventory with only the segments that count for this job.
 
-        In the place of a wrong segment none of ours counts that its claim does not call finished: nobody may have
-        looked at what an earlier attempt left.
+        If wrong segments are replaced, a segment of tiersnap counts only if its claim is finished: the objects of an
+        unfinished attempt may be unchecked.
         """
         found = found.counted(self.replaced, self.of_brokers)
         if not self.replaced:
@@ -87,14 +87,14 @@ class TierJob:
         return replace(found, segments=tuple(finished))
 
     def new_attempt(self) -> Attempt:
-        """An attempt with a segment id of its own."""
+        """Return an attempt with a new segment id."""
         return Attempt.of(new_segment_id(), self.tierer.run_id, self.tierer.warehouse, self.tierer.process)
 
     def claimed_segment(self, segment: PlannedSegment) -> ClaimedSegment:
-        """Return the segment as claims name it.
+        """Return the name of the segment in claims.
 
         Raises:
-            IncompleteBundleError: it has no leader epoch.
+            IncompleteBundleError: the segment has no leader epoch.
         """
         epochs = segment.segment_leader_epochs
         if not epochs:
@@ -102,7 +102,7 @@ class TierJob:
         return ClaimedSegment(self.partition, segment.base_offset, epochs[-1][0])
 
     def metadata(self, ready: SegmentBundle, attempt: Attempt) -> RemoteLogSegmentMetadata:
-        """COPY_SEGMENT_STARTED of one attempt."""
+        """Return the COPY_SEGMENT_STARTED metadata of one attempt."""
         segment_id = RemoteLogSegmentId.of(self.partition, attempt.segment_id)
         return ready.metadata(segment_id, broker_id=self.tierer.broker_id, event_timestamp=self.tierer.now)
 
@@ -114,7 +114,7 @@ class TierJob:
         state: RemoteSegmentState | None = None,
         error: TiersnapError | None = None,
     ) -> CopyEvent:
-        """Return an event of a segment, as of now."""
+        """Return an event of a segment, at the run's time."""
         message = "" if error is None else f"{self.partition} segment {segment.base_offset}: {error.message}"
         return CopyEvent(
             topic=self.partition.topic,

@@ -1,9 +1,9 @@
 """Upload one partition's READY segments, on a host and in each task of a fleet.
 
-Segments become visible one by one, ascending. After a failure the rest waits, so that there is never a hole. A segment
-that remote storage holds already is left, or its claim is finished (already_there). Any other gets an attempt
-(copy_attempt), which may begin before its turn (segments_in_flight). An attempt that loses its claim waits for the
-segment of the winner.
+Segments become visible one by one, ascending. After a failure the later segments wait, so that there is never a gap. A
+segment that is in remote storage is skipped, or its claim is finished (already_there). Any other segment gets a copy
+attempt (copy_attempt), which may begin before its turn (segments_in_flight). An attempt that loses its claim waits for
+the segment of the winner.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from tiersnap.snapshot.replay.remote_listing import CopyEvent
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 2.0
-# An attempt that loses its claim waits for the copy of the one that took it, for so many times as long as its own took;
-# that one may have died, so then it claims the segment again, once.
+# An attempt that loses its claim waits for the winner's segment, this many times as long as it had copied itself. The
+# winner may have died, so it then claims the segment again, once.
 _PATIENCE = 3
 
 
@@ -57,14 +57,14 @@ def tier_partition(
     replaced: frozenset[str] = frozenset(),
     of_brokers: frozenset[str] | None = None,
 ) -> Iterator[CopyEvent]:
-    """Copy the READY segments of a partition, given in ascending order; events as things happen.
+    """Copy the READY segments of a partition, given in ascending order, and yield their events.
 
-    A copy of the lineage that is there already gives an event without a state, or with COPY_SEGMENT_FINISHED if it is
-    that of an attempt which was killed before it could say so. Errors are events, and the last ones.
+    A segment that is in remote storage already yields an event without a state. If a killed attempt left its claim
+    unfinished, the event has the state COPY_SEGMENT_FINISHED. An error is an event, too, and the last one.
 
     Args:
-        cluster_id: whose log it is, said beside the partition before its first object; None where nobody knows.
-        known: manifests that were read before; None where nobody did.
+        cluster_id: cluster of the log, stored for the partition before its first object; None if unknown.
+        known: manifests that were read earlier; None to read them.
         replaced, of_brokers: see TierJob.
     """
     planned = tuple(segments)
@@ -106,7 +106,7 @@ def _check_in_flight(job: TierJob, inventory: RemoteInventory) -> None:
 
 
 def _tier(job: TierJob, segment: PlannedSegment, there: RemoteInventory | None, ahead: Ahead) -> Iterator[CopyEvent]:
-    """Events of one segment; `there` is the inventory that covers it, if one does."""
+    """Yield the events of one segment; `there` is the inventory that covers it, or None."""
     try:
         event = None if there is None else event_of_covered(job, segment, there)
     except TiersnapError as error:
@@ -124,13 +124,13 @@ def _tier(job: TierJob, segment: PlannedSegment, there: RemoteInventory | None, 
         yield from again.events
         if again.lost is None:
             return
-        # Whoever still holds the claim was waited for before.
+        # With 0 seconds this attempt never got the claim, and its holder was waited for already.
         event = _wait_for_other(job, segment, again.lost) if again.lost.seconds else None
     yield event or job.event(segment, error=ended.lost.error)
 
 
 def _wait_for_other(job: TierJob, segment: PlannedSegment, lost: Lost) -> CopyEvent | None:
-    """The event of the copy that another attempt makes, None if it does not come in time or that one gave up."""
+    """Return the event of another attempt's segment; None if that does not come in time, or the attempt ended."""
     left = max(job.tierer.wait, _PATIENCE * lost.seconds)
     try:
         while True:
@@ -156,12 +156,12 @@ def plan_segment(
     open_transactions: tuple[tuple[int, int], ...] | None,
     kept: KeptSnapshots,
 ) -> PlannedSegment:
-    """Return a READY segment of a host as tier_partition takes it.
+    """Return a READY segment of a host in the form that tier_partition takes.
 
     Args:
         leader_epochs: the whole leader-epoch-checkpoint.
-        open_transactions: (producer id, first offset) of those open at the base offset; None where nobody knows.
-        kept: snapshots whose bytes need not be fetched.
+        open_transactions: (producer id, first offset) of the transactions open at the base offset; None if unknown.
+        kept: snapshots whose bytes are in memory.
     """
     return PlannedSegment(
         base_offset=segment.base_offset,

@@ -1,4 +1,4 @@
-"""The plan of a tiering run: what --apply writes if nothing changes meanwhile."""
+"""The plan of a tiering run: the objects that --apply would write now."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tiersnap.snapshot.units import count_of, human_bytes
 _REQUESTS_OF_SEGMENT = 8  # besides multipart uploads: claim, three objects, two looks, finish, and one to spare
 _REQUESTS_OF_SNAPSHOT = 2
 _REQUESTS_OF_PARTITION = 16  # the listings, the cluster id, the manifests
-_REQUESTS_OF_RUN = 12  # the probe of the store, and the listings of what killed processes left
+_REQUESTS_OF_RUN = 12  # the probe of the store, and the listings of leftovers of killed processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class TierPlan:
     Attributes:
         snapshots: computed snapshots to write.
         segments: segments to upload.
-        log_bytes: of their logs; indexes and snapshots come with them.
-        requests: an upper bound of those that write or list, without repeated ones.
+        log_bytes: bytes of their logs, without indexes and snapshots.
+        requests: upper bound of the requests that write or list, without retries.
     """
 
     snapshots: int = 0
@@ -58,14 +58,14 @@ class TierPlan:
 
     @property
     def sentence(self) -> str:
-        """For people."""
+        """Return the plan in words, for people."""
         snapshots = f", {count_of(self.snapshots, 'snapshot')} to write" if self.snapshots else ""
         size, requests = human_bytes(self.log_bytes), count_of(self.requests, "request")
         return f"plan: {count_of(self.segments, 'segment')} to upload, {size}{snapshots}: at most {requests}"
 
 
 def _requests_of(size: int) -> int:
-    """Return the requests of one segment: a log that is larger than a part is sent in parts."""
+    """Return the number of requests of one segment; a log that is larger than a part is sent in parts."""
     settings = S3Settings()
     parts = 0 if size <= settings.part_size else 2 - (-size // settings.part_size_for(size))
     return _REQUESTS_OF_SEGMENT + parts

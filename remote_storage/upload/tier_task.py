@@ -1,4 +1,4 @@
-"""READY segments as rows -> TIERED rows: what a Spark task does with one partition, around tier_partition."""
+"""The Spark task that uploads one partition with tier_partition: READY rows in, TIERED rows out."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ReadySegment:
     transaction_index_bytes: int | None
 
     def planned(self) -> PlannedSegment:
-        """Return the segment as tier_partition takes it."""
+        """Return the segment in the form that tier_partition takes."""
         judged, segment, copy = self.judged.verdict, self.judged.verdict.segment, self.judged.copy
         assert copy is not None and segment.next_base_offset is not None, "not READY"
         filesystem, folder = partition_folder(judged.log_dir, judged.topic, judged.partition)
@@ -77,13 +77,13 @@ READY = _READY_ROWS.schema
 
 @dataclass(frozen=True)
 class TierTask:
-    """READY rows of one partition, ascending -> TIERED rows."""
+    """Maps the READY rows of one partition, ascending, to TIERED rows."""
 
     location: RemoteLocation
     tierer: Tierer
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Tier the partition; every event is a row as soon as it is true."""
+        """Tier the partition, and yield each event as a row as soon as it happens."""
         ready = list(_READY_ROWS.read(batches))
         if not ready:
             return

@@ -1,4 +1,4 @@
-"""Read uploads of ours that somebody doubts: those that are damaged are uploaded again, under new ids."""
+"""Read the uploads that --upload-again names; damaged ones are uploaded again, under new ids."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def damaged_uploads(
     partitions: Iterable[tuple[FileSystem, Partition]],
     expiry: BrokerExpiry,
 ) -> frozenset[str]:
-    """Read segments whole, and compare them with the local log; return the ids of those that are damaged.
+    """Read segments completely, compare them with the local log, and return the ids of damaged ones.
 
     Args:
-        ids: of segments that tiersnap uploaded.
-        partitions: of this host.
+        ids: ids of segments that tiersnap uploaded.
+        partitions: partitions of this host.
 
     Raises:
-        UsageError: an id is of no complete segment of ours in these partitions.
-        DivergedLogError: a segment is right in itself, and of another log.
+        UsageError: an id is of no complete segment that tiersnap uploaded in these partitions.
+        DivergedLogError: a segment is intact, but of another log.
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
     """
     left, damaged = set(ids), set[str]()

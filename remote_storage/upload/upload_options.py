@@ -1,4 +1,4 @@
-"""The options that all uploads have."""
+"""The options of all uploads."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ class UploadOptions:
     """The options of all jobs that upload segments."""
 
     rate: int | None = None  # bytes of segments a second, of all workers together; None for no limit
-    allow_plaintext: bool = False  # also among segments that the plugin encrypted
-    apply: bool = False  # write; otherwise only plan
+    allow_plaintext: bool = False  # upload although the plugin encrypted other segments
+    apply: bool = False  # write; False: only plan

@@ -1,9 +1,10 @@
-"""A segment into remote storage: all of it, proved, or nothing.
+"""Upload a segment to remote storage completely and checked, or leave nothing of it.
 
-Order: log, indexes, what makes it visible last. The log is checked as it is sent (see checked_log), the indexes are
-made right by it, and nothing becomes visible before all the rest is seen in the store (see checked_upload).
-On any failure what was written is deleted in reverse order. After a crash nothing is visible either; `Layout.inspect`
-tells the next run whether to finish (record COPY_SEGMENT_FINISHED) or to clean up with `delete_copy` and take a new
+The log is sent first, then the indexes, and last the object that makes the segment visible. The log is checked while it
+is sent, and wrong indexes are rebuilt from it. The last object is written only after all others were found in the store
+(see checked_upload).
+If a step fails, the written objects are deleted in reverse order. After a crash the segment is not visible either;
+`Layout.inspect` shows the next run whether to record COPY_SEGMENT_FINISHED, or to call `delete_copy` and take a new
 segment id.
 """
 
@@ -31,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """One copy: bytes of its objects, keys of those that it made, and why an index is not the broker's, by name."""
+    """The result of a copy: bytes of its objects, keys of the created ones, and why an index was rebuilt, by name."""
 
     bytes: int
     made: tuple[str, ...]
@@ -50,7 +51,8 @@ def copy_segment(
 
     Args:
         timeout: seconds for the whole segment, None for no limit.
-        before_visible: called when all but the last object is seen in the store; what it raises undoes the copy.
+        before_visible: called when all objects but the last exist in the store; an error that it raises undoes the
+            copy.
 
     Raises:
         TiersnapError: see SegmentCopy.
@@ -65,13 +67,15 @@ def copy_segment(
 
 @dataclass(slots=True, eq=False)
 class SegmentCopy:
-    """A copy under way: `send` its bytes, `look` at them, `show` it; a step that fails leaves nothing in the store.
+    """A copy under way: `send` its objects, check them with `look`, make it visible with `show`.
 
-    Raises, but for what could not be deleted, whose keys the error has among its `attrs` as `left_behind`:
-        SegmentChangedError: the segment is not what was decoded.
+    A step that fails deletes the objects. `attrs["left_behind"]` of the error has the keys that could not be deleted.
+
+    Raises:
+        SegmentChangedError: the segment differs from the decoded one.
         CorruptSegmentError: a batch is damaged.
-        WrongLeaderEpochsError: a batch has another leader epoch than the log's checkpoint tells.
-        TransientError: time is over, storage failed for the moment, or lost what it had acknowledged.
+        WrongLeaderEpochsError: a batch has another leader epoch than the leader-epoch-checkpoint.
+        TransientError: time ran out, or storage failed, or lost an acknowledged object.
         RemoteStorageError: storage refused, or has other bytes than were sent.
         ObjectExistsError: the segment id was used before.
     """
@@ -105,11 +109,11 @@ class SegmentCopy:
             deadline.check(f"copy of {self.metadata.id}")
 
     def look(self) -> None:
-        """See that all that was sent is there; one listing. Who calls it undoes the copy if that fails."""
+        """Check with one listing that all sent objects exist; if that fails, the caller undoes the copy."""
         check_listed(self.location.store, self.location.layout.stem(self.metadata), self._sent)
 
     def show(self) -> CopyResult:
-        """Put the last object, which makes the copy visible."""
+        """Put the last object, which makes the segment visible."""
         assert self._last is not None
         with self.undone_on_error():
             self._put_planned(self._last)
@@ -117,7 +121,7 @@ class SegmentCopy:
 
     @property
     def shown(self) -> tuple[str, bytes]:
-        """ETag and content of the last object, once it is there."""
+        """Return the ETag and the content of the last object; call it after `show`."""
         assert self._last is not None
         return self._sent[-1][1].etag, self._last.content
 
@@ -128,15 +132,15 @@ class SegmentCopy:
             yield
         except BaseException as error:
             if isinstance(error, ObjectExistsError):
-                self._in_doubt.clear()  # somebody else made it
+                self._in_doubt.clear()  # another writer made the object
             failures = self.undo()
             if isinstance(error, TiersnapError):
                 error.attrs["left_behind"] = [failure.key for failure in failures]
             raise
 
     def undo(self) -> tuple[DeleteFailure, ...]:
-        """Delete the sent objects, the last first; returns those that remain."""
-        # An object that somebody else made is not ours to delete; one of which no word came is.
+        """Delete the sent objects, the last first; return those that remain."""
+        # Never delete another writer's object. Delete our own even if the put got no answer.
         return delete_in_reverse(self.location.store, self._made() + self._in_doubt)
 
     def _made(self) -> list[str]:
@@ -165,9 +169,9 @@ def object_metadata(segment: SegmentBundle) -> dict[str, str]:
 
 
 def delete_copy(location: RemoteLocation, metadata: RemoteLogSegmentMetadata) -> tuple[DeleteFailure, ...]:
-    """Delete the objects of a copy, first the one that makes it visible; returns those that remain.
+    """Delete the objects of a remote segment, the one that makes it visible first; return those that remain.
 
-    DELETE_SEGMENT_FINISHED may be recorded when nothing is returned. Doing it again is fine.
+    If it returns nothing, DELETE_SEGMENT_FINISHED may be recorded. A repeated call is harmless.
     """
     return delete_in_reverse(location.store, list(location.layout.object_keys(metadata)))
 
@@ -185,7 +189,7 @@ def _check_described(segment: SegmentBundle, metadata: RemoteLogSegmentMetadata)
 
 
 def delete_in_reverse(store: ObjectStore, keys: Sequence[str]) -> tuple[DeleteFailure, ...]:
-    """Delete written objects, the last first; returns, and logs, those that remain."""
+    """Delete written objects, the last first; log and return those that remain."""
     failures: list[DeleteFailure] = []
     for key in reversed(keys):
         try:

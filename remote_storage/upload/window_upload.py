@@ -1,8 +1,8 @@
-"""The transactions that are open where a segment before a scan window begins.
+"""The transactions that are open at the base offset of a segment before a scan window.
 
 Nothing was replayed there, so the snapshots before the window lack transactions that ended before it. Each upload
-compares the transactions that are open at the segment's end with its snapshot (checked_upload). So the snapshot tells
-what is open where the next segment begins. Behind a remote segment, remote storage tells it.
+compares the transactions that are open at the segment's end with its snapshot (checked_upload). So that snapshot names
+the transactions open at the next base offset. After a remote segment, they are read from remote storage.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, Brok
 def known_starts(
     job: TierJob, planned: Sequence[PlannedSegment], inventory: RemoteInventory
 ) -> Iterator[PlannedSegment]:
-    """Yield the segments; those behind a remote segment with the transactions that remote storage tells.
+    """Yield the segments; if one follows a remote segment, add its open transactions from remote storage.
 
     Args:
-        inventory: segments that count.
+        inventory: the remote segments that count.
 
     Raises:
-        UnknownStateError: remote storage does not tell them.
+        UnknownStateError: remote storage cannot supply the state there.
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
     """
     starts = [copy.start_offset for copy in inventory.segments]

@@ -30,7 +30,7 @@ class CollectedDecode:
     Attributes:
         object: name of the object with its rows of `segments`.
         batches: name of the object with its rows of `record_batches`; None if they were not collected.
-        next_base_offset, size_bytes, modified_ns: of the file that was decoded.
+        next_base_offset, size_bytes, modified_ns: fields of the decoded file, to detect changes.
         run_starts: offsets at which its runs begin, ascending.
     """
 

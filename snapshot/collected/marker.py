@@ -56,7 +56,7 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def place(self) -> str:
-        """The log directory and its broker in words."""
+        """Return the log directory and its broker in words."""
         return self.log_dir if self.node_id is None else f"{self.log_dir} of broker {self.node_id}"
 
     def is_same_disk(self, other: Marker) -> bool:

@@ -42,7 +42,7 @@ class CollectedSource:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Names of its partition folders."""
+        """Return the names of the partition folders."""
         return self.marker.partitions
 
     @property
@@ -57,12 +57,12 @@ class CollectedSource:
 
     @property
     def collected_from(self) -> str:
-        """The log directory with the segments, and its broker, in words."""
+        """Return the log directory with the segments, and its broker, in words."""
         return self.marker.place
 
     @property
     def collected_log_dir(self) -> str:
-        """Path of the log directory on its host."""
+        """Return the path of the log directory on its host."""
         return self.marker.log_dir
 
     def listed(

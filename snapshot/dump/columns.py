@@ -138,12 +138,12 @@ class Field:
 
     @property
     def size(self) -> int:
-        """Number of lines."""
+        """Return the number of lines."""
         return max(array.size for array in (self.values, self.codes) if array is not None)
 
     @property
     def longest(self) -> int:
-        """Upper limit of the bytes of a value."""
+        """Return an upper limit of the bytes of a value."""
         return max(LONGEST_NUMBER, abs(self.width), *(len(text.encode()) for text in self.words), 0)
 
 

@@ -63,7 +63,7 @@ class StorageFile:
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
+        """Return the last part of the path."""
         return Path(self.path).name
 
 

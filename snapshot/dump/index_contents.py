@@ -87,7 +87,7 @@ class _IndexContents(Contents):
             return None
         try:
             return LogProbe(open_regular(log, follow=True))
-        except OSError as error:  # retention may have deleted it meanwhile
+        except OSError as error:  # retention may have deleted it in between
             why = error.strerror or error
             self.judgement.notes.append(f"{log}: {why}, so entries of {self.file.path} are not compared with it")
             return None

@@ -90,7 +90,7 @@ class LogEntries:
         while reason == MORE:
             window = windows.read(position, self.window_bytes)
             if window.size < min(self.window_bytes, windows.size - position):
-                # Its broker has cut the file meanwhile.
+                # The broker has truncated the file in between.
                 limit = position + window.size
             read = partial(_slice, window, position)
             cursor, reason = 0, kernels.ROWS_FULL

@@ -77,19 +77,19 @@ def _integer(value: str, name: str, *, bits: int = 64) -> int:
 
 
 def parse_offsets(text: str, *, name: str) -> dict[TopicPartition, int]:
-    """Offsets by (topic, partition). Raises CorruptCheckpointError: the text does not follow the format."""
+    """Return the offsets by (topic, partition). Raises CorruptCheckpointError: the text does not follow the format."""
     rows = _entries(text, 3, name)
     return {(topic, _integer(partition, name)): _integer(offset, name) for topic, partition, offset in rows}
 
 
 def format_offsets(offsets: dict[TopicPartition, int]) -> str:
-    """The inverse of `parse_offsets`."""
+    """Return the text of a checkpoint: the inverse of `parse_offsets`."""
     lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
     return "".join(f"{line}\n" for line in (_VERSION, str(len(lines)), *lines))
 
 
 def parse_leader_epochs(text: str, *, name: str) -> LeaderEpochs:
-    """(epoch, start offset) pairs, both ascending.
+    """Return (epoch, start offset) pairs, both ascending.
 
     Raises:
         CorruptCheckpointError: the text does not follow the format or the pairs do not ascend.
@@ -108,13 +108,13 @@ def parse_leader_epochs(text: str, *, name: str) -> LeaderEpochs:
 
 
 def format_leader_epochs(epochs: Iterable[tuple[int, int]]) -> str:
-    """The inverse of `parse_leader_epochs`; also the LEADER_EPOCH index of a remote segment."""
+    """Return the inverse of `parse_leader_epochs`, which is also the LEADER_EPOCH index of a remote segment."""
     lines = [f"{epoch} {start}" for epoch, start in epochs]
     return "".join(f"{line}\n" for line in (_VERSION, str(len(lines)), *lines))
 
 
 def parse_topic_id(text: str, *, name: str) -> str:
-    """The topic id of a partition.metadata file, 22 characters.
+    """Return the topic id of a partition.metadata file, 22 characters.
 
     Raises:
         CorruptCheckpointError: a line without a colon, a negative version, an id that is not 16 bytes or all zero.
@@ -129,7 +129,7 @@ def parse_topic_id(text: str, *, name: str) -> str:
 
 
 def format_topic_id(topic_id: str) -> str:
-    """The inverse of `parse_topic_id`."""
+    """Return the text of a partition.metadata file: the inverse of `parse_topic_id`."""
     return f"version: 0\ntopic_id: {topic_id}"
 
 

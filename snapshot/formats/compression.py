@@ -23,7 +23,7 @@ from tiersnap.snapshot.errors import CorruptRecordError
 from tiersnap.snapshot.units import count_of
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
-# Far above what a coordinator writes (message.max.bytes), far below what would fill a host's memory.
+# Bytes. Coordinators write far smaller batches (message.max.bytes), and a host's memory is far larger.
 LARGEST = 256 << 20
 
 _PIECE = 1 << 20
@@ -35,7 +35,7 @@ _HINT = "tiersnap dump FILE shows the batch; another replica may hold a good one
 
 
 def decompress(codec: int, data: bytes, *, largest: int = LARGEST) -> bytes:
-    """The bytes of the records.
+    """Decompress the bytes of the records.
 
     Args:
         codec: the lowest three bits of a batch's attributes.
@@ -57,10 +57,10 @@ def decompress(codec: int, data: bytes, *, largest: int = LARGEST) -> bytes:
 
 
 def first_bytes(data: bytes, codec: Codec, most: int) -> bytes:
-    """At most `most` bytes of what was compressed into `data` by gzip, lz4 or zstd.
+    """Decompress at most the first `most` bytes of `data`.
 
     Raises:
-        OSError: it is not of that codec.
+        OSError: `data` is not of that codec.
     """
     return b"".join(pieces(data, codec, most))
 
@@ -105,7 +105,7 @@ def _snappy(data: bytes, largest: int) -> bytes:
 
 
 def _snappy_block(data: bytes, largest: int) -> bytes:
-    """One block; it begins with its length, which the codec wants to be told."""
+    """Decompress one block; its first field is its length, which the codec needs as an argument."""
     length = 0
     for index, byte in enumerate(data[:5]):
         length |= (byte & 0x7F) << 7 * index

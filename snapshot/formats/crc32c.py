@@ -1,7 +1,7 @@
 """CRC-32C (Castagnoli) as Kafka uses it: polynomial 0x82F63B78 reflected, initial value and final xor 0xFFFFFFFF.
 
-A CRC is linear: that of a prefix and the bytes behind it is the prefix's, shifted by the length of these bytes, xor
-theirs. So the CRC of bytes that nobody reads follows from that of the whole and the prefix's.
+A CRC is linear: the CRC of two byte strings together is the first one's CRC, shifted by the second one's length, xor
+the second one's CRC. So the CRC of an unread suffix follows from the CRCs of the whole and of the prefix.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _POLYNOMIAL = 0x82F63B78
 
 
 def crc32c(data: bytes | bytearray | memoryview) -> int:
-    """CRC-32C of `data`, unsigned 32 bits."""
+    """Return the CRC-32C of `data`, unsigned 32 bits."""
     if isinstance(data, bytes):
         return int(google_crc32c.value(data))
     # The library takes nothing but `bytes`: a copy of a piece at a time, not of the whole.
@@ -28,7 +28,7 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
 
 
 def crc32c_of_file(path: Path) -> int:
-    """CRC-32C of a file's bytes, read piece by piece. Raises OSError: it is gone or unreadable."""
+    """Return the CRC-32C of a file, read piece by piece. Raises OSError: the file is missing or unreadable."""
     crc = 0
     with path.open("rb") as file:
         while data := file.read(_PIECE):
@@ -37,7 +37,7 @@ def crc32c_of_file(path: Path) -> int:
 
 
 def crc32c_of_rows(rows: np.ndarray) -> np.ndarray:
-    """CRC-32C of each row of uint8[n, length], as uint32[n]."""
+    """Return the CRC-32C of each row of uint8[n, length], as uint32[n]."""
     crcs = np.full(rows.shape[0], 0xFFFFFFFF, np.uint32)
     of_byte = _shifts()[0][0]
     for column in rows.T:
@@ -46,12 +46,12 @@ def crc32c_of_rows(rows: np.ndarray) -> np.ndarray:
 
 
 def crc32c_behind(whole: np.ndarray, prefix: np.ndarray, length: np.ndarray) -> np.ndarray:
-    """CRC-32C of the bytes behind a prefix, as uint32[n].
+    """Return the CRC-32C of the bytes after a prefix, as uint32[n].
 
     Args:
-        whole: uint32[n], of the prefix and the bytes behind it.
+        whole: uint32[n], CRC of the prefix and the bytes after it.
         prefix: uint32[n].
-        length: int64[n], of the bytes behind it, 0 to 2^31 - 1.
+        length: int64[n], number of the bytes after it, 0 to 2^31 - 1.
     """
     shifted = prefix.astype(np.uint32)
     for bit, tables in enumerate(_shifts()):
@@ -63,7 +63,7 @@ def crc32c_behind(whole: np.ndarray, prefix: np.ndarray, length: np.ndarray) -> 
 
 @cache
 def _shifts() -> tuple[np.ndarray, ...]:
-    """Tables uint32[4, 256], one for each byte of a CRC: the CRC behind 2^n more bytes of zero, for n from 0 to 30."""
+    """Return tables uint32[4, 256] for n from 0 to 30, one row for each byte of a CRC: the CRC after 2^n zero bytes."""
     remainders = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         remainders = (remainders >> np.uint32(1)) ^ np.where(remainders & 1, np.uint32(_POLYNOMIAL), np.uint32(0))

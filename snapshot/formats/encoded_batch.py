@@ -35,5 +35,5 @@ def _record(offset_delta: int, value: bytes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """Zig-zag, of 32 bits."""
+    """Return a zig-zag varint of 32 bits."""
     return unsigned_varint((number << 1) ^ (number >> 31))

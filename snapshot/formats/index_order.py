@@ -1,4 +1,4 @@
-"""Faults of a closed segment's index files that their size and the order of their entries show, without its batches.
+"""Find faults in a closed segment's index files by their size and the order of their entries, without its batches.
 
     offset index        a multiple of 8 bytes; positions ascend above 0, since the first batch is never indexed, and lie
                         inside the log; offsets ascend and lie inside the segment
@@ -6,10 +6,10 @@
                         the last timestamp is the segment's largest
     transaction index   a multiple of 34 bytes, version 0; markers ascend and lie inside the segment
 
-A broker trims the padding when it closes a segment. Zeros behind the last entry are therefore entries: a broker that
-loads the file searches among them, and its answers are wrong. It looks neither when it starts nor before it copies
-(LogSegment.sanityCheck passes over the offset and the time index, RemoteLogManager over all three). Whether entries
-agree with the batches says snapshot.repair.index_check.
+A broker trims the padding when it closes a segment. Zeros after the last entry are therefore entries: a broker that
+loads the file searches among them, and its answers are wrong. It checks them neither at its start nor before a copy
+(LogSegment.sanityCheck skips the offset and the time index, RemoteLogManager all three). snapshot.repair.index_check
+compares the entries with the batches.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SegmentExtent:
 
 
 def fault_of_size(name: str, size: int, log_size: int) -> str:
-    """Return the fault of an index `name` of `size` bytes beside a log of `log_size`; "" if it has none."""
+    """Return the fault of an index `name` of `size` bytes, with a log of `log_size`; "" if it has none."""
     length = LENGTHS[name]
     if size % length:
         return f"{count_of(size, 'byte')}, no multiple of {length}"

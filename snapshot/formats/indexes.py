@@ -1,14 +1,14 @@
-"""Offset index (`.index`) and time index (`.timeindex`) of a segment <-> entries.
+"""Encode and decode the offset index (`.index`) and the time index (`.timeindex`) of a segment.
 
     offset index, 8 bytes an entry          time index, 12 bytes an entry
       off len type   field                    off len type   field
         0   4 int32  relativeOffset             0   8 int64  timestamp       ms, largest so far
         4   4 int32  position                   8   4 int32  relativeOffset  last offset of the batch that has it
 
-Big-endian, no header, no checksum; relative to the segment's base offset. An entry of the offset index holds the last
-offset of a batch and the byte position where that batch starts. An active segment's files are preallocated: entries of
-zeros at the end are padding (a time index whose only entry is timestamp 0 at the base offset looks the same and is
-read as empty, which answers every look-up alike).
+Big-endian, without header and checksum; offsets are relative to the segment's base offset. An entry of the offset index
+has the last offset of a batch, and the byte position where that batch starts. An active segment's files are
+preallocated, so entries of zeros at the end are padding. A time index whose only entry is timestamp 0 at the base
+offset looks the same. It is read as empty, which gives the same answer to every lookup.
 
 Follows org.apache.kafka.storage.internals.log.OffsetIndex and TimeIndex.
 """
@@ -31,7 +31,7 @@ _HINT = "delete the file: a broker makes it again from the log at its next start
 
 
 def decode_offset_index(data: bytes, *, base_offset: int, name: str = "offset index") -> np.ndarray:
-    """Entries (OFFSET_ENTRY_DTYPE, offsets and positions ascending) of a `.index` file, padding left out.
+    """Return the entries (OFFSET_ENTRY_DTYPE, offsets and positions ascending) of a `.index` file, without padding.
 
     Raises:
         CorruptIndexError: a length that is no multiple of 8, an offset below the base, entries that do not ascend.
@@ -46,7 +46,7 @@ def decode_offset_index(data: bytes, *, base_offset: int, name: str = "offset in
 
 
 def decode_time_index(data: bytes, *, base_offset: int, name: str = "time index") -> np.ndarray:
-    """Entries (TIME_ENTRY_DTYPE, timestamps and offsets ascending) of a `.timeindex` file, padding left out.
+    """Return the entries (TIME_ENTRY_DTYPE, both fields ascending) of a `.timeindex` file, without padding.
 
     Raises:
         CorruptIndexError: a length that is no multiple of 12, an offset below the base, entries that descend.
@@ -61,7 +61,7 @@ def decode_time_index(data: bytes, *, base_offset: int, name: str = "time index"
 
 
 def encode_offset_index(entries: np.ndarray, *, base_offset: int) -> bytes:
-    """File bytes of `entries` (OFFSET_ENTRY_DTYPE).
+    """Return the file bytes of `entries` (OFFSET_ENTRY_DTYPE).
 
     Raises:
         CorruptIndexError: an offset that is not within 2^31 of the base.
@@ -73,7 +73,7 @@ def encode_offset_index(entries: np.ndarray, *, base_offset: int) -> bytes:
 
 
 def encode_time_index(entries: np.ndarray, *, base_offset: int) -> bytes:
-    """File bytes of `entries` (TIME_ENTRY_DTYPE).
+    """Return the file bytes of `entries` (TIME_ENTRY_DTYPE).
 
     Raises:
         CorruptIndexError: an offset that is not within 2^31 of the base.
@@ -85,7 +85,7 @@ def encode_time_index(entries: np.ndarray, *, base_offset: int) -> bytes:
 
 
 def position_of(entries: np.ndarray, offset: int) -> int:
-    """Byte position in the log from which a scan finds the first batch whose last offset is at least `offset`."""
+    """Return the byte position from which a scan finds the first batch whose last offset is at least `offset`."""
     index = int(np.searchsorted(entries["offset"], offset, side="right")) - 1
     return int(entries["position"][index]) if index >= 0 else 0
 

@@ -1,8 +1,8 @@
 r"""A Java properties file, such as `server.properties`, as java.util.Properties.load reads it.
 
-    # or ! begins a comment; blank lines say nothing
-    key=value       also `key: value` and `key value`; blanks around the separator are no part of either
-    a\              a line that ends in an odd number of backslashes goes on in the next, whose first blanks are dropped
+    # or ! begins a comment; blank lines are skipped
+    key=value       also `key: value` and `key value`; blanks around the separator are dropped
+    a\              a line that ends in an odd number of backslashes continues in the next, without leading blanks
     \t \n \r \f \uXXXX, and a backslash before any other character stands for that character
 
 If a key occurs more than once, the last value wins.

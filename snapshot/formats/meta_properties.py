@@ -32,7 +32,7 @@ class MetaProperties:
 
 
 def parse(text: str, *, name: str) -> MetaProperties:
-    """The properties that matter. Raises CorruptCheckpointError: no cluster.id, or a node id that is no number."""
+    """Return the needed properties. Raises CorruptCheckpointError: no cluster.id, or a node id that is no number."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         key, equals, value = line.strip().partition("=")

@@ -1,4 +1,4 @@
-"""Record batch headers of a log segment -> one Arrow table, without a Python step per batch.
+"""Decode the record batch headers of a log segment to one Arrow table, without a Python step for each batch.
 
 A segment file is a sequence of entries. All formats share the first 17 bytes up to the magic:
 
@@ -18,10 +18,10 @@ A segment file is a sequence of entries. All formats share the first 17 bytes up
      57   4 int32   recordCount            0 in a batch that compaction emptied
      61   .         records
 
-Big-endian. Follows org.apache.kafka.common.record.DefaultRecordBatch and FileLogInputStream: reading stops quietly
-when fewer than 18 bytes remain or an entry is longer than what remains (a partial tail); an entry shorter than its
-smallest header, an unknown magic or a wrong CRC is where a broker's recovery would cut the segment, so it is a finding
-and the decode ends there.
+Big-endian. Follows org.apache.kafka.common.record.DefaultRecordBatch and FileLogInputStream. Decoding ends without a
+finding if fewer than 18 bytes remain, or an entry is longer than the rest (a partial tail). It ends with a finding at
+an entry that is shorter than its smallest header, has an unknown magic, or a wrong CRC: a broker's recovery would
+truncate the segment there.
 """
 
 from __future__ import annotations

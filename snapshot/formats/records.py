@@ -13,10 +13,11 @@ Varints are zig-zag. Follows org.apache.kafka.common.record.DefaultRecord. Only 
 The CRC-32C of the records alone follows from the header of their batch:
 
     position   0 .. 20   not covered by the stored CRC
-    position  21 .. 60   the header that is: attributes to record count
-    position  61 ..      records, compressed or not
+    position  21 .. 60   covered part of the header: attributes to record count
+    position  61 ..      covered records, compressed or not
 
-A batch that a client sends again under another producer id, epoch or sequence has another CRC, and the same records.
+If a client sends a batch again with another producer id, epoch or sequence, its CRC differs, but its records are the
+same.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import numpy as np
 from tiersnap.snapshot.formats.crc32c import crc32c_behind, crc32c_of_rows
 from tiersnap.snapshot.formats.record_batch import HEADER_LENGTH, LOG_OVERHEAD
 
-# Where a record's parts lie in the bytes that were walked; a negative length is null.
+# Positions and lengths of a record's parts in the walked bytes; a negative length is null.
 SPAN_DTYPE = np.dtype(
     [
         ("position", "<i8"),  # byte position of its batch in the segment
@@ -42,7 +43,7 @@ SPAN_DTYPE = np.dtype(
 )
 
 
-# What the stored CRC covers of a header, as it lies on disk; names are those of RECORD_BATCH_DTYPE.
+# The header fields that the stored CRC covers, in their layout on disk; names as in RECORD_BATCH_DTYPE.
 COVERED = np.dtype(
     [
         ("attributes", ">i2"),
@@ -58,7 +59,7 @@ COVERED = np.dtype(
 
 
 def records_crc(headers: Mapping[str, np.ndarray]) -> np.ndarray:
-    """CRC-32C of the records of each batch, as uint32[n].
+    """Return the CRC-32C of the records of each batch, as uint32[n].
 
     Args:
         headers: columns `batch_length`, `crc`, and those of COVERED, of n batches of magic 2.

@@ -56,7 +56,7 @@ def size_of(count: int) -> int:
 
 
 def encode(entries: np.ndarray) -> bytes:
-    """Snapshot bytes of `entries` (ENTRY_DTYPE), in ascending producer id; the last entry of each producer."""
+    """Return the snapshot bytes of `entries` (ENTRY_DTYPE): the last entry of each producer, in ascending id."""
     entries = _ascending(entries)
     # One buffer: a million entries are 46 MB, which a worker should not hold four times.
     data = bytearray(size_of(entries.size))
@@ -67,19 +67,19 @@ def encode(entries: np.ndarray) -> bytes:
 
 
 def decode(data: bytes, *, name: str = "snapshot") -> np.ndarray:
-    """Entries (ENTRY_DTYPE, ascending producer id) of snapshot bytes, one a producer.
+    """Return the entries (ENTRY_DTYPE, ascending producer id) of snapshot bytes, one for each producer.
 
-    Of a producer that the file names more than once the last entry counts, as it does for a broker, which puts one
-    after the other into a map (ProducerStateManager.loadFromSnapshot).
+    If the file has several entries of a producer, the last one counts, as for a broker, which puts them into a map
+    (ProducerStateManager.loadFromSnapshot).
 
     Raises:
-        CorruptSnapshotError: as `checked`.
+        CorruptSnapshotError: see `checked`.
     """
     return _ascending(checked(data, name=name).astype(ENTRY_DTYPE))
 
 
 def checked(data: bytes, *, name: str = "snapshot") -> np.ndarray:
-    """Entries as they lie in the snapshot bytes: fields of ENTRY_DTYPE, big-endian, in the order of the file; no copy.
+    """Return a view of the entries in snapshot bytes: fields of ENTRY_DTYPE, big-endian, in the order of the file.
 
     Raises:
         CorruptSnapshotError: wherever Kafka's reader would refuse the file: empty, short, of another version, a wrong
@@ -109,7 +109,7 @@ def checked(data: bytes, *, name: str = "snapshot") -> np.ndarray:
 
 
 def _ascending(entries: np.ndarray) -> np.ndarray:
-    """By producer id, the last of those of one id; as they are where they ascend."""
+    """Return the entries in ascending producer id, with only the last of each id."""
     ids = entries["producer_id"]
     if (ids[1:] > ids[:-1]).all():
         return entries
@@ -120,5 +120,5 @@ def _ascending(entries: np.ndarray) -> np.ndarray:
 
 
 def file_name(offset: int) -> str:
-    """`<20 digits>.snapshot` of an exclusive end offset."""
+    """Return `<20 digits>.snapshot` for an exclusive end offset."""
     return f"{offset:020d}.snapshot"

@@ -1,9 +1,9 @@
-"""Records of `__cluster_metadata` that create and remove topics: which id a topic has.
+"""Decode the records of `__cluster_metadata` that create and remove topics, to find topic ids.
 
 A record's value is a frame, as in `__remote_log_metadata`, all big-endian:
 
     frame version   unsigned varint, 1
-    api key         unsigned varint: 2 TopicRecord, 9 RemoveTopicRecord; the others tell no topic id
+    api key         unsigned varint: 2 TopicRecord, 9 RemoveTopicRecord; other records have no topic id
     version         unsigned varint, 0
     message         in Kafka's flexible encoding
 
@@ -37,10 +37,10 @@ class TopicChange:
 
 
 def decode_topic_change(value: bytes) -> TopicChange | None:
-    """Return what a record says of a topic; None for a record of another kind.
+    """Return the creation or removal of a topic; None for a record of another kind.
 
     Raises:
-        CorruptRecordError: it does not follow its schema, or has an unknown version.
+        CorruptRecordError: the record does not follow its schema, or has an unknown version.
     """
     reader = FlexibleReader(value)
     try:

@@ -8,7 +8,7 @@
      26   8 int64  lastStableOffset   first offset of the oldest transaction of another producer that is still open at
                                       that marker, else lastOffset + 1
 
-Big-endian, 34 bytes an entry, no header, no padding. An entry lies in the segment that holds the marker. A broker makes
+Big-endian, 34 bytes an entry, no header, no padding. An entry is in the index of its marker's segment. A broker makes
 the file when it has the first entry, so a segment without aborted data has none. Follows
 org.apache.kafka.storage.internals.log.TransactionIndex, AbortedTxn and ProducerStateManager.lastStableOffset.
 """
@@ -34,7 +34,7 @@ _HINT = "delete the segment's `.index`: a broker then rebuilds all three indexes
 
 
 def decode(data: bytes, *, base_offset: int, name: str = "transaction index") -> np.ndarray:
-    """Entries (ABORTED_TXN_DTYPE, ascending last offset) of a `.txnindex` file.
+    """Return the entries (ABORTED_TXN_DTYPE, ascending last offset) of a `.txnindex` file.
 
     Raises:
         CorruptIndexError: a length that is no multiple of 34, a version above 0, a last offset below the segment's base
@@ -60,7 +60,7 @@ def decode(data: bytes, *, base_offset: int, name: str = "transaction index") ->
 
 
 def encode(entries: np.ndarray) -> bytes:
-    """File bytes of `entries` (ABORTED_TXN_DTYPE)."""
+    """Return the file bytes of `entries` (ABORTED_TXN_DTYPE)."""
     raw = np.zeros(entries.size, ABORTED_TXN_ON_DISK)
     for field in ABORTED_TXN_DTYPE.names or ():
         raw[field] = entries[field]
@@ -78,8 +78,8 @@ def rebuild(rows: np.ndarray, ongoing: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
     Args:
         rows: decoded batches (RECORD_BATCH_DTYPE, offset order) of a whole segment or of one window of it.
-        ongoing: transactions (ONGOING_TXN_DTYPE) open before them: at the start of a segment those of its base
-            offset's snapshot, else what the call for the window before gave.
+        ongoing: transactions (ONGOING_TXN_DTYPE) that are open before `rows`. At the start of a segment they come from
+            the snapshot at its base offset, else from the call for the previous window.
 
     Returns:
         Aborted transactions (ABORTED_TXN_DTYPE, ascending last offset), and the transactions open at the end.
@@ -90,7 +90,7 @@ def rebuild(rows: np.ndarray, ongoing: np.ndarray) -> tuple[np.ndarray, np.ndarr
     is_data = ~is_control & ((flags & TRANSACTIONAL_MASK) != 0)
     rows = rows[(is_marker | is_data) & (rows["producer_id"] >= 0)]
 
-    # One event a row, those of a producer together; a transaction that was open before is its first event.
+    # One event for each row, grouped by producer; a transaction that was open before is the first event.
     producer = np.concatenate([ongoing["producer_id"], rows["producer_id"]])
     offset = np.concatenate([ongoing["first_offset"], rows["base_offset"]])
     control = np.concatenate([np.full(ongoing.size, -1, np.int16), rows["control_type"]])
@@ -117,12 +117,12 @@ def rebuild(rows: np.ndarray, ongoing: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _last_stable_offsets(first: np.ndarray, last: np.ndarray, markers: np.ndarray) -> np.ndarray:
-    """For each marker the first offset of the oldest transaction [first, last] open across it, else marker + 1."""
+    """Return for each marker the first offset of the oldest transaction that is open across it, else marker + 1."""
     if first.size == 0:
         return markers + 1
     by_first = np.argsort(first)
     first, last = first[by_first], last[by_first]
-    # Where the running maximum of `last` passes the marker lies the first transaction that ends after it.
+    # The first transaction that ends after the marker is the one at which the running maximum of `last` exceeds it.
     oldest = np.searchsorted(np.maximum.accumulate(last), markers, side="right")
     candidate = np.where(oldest < first.size, first[np.minimum(oldest, first.size - 1)], _STILL_OPEN)
     return np.where(candidate < markers, candidate, markers + 1)

@@ -113,7 +113,7 @@ _TAGS = (
 
 
 def decode_key(key: bytes | None) -> str:
-    """The transactional id.
+    """Return the transactional id of a key.
 
     Raises:
         UnknownVersionError: a key of another version, which brokers pass by.
@@ -125,7 +125,7 @@ def decode_key(key: bytes | None) -> str:
 
 
 def decode_value(value: bytes) -> TransactionLogValue:
-    """The state that a value holds.
+    """Return the state in a value.
 
     Raises:
         UnknownVersionError: a value of a version above 1. Brokers from 4.3 on pass such a record by, older ones stop

@@ -35,10 +35,13 @@ class CopyTask(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The time from which a segment is copied, or the bytes behind it, whichever comes first; else never."""
+    """The condition for the copy of a segment: a time, or a number of newer bytes; the first that is met counts.
 
-    at: int | None  # ms; at or before now, it may be copied now. None where time does not count.
-    more_bytes: int | None = None  # to be written to the log behind the segment. None where size does not count.
+    If both are None, the segment is never copied.
+    """
+
+    at: int | None  # ms; it may be copied from this time on. None if time does not count.
+    more_bytes: int | None = None  # bytes still to be written after the segment. None if size does not count.
 
     def is_now(self, now: int) -> bool:
         """Return whether it may be copied at `now` (ms)."""
@@ -55,18 +58,18 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class CopyLag:
-    """A topic's `remote.copy.lag.ms` and `.bytes` as they are in force; 0 copies at once."""
+    """The effective values of a topic's `remote.copy.lag.ms` and `.bytes`; 0 copies immediately."""
 
-    # Since the newest record of a segment. None where time does not count: -1, and no local retention.
+    # Since the newest record of a segment. None if time does not count: -1, and no local retention.
     milliseconds: int | None = 0
-    size: int | None = None  # bytes of the log behind the segment. None where size does not count.
+    size: int | None = None  # bytes of the log after the segment. None if size does not count.
 
     def due(self, largest_timestamp: int, newer_bytes: int, now: int) -> Due:
         """Return when a segment is copied.
 
         Args:
             largest_timestamp: ms, the segment's as the broker has it.
-            newer_bytes: of the log behind the segment.
+            newer_bytes: bytes of the log after the segment.
             now: ms.
         """
         # A record from the future does not hold up its segment.
@@ -80,7 +83,7 @@ class CopyLag:
 class CopyTasks:
     """The copy tasks of a cluster."""
 
-    # Lag by the id of each topic that the cluster shows; None where copying is off.
+    # Lag by the id of each topic that the cluster shows; None if copying is disabled.
     topics: Mapping[str, CopyLag | None] = field(default_factory=dict)
     stuck: frozenset[tuple[str, int]] = frozenset()  # (topic id, partition) of tasks that records prove to be stuck
 
@@ -97,13 +100,13 @@ class CopyTasks:
 class ClusterAnswer:
     """The answer of a cluster about partitions."""
 
-    tasks: CopyTasks | None = None  # None where no cluster was asked
+    tasks: CopyTasks | None = None  # None without a cluster
     records: Records | None = None  # of each partition that the cluster has; None if they were not read
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerAtWork:
-    """A broker that copies a partition's segments; `how` is how that is known, `lag` what it waits for if known."""
+    """A broker that copies a partition's segments; `how` is the evidence, `lag` the topic's copy lag if known."""
 
     how: str
     lag: CopyLag | None = None
@@ -121,13 +124,13 @@ class BesideBrokers:
 
     store_now: int = 0  # ms, by the clock of the store
     left_for: int | None = None  # ms since a broker's upload; None leaves nothing to brokers
-    tasks: CopyTasks | None = None  # what the cluster says; None where none was asked
+    tasks: CopyTasks | None = None  # the copy tasks of the cluster; None without a cluster
 
     def broker_at(self, topic_id: str | None, partition: int, wrote_at: int | None) -> BrokerAtWork | None:
         """Return the broker that copies the partition, None if none is known.
 
         Args:
-            wrote_at: ms by the store's clock, when a broker last wrote an object of a segment; None where none did.
+            wrote_at: ms by the store's clock at which a broker last wrote an object of a segment; None if none did.
         """
         if self.left_for is None:
             return None

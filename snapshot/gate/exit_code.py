@@ -20,7 +20,7 @@ class OtherProblem(StrEnum):
     """A problem that is no error, no finding and no verdict."""
 
     LOST_INDEX = "LOST_INDEX"  # a closed segment has no offset index: a broker that starts deletes later snapshots
-    UNREPAIRED_FILE = "UNREPAIRED_FILE"  # a file beside the log is damaged, and `repair` does not write it
+    UNREPAIRED_FILE = "UNREPAIRED_FILE"  # a small file of the partition is damaged, and `repair` does not write it
     REPLICA_WITHOUT_PRODUCERS = "REPLICA_WITHOUT_PRODUCERS"  # as leader it would write retries twice
     OTHER_TOPIC_ID = "OTHER_TOPIC_ID"  # snapshots are stored for a topic of the same name that has another id
     NOT_STORED = "NOT_STORED"  # remote storage has no usable snapshot for a segment that lacks one

@@ -23,7 +23,7 @@ from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.snapshot_comparison import ExaminedSegment
 
-# What may come behind: the broker, too, goes on above the highest remote offset whatever lies below.
+# Verdicts after which a later segment may be uploaded: a broker, too, continues above the highest remote offset.
 _LETS_PASS = (IN_REMOTE_STORAGE | TO_UPLOAD) | {
     *(Verdict.GAP_IN_REMOTE, Verdict.ENCRYPTED_REMOTE, Verdict.LEFT_TO_BROKER, Verdict.INDEX_DAMAGED),
 }
@@ -44,7 +44,7 @@ class Readiness:
 
     @property
     def next_step(self) -> str:
-        """The command that clears the verdict, or ""."""
+        """Return the command that clears the verdict, or ""."""
         return NEXT_STEP[self.verdict]
 
 
@@ -59,13 +59,13 @@ def judge(
     beyond_broker: Collection[int] = (),
     mends_indexes: bool = False,
 ) -> Iterator[Readiness]:
-    """Verdicts of a partition's segments, given and returned in ascending base offset.
+    """Return the verdicts of a partition's segments, given and returned in ascending base offset.
 
     Args:
         coverage: offsets of the log's lineage in remote storage.
-        unread: why an upload refused a segment before a scan window, or "", by base offset. No batch of it was read,
-            and a broker's file is its snapshot without a comparison.
-        broker: copies the partition's segments, so READY ones are left to it; None if no broker copies them.
+        unread: segments before a scan window, by base offset, with the reason for which an upload refused one, or "".
+            Their batches were not read, and the broker's snapshot file is used without a comparison.
+        broker: a broker that copies the partition's segments, so READY ones are left to it; None without one.
         beyond_broker: base offsets of segments without a snapshot file, which no broker can copy. READY segments from
             the first one on are not left to the broker, unless an earlier segment is.
         mends_indexes: tiersnap uploads READY segments and rebuilds wrong indexes.
@@ -92,20 +92,20 @@ def judge(
 
 @dataclass(slots=True)
 class _HeldBack:
-    """Says of segments that would be READY, in ascending base offset, whether remote storage holds them back."""
+    """Decides for segments that would be READY, ascending, whether remote storage or a broker holds them back."""
 
     coverage: RemoteCoverage
     broker: BrokerAtWork | None
     beyond_broker: Collection[int]
     mends_indexes: bool
     now: int
-    newer_bytes: int  # of the log behind the segment that was passed last
+    newer_bytes: int  # bytes of the log after the segment that was judged last
     unread: Collection[int]
     _has_left: bool = False
 
     def judge(self, segment: SegmentFacts, reason: str) -> tuple[Verdict, str]:
-        """The verdict of a segment that would be READY for `reason`."""
-        # What lies below the highest remote offset a broker passes by.
+        """Return the verdict on a segment that would be READY for `reason`."""
+        # A broker never copies segments below the highest remote offset.
         is_brokers = not _is_below(segment, self.coverage)
         if is_brokers and not self._has_left and segment.base_offset in self.beyond_broker:
             self.broker = None
@@ -144,10 +144,10 @@ def _in_remote(
 
 
 def judge_remote(start: int, end: int, coverage: RemoteCoverage) -> tuple[Verdict, str]:
-    """Return verdict and reason of offsets that `coverage` covers, by the records that are known of them.
+    """Return verdict and reason of offsets that `coverage` covers, by their known records.
 
     Args:
-        start: offset from which records are in the log.
+        start: first offset of the log in the segment.
         end: exclusive.
     """
     if contain(coverage.published, start, end):
@@ -166,7 +166,7 @@ def _is_below(segment: SegmentFacts, coverage: RemoteCoverage) -> bool:
 
 
 def _is_to_finish(segment: SegmentFacts, coverage: RemoteCoverage) -> bool:
-    """Return whether the segment is a gap but for a copy of ours, which counts once it is tiered again."""
+    """Return whether only an unfinished upload of tiersnap covers the segment; the next upload finishes it."""
     end = segment.next_base_offset or 0
     return _is_below(segment, coverage) and coverage.is_unfinished(segment.base_offset, end)
 

@@ -25,10 +25,10 @@ _NOT_REACHED = Comparison(SnapshotVerdict.UNVERIFIED, "not reached: the log is d
 class JudgedSnapshot:
     """The snapshot at the end of a segment, or at the log end."""
 
-    found: SnapshotAt | None  # what is remembered of the offset; None where no replay reached it
-    verdict: SnapshotVerdict  # what it is worth now: the broker's file, or the computed object in its place
-    provenance: Provenance | None = None  # None of a file that is not trusted
-    is_object: bool = False  # the segment is tiered with the computed object and not with the broker's file
+    found: SnapshotAt | None  # the stored result of the offset; None if no replay reached it
+    verdict: SnapshotVerdict  # the present verdict on the broker's file, or on the computed object that replaces it
+    provenance: Provenance | None = None  # None for a file that is not trusted
+    is_object: bool = False  # the segment is uploaded with the computed object, not with the broker's file
 
     @property
     def compared(self) -> SnapshotVerdict | None:
@@ -51,15 +51,15 @@ class SegmentReadiness:
         return self.readiness.verdict in TO_UPLOAD
 
     def as_uploaded(self) -> SegmentReadiness:
-        """Return it as it is once tiersnap has uploaded it: brokers do not know it yet."""
+        """Return this segment with the verdict UPLOADED, after its upload: brokers do not know it yet."""
         return self._with(Verdict.UPLOADED, "tiersnap uploaded it now; brokers do not know it before it is published")
 
     def as_published(self) -> SegmentReadiness:
-        """Return it as it is once brokers were told of it."""
+        """Return this segment with the verdict TIERED, after its publication."""
         return self._with(Verdict.TIERED, "in remote storage; published now")
 
     def as_found(self) -> SegmentReadiness:
-        """Return it as it is if the upload found it in remote storage."""
+        """Return this segment with the verdict IN_REMOTE, because the upload found it in remote storage."""
         return self._with(Verdict.IN_REMOTE, "another attempt uploaded it meanwhile; its records were not read")
 
     def _with(self, verdict: Verdict, reason: str) -> SegmentReadiness:
@@ -70,12 +70,12 @@ class SegmentReadiness:
 class Policy:
     """The rules by which segments are judged."""
 
-    replace: bool  # a computed object takes the place of a file that is not to be trusted
+    replace: bool  # a computed object replaces an untrusted file
     expiry: BrokerExpiry
-    # The scan read only a window: an older file of a broker is taken without a comparison.
+    # The scan read only a window: an older snapshot file of a broker is used without a comparison.
     is_bounded: bool = False
-    beside: BesideBrokers = NO_BROKERS  # the signs of a working broker, to which segments are left
-    mends_indexes: bool = False  # what is READY is uploaded, with wrong indexes made again
+    beside: BesideBrokers = NO_BROKERS  # detects a working broker, to leave the segments to it
+    mends_indexes: bool = False  # the upload rebuilds wrong indexes of READY segments
 
     def judge(
         self,
@@ -92,8 +92,8 @@ class Policy:
             partition: its number.
             segments: ascending base offsets.
             snapshots: earlier results of snapshot offsets.
-            coverage: what remote storage holds of the log's lineage.
-            refused: why an upload refused a segment before a scan window, by its base offset.
+            coverage: the offsets of the log's lineage in remote storage.
+            refused: reasons for which an upload refused segments before a scan window, by base offset.
         """
         known = tuple(segments)
         offsets = (facts.log_end_offset if each.next_base_offset is None else each.next_base_offset for each in known)
@@ -123,7 +123,7 @@ class Policy:
             coverage=coverage,
             unread={base: refused.get(base, "") for base, end in at_end if self._is_unread(end)},
             broker=broker,
-            # A broker's copy task fails where there is no snapshot file.
+            # A broker's copy task fails if there is no snapshot file.
             beyond_broker={base for base, end in at_end if end.comparison.compared is SnapshotVerdict.MISSING},
             mends_indexes=self.mends_indexes,
         )
@@ -154,7 +154,7 @@ class Policy:
     def _is_taken(self, found: SnapshotAt) -> bool:
         """Return whether the broker's file is uploaded without a comparison: it was read and is older than the window.
 
-        A log whose state at its remote start is unknown may be of a rebuilt replica, so its files are not taken.
+        If the state at the log's remote start is unknown, the replica may have been rebuilt, so its files are not used.
         """
         is_read = found.file.file_crc32c is not None and found.comparison.compared is SnapshotVerdict.UNVERIFIED
         return self.is_bounded and is_read and not found.provenance.lacks_start

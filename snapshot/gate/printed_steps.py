@@ -44,7 +44,7 @@ class Step:
 
     @property
     def comments(self) -> tuple[str, ...]:
-        """Return what stands above the command in a script: the words and the note."""
+        """Return the comments above the command in a script: the words and the note."""
         return tuple(part for part in (self.words, self.note) if part)
 
 

@@ -22,26 +22,26 @@ class CheckDepth(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Its place: 0 reads least."""
+        """Return the rank of the depth; 0 reads least."""
         return list(CheckDepth).index(self)
 
 
 class RemoteVerdict(StrEnum):
-    """The verdict on a remote segment; names that snapshot files have as well mean the same."""
+    """The verdict on a remote segment; verdicts with the name of a SnapshotVerdict mean the same."""
 
-    CORRUPT = "CORRUPT"  # damaged: an object is not what it must be
+    CORRUPT = "CORRUPT"  # an object is damaged
     MISSING = "MISSING"  # an object is missing, or offsets are in no complete remote segment
     SUSPECT = "SUSPECT"  # its snapshot contradicts what a broker would keep
     UNVERIFIED = "UNVERIFIED"  # remote storage did not answer
-    GONE = "GONE"  # it was not sound, and was deleted since
+    GONE = "GONE"  # it had a problem, and was deleted since
     NOT_CHECKABLE = "NOT_CHECKABLE"  # encrypted by the plugin; complete
-    NOT_COMPARED = "NOT_COMPARED"  # nothing is wrong, and its snapshot was compared with no fold
+    NOT_COMPARED = "NOT_COMPARED"  # no problem found, but there was no fold to compare its snapshot with
     EXTENDS = "EXTENDS"
     MATCHES = "MATCHES"
 
     @property
     def is_sound(self) -> bool:
-        """Return whether nothing is wrong with the segment, as far as it was read."""
+        """Return whether the read part of the segment has no problem."""
         return self in SOUND
 
     @property
@@ -104,7 +104,7 @@ class RemoteCheck:
     remote: Annotated[str, Meta(description="URI of the remote storage that was verified")]
 
     def rank(self) -> int:
-        """Return its place on a terminal: the worst verdict first."""
+        """Return the sort key for a terminal: the worst verdict comes first."""
         return list(RemoteVerdict).index(self.verdict)
 
     def still_holds(self, asked: CheckRequest, written_at: int, size: int) -> bool:
@@ -130,7 +130,7 @@ class CheckRequest:
 
     @property
     def counted_since(self) -> int | None:
-        """Return the time (ms) that producers are younger than whose entries count; None if all count."""
+        """Return the time (ms) before which producers have expired and do not count; None if all count."""
         return _counted_since(self.now, self.producer_expiration)
 
 

@@ -46,11 +46,11 @@ class Provenance(StrEnum):
 
     @property
     def is_of_window(self) -> bool:
-        """Return whether the log before the snapshot may lie before a scan window, where nothing was replayed."""
+        """Return whether the snapshot may be before a scan window, where nothing was replayed."""
         return self in (Provenance.BROKER_UNVERIFIED, Provenance.COMPUTED_WITHIN_WINDOW)
 
 
-# What a file can be after it was compared with the log, each entry counted.
+# The possible results of the strict comparison of a file with the log.
 COMPARED = frozenset(
     {SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS, SnapshotVerdict.SUSPECT, SnapshotVerdict.CORRUPT}
 )

@@ -50,9 +50,9 @@ class Level(StrEnum):
     """The reaction that a verdict asks for."""
 
     BLOCKED = "BLOCKED"  # a person must act
-    PENDING = "PENDING"  # clears by itself, or behind something else
+    PENDING = "PENDING"  # clears by itself, or after another problem is cleared
     READY = "READY"  # the next run with --apply uploads it
-    IN_REMOTE = "IN_REMOTE"  # remote storage holds it, and nothing tells that brokers know it
+    IN_REMOTE = "IN_REMOTE"  # remote storage holds it, and it is unknown whether brokers know it
     SETTLED = "SETTLED"  # nothing to do: tiered, left to a working broker, or never tiered
 
 
@@ -129,7 +129,7 @@ MEANING: dict[Verdict, str] = {verdict: meaning for said in _SAID.values() for v
 IN_REMOTE_STORAGE = frozenset({Verdict.TIERED, Verdict.UPLOADED, Verdict.IN_REMOTE})
 # A person must clear these.
 BLOCKED = frozenset(v for v, level in LEVEL.items() if level is Level.BLOCKED)
-# The segment's finding says more, and has the exit code.
+# The segment's finding has the details and the exit code.
 TOLD_BY_FINDING = frozenset({Verdict.CORRUPT_SEGMENT, Verdict.UNREADABLE_SEGMENT})
 # `--apply` uploads these.
 TO_UPLOAD = frozenset(v for v, level in LEVEL.items() if level is Level.READY)

@@ -81,7 +81,7 @@ def _is_full_and_running(host: Host) -> bool:
 
 
 def _can_unblock(host: Host) -> bool:
-    """Return whether `unblock` frees what waits for snapshots."""
+    """Return whether `unblock` can free the segments that wait for snapshots."""
     return bool(host.pids) and host.missing > 0 and host.can_pause_copying
 
 
@@ -143,7 +143,7 @@ def _remote(host: Host, *, is_freed: bool) -> Iterator[NextStep]:
 
 
 def _missing(host: Host, place: Place) -> Iterator[NextStep]:
-    """Yield two ways to get missing snapshots: `unblock` beside a running broker, and `repair` beside a stopped one.
+    """Yield two ways to get missing snapshots: `unblock` while the broker runs, and `repair` while it is stopped.
 
     If `unblock` has all its options, a person pastes it: `repair` is a comment then.
     """
@@ -166,7 +166,7 @@ def _missing(host: Host, place: Place) -> Iterator[NextStep]:
 
 
 def _unblock(host: Host) -> NextStep:
-    """Return the step that frees stuck partitions beside a running broker."""
+    """Return the step that frees stuck partitions while their broker runs."""
     uploads = _takes(sum(each.listed.blocked_bytes for each in host.log_dirs), _UPLOAD_RATE)
     note = f"frees stuck partitions beside the running broker; uploads {uploads}; needs no room here"
     return replace(steps.UNBLOCK, note=note)

@@ -16,7 +16,7 @@ from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning
 
 @dataclass
 class RecordedInventory:
-    """An Inventory from records, which do not tell the beginning of a log or its producers."""
+    """An Inventory from records, which have neither the beginning of a log nor its producers."""
 
     records: Records
     errors: list[TiersnapError] = field(default_factory=list)  # always empty

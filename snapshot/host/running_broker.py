@@ -68,7 +68,7 @@ def _opened(pid: int) -> list[bytes]:
     opened = []
     with suppress(OSError):
         for link in Path(f"/proc/{pid}/fd").iterdir():
-            with suppress(OSError):  # closed meanwhile
+            with suppress(OSError):  # closed in between
                 opened.append(os.fsencode(link.readlink()))
     return opened
 

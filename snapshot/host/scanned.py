@@ -80,7 +80,7 @@ class Scanned:
 
 
 class Inventory(Protocol):
-    """The remote inventory of partitions; `errors` tell why it is unknown for some."""
+    """The remote inventory of partitions; `errors` has the reason for each that is unknown."""
 
     errors: list[TiersnapError]
 
@@ -105,7 +105,7 @@ class Scanner:
     fold: FoldSegment = fold_segment
 
     def scan(self, named: NamedLogDir, partition: Partition, located: Locate = iter) -> Scanned:
-        """Return a partition with its verdicts; scan it again if retention deletes a segment meanwhile."""
+        """Return a partition with its verdicts; scan it again if retention deletes a segment during the scan."""
         found = self._scan(named.log_dir.filesystem, partition)
         again = listed_again(named, partition, found.examination.findings, located)
         return found if again is None else self._scan(named.log_dir.filesystem, again)
@@ -121,7 +121,7 @@ class Scanner:
 
     @property
     def errors(self) -> list[TiersnapError]:
-        """The errors of the inventory; the list grows with the partitions."""
+        """Return the errors of the inventory; the list grows with the partitions."""
         return [] if self.inventory is None else self.inventory.errors
 
 
@@ -132,13 +132,14 @@ _FOR_SNAPSHOTS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SU
 class ScanTotals:
     """The totals of a scan.
 
-    A bad snapshot is a problem only if it will be read. Snapshots of topics that are never tiered are not read, nor
-    strays. The snapshot at the end of a tiered segment is read only if it is the newest, by a broker that starts.
+    A bad snapshot is a problem only if a broker or an upload will read it. Snapshots of topics that are never tiered
+    are not read, nor strays. The snapshot at the end of a tiered segment is read only if it is the newest: a broker
+    loads it when it starts.
     """
 
     findings: list[Finding] = field(default_factory=list)  # at the start, the findings about no partition
     errors: Sequence[TiersnapError] = ()  # why remote storage could not be read; the list may grow
-    was_asked: bool = False  # a cluster told which segments brokers copy by themselves
+    was_asked: bool = False  # a cluster was asked which segments brokers copy by themselves
     verdicts: Counter[Verdict] = field(default_factory=Counter)  # of segments
     snapshots: Counter[SnapshotVerdict] = field(default_factory=Counter)
     wanted: Counter[SnapshotVerdict] = field(default_factory=Counter)  # snapshots that will be read

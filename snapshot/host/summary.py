@@ -50,7 +50,7 @@ class Examined:
 
     @property
     def release(self) -> str:
-        """The release of the broker that holds .lock, "" if it is unknown."""
+        """Return the release of the broker that holds .lock; "" if it is unknown."""
         return (self.holder and self.holder.version) or ""
 
 
@@ -117,7 +117,7 @@ class Host:
 
     @property
     def blocked(self) -> Counter[Verdict]:
-        """Closed segments by the verdict that blocks them."""
+        """Return the counts of closed segments by the verdict that blocks them."""
         return sum((each.listed.blocked for each in self.log_dirs), Counter())
 
     def waiting(self) -> list[WaitingPartition]:
@@ -127,7 +127,7 @@ class Host:
 
     @property
     def in_remote(self) -> Counter[Verdict]:
-        """Closed segments in remote storage, by verdict."""
+        """Return the counts of closed segments in remote storage, by verdict."""
         return sum((each.listed.in_remote for each in self.log_dirs), Counter())
 
     def in_remote_lines(self) -> Iterator[str]:
@@ -137,12 +137,12 @@ class Host:
 
     @property
     def missing(self) -> int:
-        """Number of missing snapshots."""
+        """Return the number of missing snapshots."""
         return sum(each.missing for each in self.log_dirs)
 
     @property
     def continued(self) -> int:
-        """Number of partitions whose log begins in remote storage, which is needed to judge their snapshots."""
+        """Return the number of partitions whose log begins in remote storage, needed to judge their snapshots."""
         return sum(each.listed.log_starts.continued for each in self.log_dirs)
 
     @property
@@ -152,12 +152,12 @@ class Host:
 
     @property
     def lost_indexes(self) -> int:
-        """Number of partitions that have lost an .index."""
+        """Return the number of partitions that have lost an .index."""
         return sum(each.listed.lost_indexes for each in self.log_dirs)
 
     @property
     def lost_below_log_start(self) -> int:
-        """Number of partitions that have lost an .index below the log start."""
+        """Return the number of partitions that have lost an .index below the log start."""
         return sum(each.listed.lost_below_log_start for each in self.log_dirs)
 
     @property

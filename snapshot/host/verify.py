@@ -77,7 +77,7 @@ class Verification:
             )
 
     def _begun(self, partition: Partition) -> tuple[Partition, Beginning]:
-        """Return a partition as a broker opens it, and what came before its files."""
+        """Return a partition as a broker opens it, and the state before its files."""
         begins = self.beginnings.of(partition)
         if begins.why and (moved := self.moved(partition)) is not None:
             partition, begins = moved, self.beginnings.again(moved)
@@ -85,17 +85,17 @@ class Verification:
 
     @property
     def not_compared(self) -> int:
-        """Number of files of logs that begin in remote storage, which was not read."""
+        """Return the number of files of logs that begin in remote storage, which was not read."""
         return self.counts[SnapshotVerdict.NOT_COMPARED]
 
     @property
     def compared(self) -> int:
-        """Number of files that were compared."""
+        """Return the number of files that were compared."""
         return self.counts.total() - self.not_compared
 
     @property
     def right(self) -> int:
-        """Number of files that agree with the log."""
+        """Return the number of files that agree with the log."""
         return sum(self.counts[each] for each in TRUSTED)
 
     def problems(self) -> Iterator[Problem]:

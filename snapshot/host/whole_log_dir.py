@@ -29,7 +29,7 @@ def scan(
 ) -> Iterator[Scanned]:
     """Replay and judge the partitions of a log directory one by one, ascending by name, as `tiersnap scan` does.
 
-    A partition is scanned again if retention deletes a segment of it meanwhile.
+    A partition is scanned again if retention deletes one of its segments during the scan.
 
     Nothing is written, and no broker, cluster or remote storage is asked. So no verdict is TIERED, and a log that
     begins in remote storage has snapshots that are NOT_COMPARED. Damage is a finding of the partition.

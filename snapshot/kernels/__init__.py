@@ -1,1 +1,1 @@
-"""The compiled loops: what they do is Python that numba compiles, see native."""
+"""The compiled loops, written in Python and compiled by numba; see native."""

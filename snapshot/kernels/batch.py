@@ -1,6 +1,6 @@
 """Compiled walk over the bytes of a segment; see formats.record_batch for the layout, log.segment_walk for the caller.
 
-Arguments are NumPy arrays and records, which have no static types worth writing; docstrings say what they hold.
+Arguments are NumPy arrays and records. Static types cannot describe their content, so docstrings do.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tiersnap.snapshot.kernels.native import kernel, part
 
 # Why the walk over a buffer stopped.
 END, PARTIAL, ROWS_FULL, TABLE_FULL, CUT, BAD_SIZE, BAD_MAGIC, BAD_CRC, BAD_OFFSET, BAD_CONTROL, ZEROS = range(11)
-# The caller decompresses the control batch at `valid_bytes`, and says in the state what it holds.
+# The caller must decompress the control batch at `valid_bytes`, and set its record's fields in the state.
 COMPRESSED_CONTROL = 11
 # Type of a control record that cannot be parsed.
 MALFORMED = -2
 
-# What a walk knows when it stops, and goes on from; one record for the whole of a segment.
+# The state of a walk, with which it stops and continues; one record for each segment.
 WALK_DTYPE = np.dtype(
     [
         ("valid_bytes", "<i8"),  # of the segment, up to the end of the last good entry
@@ -67,7 +67,7 @@ NO_CUT = LARGEST_OFFSET
 
 @part
 def varint(b, p, end):
-    """Zig-zag varint of at most 10 bytes at `p`: (value, next position), position -1 when it runs past `end`."""
+    """Return (value, next position) of a zig-zag varint of at most 10 bytes at `p`; position -1 if it passes `end`."""
     raw = np.uint64(0)
     shift = np.uint64(0)
     while p < end and shift < 70:
@@ -82,7 +82,7 @@ def varint(b, p, end):
 
 @kernel(np.uint8, int, int, returns=3)
 def control_record(b: np.ndarray, p: int, end: int) -> tuple[int, int, int]:
-    """First record of a control batch: (type, coordinator epoch, timestamp delta), type MALFORMED when it is.
+    """Return (type, coordinator epoch, timestamp delta) of a control batch's first record; type MALFORMED if it is.
 
     key: version int16, type int16. Value of a transaction marker: version int16, coordinatorEpoch int32.
     """
@@ -126,7 +126,7 @@ def walk(
     """Decode, keep and fold the batches in `b[start:]` until something stops it: (next position in `b`, stop reason).
 
     Args:
-        b: uint8, read-only; `b[0]` lies at byte `position_of_buffer` of the segment.
+        b: uint8, read-only; `b[0]` is byte `position_of_buffer` of the segment.
         stop_at: the reason is CUT at the first batch at or above this offset.
         states: one WALK_DTYPE, continued and updated.
         out: RECORD_BATCH_DTYPE, filled from its `row_count` on; NO_ROWS keeps none.
@@ -176,7 +176,7 @@ def walk(
             if base_offset >= stop_at:
                 reason = CUT
                 break
-            if magic == 1:  # a wrapper's is the largest of what it holds
+            if magic == 1:  # a wrapper has the largest timestamp of its entries
                 max_timestamp_of_all = max(max_timestamp_of_all, read_int64(b, p + 18))
             digest = add_legacy_entry(digest, b, p, position_of_buffer + p)
             last_offset = base_offset

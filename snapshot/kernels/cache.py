@@ -1,11 +1,10 @@
-"""The folder for compiled kernels: one for exactly these kernels, also if the broker's user has no home.
+"""The folder for compiled kernels.
 
-A fold that was compiled of last week's rules must not run today, so the folder is named after the content of all kernel
-modules.
+The folder is named after the content of all kernel modules, so that a kernel compiled from older sources never runs.
 
-Where neither beside the source nor below the home directory can be written, and a broker's user often can do neither,
-the kernels go to a folder of this user in the temporary directory. They are loaded as code, so that folder counts only
-if nobody else can write to it.
+A broker's user often can write neither next to the source nor below a home directory. Then the kernels are kept in a
+folder of this user in the temporary directory. They are loaded as code, so the folder is used only if no other user can
+write to it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from pathlib import Path
 
 _log = logging.getLogger(__name__)
 
-VARIABLE = "NUMBA_CACHE_DIR"  # a folder to keep them in, as numba keeps what it compiles
+VARIABLE = "NUMBA_CACHE_DIR"  # numba's variable for its own cache; the kernels are kept there, too
 _PACKAGE = Path(__file__).resolve().parent
 # Modules of `formats` whose constants and layouts are compiled into kernels.
 _FORMATS = ("indexes.py", "record_batch.py", "records.py", "snapshot_file.py")
@@ -28,10 +27,10 @@ _FORMATS = ("indexes.py", "record_batch.py", "records.py", "snapshot_file.py")
 
 @cache
 def folder() -> Path:
-    """Return the folder, which may not be there yet; below VARIABLE, where that can be written."""
+    """Return the folder, which may not exist yet; it is below VARIABLE if that is writable."""
     name, given = f"tiersnap-{_digest()}", os.environ.get(VARIABLE)
     for place in (Path(given) if given else None, _PACKAGE / "__pycache__", _cache_of_user()):
-        # Not the place alone: the folder may be root's, of a `sudo tiersnap`.
+        # The folder itself is tested, not only its parent: after `sudo tiersnap` it may belong to root.
         if place is not None and _is_writable(place / name):
             break
     else:

@@ -1,7 +1,7 @@
-"""The machine code of a kernel, made by numba and LLVM: an object file that needs nothing of numba when it runs.
+"""Compile a kernel with numba and LLVM to an object file that runs without numba.
 
-The kernel stands behind a C function (numba.cfunc). All else is made private to the object file, so that LLVM sees that
-no exception can leave the kernel, and drops what numba has for that case.
+The object file exports one C function (numba.cfunc) that calls the kernel. All other functions are private to it, so
+LLVM sees that no exception can leave the kernel, and removes numba's code for exceptions.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class _CFunction(Protocol):
         """Return its module in LLVM's language."""
 
 
-# What the object file may leave to be found when it is loaded.
+# Prefixes of external symbols that are resolved when the object file is loaded.
 _OUTSIDE = ("llvm.", "crc32c_extend", "memset", "memcpy")
 
 
 def compiled(kernel: Kernel) -> bytes:
     """Return an object file whose function, of the kernel's name, takes all arguments in order.
 
-    An array is an address and a size. Numbers are int64; behind the arguments comes the address of int64 results.
+    An array is an address and a size. Numbers are int64; the last argument is the address of int64 results.
 
     Raises:
         NotImplementedError: the kernel may raise or allocate.
@@ -60,7 +60,7 @@ def compiled(kernel: Kernel) -> bytes:
 
 @contextmanager
 def _own_settings() -> Iterator[None]:
-    """Have numba compile as in the tests, whatever NUMBA_BOUNDSCHECK, NUMBA_DEBUGINFO or NUMBA_OPT say."""
+    """Compile with the settings of the tests, and ignore NUMBA_BOUNDSCHECK, NUMBA_DEBUGINFO and NUMBA_OPT."""
     settings = vars(numba.config)
     own = {"BOUNDSCHECK": 0, "DEBUGINFO_DEFAULT": 0, "DISABLE_JIT": 0, "OPT": type(settings["OPT"])(3)}
     given = {name: settings[name] for name in own}
@@ -96,7 +96,7 @@ def _c_function(kernel: Kernel) -> _CFunction:
 
 @cache
 def jitted(function: Callable[..., object], *, inline: bool = False) -> Callable[..., object]:
-    """Return the function for numba to call, and all that it calls."""
+    """Return the function as numba compiles it, together with the functions that it calls."""
     scope = dict(function.__globals__)
     for name in scope.keys() & set(function.__code__.co_names):
         scope[name] = _translated(scope[name])
@@ -105,7 +105,7 @@ def jitted(function: Callable[..., object], *, inline: bool = False) -> Callable
 
 
 def _translated(value: object) -> object:
-    """Return what numba is to see of a name that a kernel uses."""
+    """Return the value that numba gets for a global name of a kernel."""
     if isinstance(value, Kernel):
         return jitted(value.function, inline=value.inline)
     mark = getattr(value, "kernel_mark", "")

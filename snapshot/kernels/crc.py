@@ -1,24 +1,24 @@
 """Compiled checksums: CRC-32C of a batch, and the CRC-32 of entries of magic 0 and 1.
 
-`checksum` calls the function of the C library inside google-crc32c by address, because `google_crc32c.value` takes
-only `bytes` (a copy and a call for each batch). Where a wheel comes without that library, `checksum` is the table form
+`checksum` calls the function of the C library inside google-crc32c by address, because `google_crc32c.value` takes only
+`bytes` (a copy and a call for each batch). If the installed wheel lacks that library, `checksum` is the table-driven
 `checksum_by_table`.
 
 The digest over the headers of a segment's entries: 64 bits, for identity and not for secrecy.
 
-Each header holds the CRC that its broker stored, so the digest pins the payloads too, without reading them. Every
-entry gives one number from the 8-byte words of its header, and the digest is a chain of these numbers:
+Each header contains the CRC that its broker stored, so the digest also depends on the payloads, without reading them.
+Each entry is one number, made from the 8-byte words of its header, and the digest chains these numbers:
 
     words    the little-endian words at bytes 0, 8 and 16 of the entry: offset, length, leader epoch, magic and CRC
-    rest     magic 2: the words at bytes 24, 32, 40, 48 and 53, rotated left by 0, 13, 27, 41 and 53, in exclusive or:
-             what the CRC covers of the 61 bytes
+    rest     magic 2: the xor of the words at bytes 24, 32, 40, 48 and 53, rotated left by 0, 13, 27, 41 and 53; these
+             are the bytes of the 61-byte header that the CRC covers
              magic 0 and 1: the word at byte 18, the end of the 26 bytes that every such entry has
-    entry    the sum of each word and of the rest times a constant of its own, the second rotated left by 21 and the
-             third by 42, plus the position of the entry in the segment
+    entry    the sum of each word and of the rest, each times its own constant, the second word rotated left by 21 and
+             the third by 42, plus the position of the entry in the segment
     digest   (digest ^ entry) * CHAIN, rotated left by 29; it begins with START
 
-All modulo 2 ** 64. Each step is a bijection of each thing that goes into it, so a change within one word is always
-seen. It takes some twenty instructions a batch: a walk over small batches with their CRCs pays for each of them.
+All operations are modulo 2 ** 64. Each step is a bijection of each of its inputs, so a change within one word always
+changes the digest. It takes some twenty instructions for each batch, which matters for a walk over small batches.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _LEGACY_TABLE = _make_table(_LEGACY_POLYNOMIAL)
 
 @kernel(np.uint8, int, int, returns=1)
 def checksum_by_table(buffer: np.ndarray, start: int, length: int) -> int:
-    """CRC-32C of `buffer[start:start + length]` (uint8), one byte a step."""
+    """Return the CRC-32C of `buffer[start:start + length]` (uint8), one byte a step."""
     crc = np.uint32(0xFFFFFFFF)
     for position in range(start, start + length):
         crc = (crc >> np.uint32(8)) ^ _TABLE[(crc ^ np.uint32(buffer[position])) & np.uint32(0xFF)]
@@ -61,7 +61,7 @@ def checksum_by_table(buffer: np.ndarray, start: int, length: int) -> int:
 
 @part
 def legacy_checksum(buffer, start, length):
-    """CRC-32 (IEEE) of `buffer[start:start + length]` (uint8)."""
+    """Return the CRC-32 (IEEE) of `buffer[start:start + length]` (uint8)."""
     crc = np.uint32(0xFFFFFFFF)
     for position in range(start, start + length):
         crc = (crc >> np.uint32(8)) ^ _LEGACY_TABLE[(crc ^ np.uint32(buffer[position])) & np.uint32(0xFF)]
@@ -69,7 +69,7 @@ def legacy_checksum(buffer, start, length):
 
 
 # The library computes three streams of 336 bytes at a time, from an aligned address on, and waits for memory between
-# them. Asking for what lies a page ahead lets both happen at once.
+# them. A prefetch one page ahead lets computation and memory access overlap.
 _STEP = np.uintp(3 * 336 + 8)
 _AHEAD = np.uintp(4096)
 _CACHE_LINE = 64
@@ -77,7 +77,7 @@ _CACHE_LINE = 64
 
 @kernel(np.uint8, int, int, returns=1, inline=True)
 def checksum_by_library(buffer: np.ndarray, start: int, length: int) -> int:
-    """CRC-32C of `buffer[start:start + length]` (uint8), by the C library of google-crc32c."""
+    """Return the CRC-32C of `buffer[start:start + length]` (uint8), by the C library of google-crc32c."""
     address = address_of(buffer, start)
     end = address + np.uintp(length)
     crc = np.uint32(0)
@@ -127,7 +127,7 @@ def _continued(digest, b, p, rest, position):
 
 @inlined
 def add_batch(digest, b, p, position):
-    """The digest (uint64) continued by the batch of magic 2 at `b[p]`, which lies at byte `position` of the segment."""
+    """Return the digest (uint64) with the batch of magic 2 at `b[p]`, byte `position` of the segment, added."""
     rest = read_word(b, p + 24) ^ _rotated(read_word(b, p + 32), 13) ^ _rotated(read_word(b, p + 40), 27)
     rest ^= _rotated(read_word(b, p + 48), 41) ^ _rotated(read_word(b, p + 53), 53)
     return _continued(digest, b, p, rest, position)
@@ -135,5 +135,5 @@ def add_batch(digest, b, p, position):
 
 @inlined
 def add_legacy_entry(digest, b, p, position):
-    """Likewise for an entry of magic 0 or 1."""
+    """Return the digest with an entry of magic 0 or 1 added."""
     return _continued(digest, b, p, read_word(b, p + 18), position)

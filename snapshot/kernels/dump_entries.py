@@ -29,7 +29,8 @@ PEEK = 4096
 _HEADER_LENGTHS = (18, 26, rb.HEADER_LENGTH)
 
 
-# RECORD_BATCH_DTYPE, the checksum found where it is wrong, what is wrong (0 or a stop reason of batch.walk).
+# RECORD_BATCH_DTYPE, the computed checksum if the stored one is wrong, and the problem (0, or a stop reason of
+# batch.walk).
 LOG_ENTRY_DTYPE = np.dtype(
     [(name, rb.RECORD_BATCH_DTYPE[name]) for name in rb.RECORD_BATCH_DTYPE.names or ()]
     + [("computed_crc", "<i8"), ("problem", "<i8")],
@@ -48,16 +49,17 @@ def walk_all(
     check_crc: bool,
     out: np.ndarray,
 ) -> tuple[int, int, int, int, int]:
-    """Decode entries from `b[start:]` into `out` (LOG_ENTRY_DTYPE) until there is no further one, or not enough of it.
+    """Decode entries from `b[start:]` into `out` (LOG_ENTRY_DTYPE) until the end, or an incomplete entry.
 
     Args:
-        b: uint8; `b[0]` lies at byte `window_position` of the file.
+        b: uint8; `b[0]` is byte `window_position` of the file.
         limit: bytes of the file to read at most.
         file_size: bytes of the file; a header may reach beyond the limit and beyond its entry, not beyond the file.
         last_offset: last offset of the last right entry before.
-        check_crc: verify CRC-32C, for which an entry must lie in `b` as a whole; CRC-32 is left to the caller.
+        check_crc: verify CRC-32C, which needs the complete entry in `b`; the caller verifies CRC-32.
+
     Returns:
-        rows written, next position in `b`, last offset, stop reason, the size found there.
+        Rows written, next position in `b`, last offset, stop reason, and the size found there.
     """
     p = start
     count = 0
@@ -170,16 +172,16 @@ def write(
     digits: np.ndarray,
     out: np.ndarray,
 ) -> int:
-    """Write the lines into `out` and give the bytes used.
+    """Write the lines into `out`, and return the number of bytes written.
 
     Args:
-        count: of lines.
+        count: number of lines.
         values: int64, all lines of the first field, then of the next one.
         codes: int32 like `values`; index of the word to print, -1 for the value.
         widths: int64, a field's width; see lines.Field.
         words: uint8, all words one after the other; word i is `words[word_starts[i]:word_starts[i + 1]]`.
-        texts: uint8 likewise; text 0 stands before the first field, text j + 1 after field j.
-        digits: uint8, LONGEST_NUMBER to work in.
+        texts: uint8, laid out like `words`; text 0 precedes the first field, text j + 1 follows field j.
+        digits: uint8, working memory of LONGEST_NUMBER bytes.
         out: uint8, large enough.
     """
     fields = widths.size

@@ -154,7 +154,7 @@ def _hash(producer_id, mask):
 
 @inlined
 def find_delta(slots, deltas, count, producer_id):
-    """Index of the producer's delta, made if absent: (index, new count)."""
+    """Return (index, new count) of the producer's delta; create it if it is absent."""
     mask = slots.size - 1
     slot = _hash(producer_id, mask)
     while True:

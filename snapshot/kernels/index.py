@@ -20,8 +20,8 @@ from tiersnap.snapshot.kernels.batch import control_record
 from tiersnap.snapshot.kernels.memory import read_int16, read_int32, read_int64
 from tiersnap.snapshot.kernels.native import kernel
 
-# What the indexes of a segment are made of: an entry of the log of any magic. Those of magic 0 and 1 have no producer;
-# magic 0 has no timestamp, -1.
+# The fields of a log entry, of any magic, from which indexes are made. Magic 0 and 1 have no producer; the timestamp of
+# magic 0 is -1.
 HEADER_DTYPE = np.dtype(
     [
         ("position", "<i8"),
@@ -42,16 +42,16 @@ _SMALLEST_MAGIC_1_SIZE = 22
 # Why `headers` stopped.
 END, PARTIAL, ROWS_FULL, BROKEN = range(4)
 
-# What is wrong with an index; NO_FAULT goes on.
+# Faults of an index; NO_FAULT if the index agrees so far.
 NO_FAULT, NO_BATCH_THERE, NO_SUCH_OFFSET, NOT_ITS_BATCH, NOT_LARGEST_TIMESTAMP, TOO_SPARSE = range(6)
 
 
 @kernel(np.uint8, int, int, HEADER_DTYPE, returns=3)
 def headers(b: np.ndarray, start: int, position_of_buffer: int, out: np.ndarray) -> tuple[int, int, int]:
-    """Headers of the entries in `b[start:]`, of any magic: (next position in `b`, rows in `out`, stop reason).
+    """Read the headers of entries of any magic; return (next position in `b`, rows in `out`, stop reason).
 
     Args:
-        b: uint8, read-only; `b[0]` lies at byte `position_of_buffer` of the segment.
+        b: uint8, read-only; `b[0]` is byte `position_of_buffer` of the segment.
         out: HEADER_DTYPE, filled from 0 on.
     """
     size, rows, p = b.size, 0, start
@@ -94,10 +94,12 @@ def headers(b: np.ndarray, start: int, position_of_buffer: int, out: np.ndarray)
 
 @kernel(HEADER_DTYPE, np.int64, OFFSET_ENTRY_DTYPE, TIME_ENTRY_DTYPE, returns=2)
 def index(rows: np.ndarray, state: np.ndarray, offset_entries: np.ndarray, time_entries: np.ndarray) -> tuple[int, int]:
-    """Entries of one window: counts of those written to `offset_entries` and `time_entries`, each as long as `rows`.
+    """Write the index entries of one window, and return their counts in `offset_entries` and `time_entries`.
+
+    Both arrays are as long as `rows`.
 
     Args:
-        rows: HEADER_DTYPE, of which position, base_offset, last_offset_delta and max_timestamp count.
+        rows: HEADER_DTYPE; position, base_offset, last_offset_delta and max_timestamp are used.
         state: int64, carried from window to window: position of the last indexed batch, largest timestamp and its
             offset, timestamp of the last time entry.
     """
@@ -126,12 +128,12 @@ def index(rows: np.ndarray, state: np.ndarray, offset_entries: np.ndarray, time_
 
 @kernel(HEADER_DTYPE, OFFSET_ENTRY_DTYPE, int, np.int64, returns=1)
 def check_offsets(rows: np.ndarray, entries: np.ndarray, largest_scan: int, state: np.ndarray) -> int:
-    """Compare the next window of batches with an offset index: NO_FAULT or what is wrong.
+    """Compare the next window of batches with an offset index; return NO_FAULT or the fault.
 
     Args:
         rows: HEADER_DTYPE.
         entries: OFFSET_ENTRY_DTYPE, both fields ascending.
-        largest_scan: bytes that may lie between an indexed batch and one that is not.
+        largest_scan: bytes that may be between an indexed batch and one that is not.
         state: int64, carried from window to window: entries whose position was met, entries whose offset was met.
     """
     positions, offsets = state[0], state[1]
@@ -158,14 +160,14 @@ def check_offsets(rows: np.ndarray, entries: np.ndarray, largest_scan: int, stat
 
 @kernel(HEADER_DTYPE, TIME_ENTRY_DTYPE, int, np.int64, returns=1)
 def check_times(rows: np.ndarray, entries: np.ndarray, largest_scan: int, state: np.ndarray) -> int:
-    """Compare the next window of batches with a time index: NO_FAULT or what is wrong.
+    """Compare the next window of batches with a time index; return NO_FAULT or the fault.
 
     Args:
         rows: HEADER_DTYPE.
         entries: TIME_ENTRY_DTYPE, offsets ascending.
-        largest_scan: bytes behind the batch where the timestamp has grown, by which an entry must say so.
+        largest_scan: bytes after a batch with a new largest timestamp within which the index must have an entry for it.
         state: int64, carried from window to window: entries met, largest timestamp so far, position of the first
-            batch since whose timestamp the index says nothing new, -1 where it is up to date.
+            batch with a larger timestamp than the last entry (-1 without one).
     """
     met, largest, since = state[0], state[1], state[2]
     count = entries.size
@@ -176,7 +178,7 @@ def check_times(rows: np.ndarray, entries: np.ndarray, largest_scan: int, state:
         while met < count and entries[met].offset <= row.base_offset + row.last_offset_delta:
             if entries[met].offset < row.base_offset:
                 return NO_SUCH_OFFSET
-            # A look-up begins at the entry: batches before it that have the timestamp as well would not be found.
+            # A lookup begins at the entry, so it would miss earlier batches with the same timestamp.
             if entries[met].timestamp != row.max_timestamp or not has_grown:
                 return NOT_LARGEST_TIMESTAMP
             met += 1

@@ -1,6 +1,6 @@
-"""The machine code of what `memory` names, for numba.
+"""The functions of `memory` as numba intrinsics.
 
-Put together from single bytes, the integers of one header cost as much time as all the rest of its decoding.
+If integers were joined from single bytes, those of a header would take as long as the rest of its decoding.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def _pointer(context, builder, array_type, array, position):
 
 
 def _loader(kind, *, swap=True):
-    """A loader of integers of numba's type `kind`, for hosts that are little-endian, as all of numba's are."""
+    """Return a loader of integers of numba's type `kind`, for little-endian hosts: numba supports no others."""
 
     @intrinsic
     def load(_typing, array, _position):

@@ -1,7 +1,7 @@
-"""Kernels: loops over arrays that numba compiles once; from then on LLVM alone loads their machine code.
+"""Kernels: loops over arrays that numba compiles once. Later runs load their machine code with LLVM, without numba.
 
-To import numba and let it load what it keeps takes more time than most commands need for all the rest, and 60 MiB. So
-`compiler`, the one module that imports it, is asked only where `cache.folder()` has no code for this processor.
+The import of numba and its own cache take 60 MiB, and more time than most commands need for everything else. So only
+`compiler` imports numba, and it is used only if `cache.folder()` has no code for this processor.
 
 NUMBA_DISABLE_JIT=1 runs kernels as Python.
 """
@@ -40,9 +40,9 @@ class Kernel:
     """A compiled function over one-dimensional contiguous arrays and integers of 64 bits, called like the function.
 
     Attributes:
-        arguments: the dtype of an array, None for a number.
-        returns: how many numbers it returns; one is no tuple.
-        unlocked: other threads of the interpreter run meanwhile.
+        arguments: the dtype of each array, None for a number.
+        returns: count of returned numbers; a single one is not in a tuple.
+        unlocked: it runs without the interpreter's lock.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Kernel:
 
 
 def address_of(array: np.ndarray) -> int:
-    """`array.ctypes.data` in a tenth of its time: in a PyArrayObject the pointer to its data follows its PyObject."""
+    """Return `array.ctypes.data` in a tenth of its time: a PyArrayObject has its data pointer after its PyObject."""
     return ctypes.c_size_t.from_address(id(array) + object.__basicsize__).value
 
 
@@ -134,7 +134,7 @@ def _marked(function: Function, mark: str) -> Function:
 
 @cache
 def target_machine() -> llvm.TargetMachine:
-    """Return what LLVM knows of this processor."""
+    """Return LLVM's target machine for this processor."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
@@ -148,7 +148,7 @@ def target_machine() -> llvm.TargetMachine:
 
 @cache
 def _processor() -> str:
-    """A name for all that the machine code depends on, the kernels' sources left out."""
+    """Return a name for all dependencies of the machine code, except the kernels' sources."""
     from tiersnap.snapshot.kernels.crc import HAS_LIBRARY
 
     numba = find_spec("numba")  # its version is not worth an import of importlib.metadata
@@ -166,7 +166,7 @@ def _address(wanted: Kernel) -> int:
 
 @cache
 def _engine() -> llvm.ExecutionEngine:
-    # One for ever: with it goes what it has loaded, and the target machine, which is the compiler's, too.
+    # It is never freed: that would unload its code, and free the target machine, which the compiler uses, too.
     return llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine())
 
 

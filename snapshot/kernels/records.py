@@ -17,12 +17,13 @@ _COMPRESSED_OR_CONTROL = rb.CODEC_MASK | rb.CONTROL_MASK
 def records_of_batch(
     b: np.ndarray, p: int, end: int, batches: np.ndarray, index: int, count: int, out: np.ndarray
 ) -> int:
-    """Fill `out` (SPAN_DTYPE) from `count` on with the records in `b[p:end]`, decompressed: those of `batches[index]`.
+    """Fill `out` (SPAN_DTYPE) from `count` on with the records of `batches[index]`, which are in `b[p:end]`.
 
     Args:
-        b: uint8.
+        b: uint8; the records in it are decompressed.
+
     Returns:
-        the count with its records; -1 where the bytes are not exactly its records.
+        `count` plus the number of its records; -1 if the bytes are not exactly its records.
     """
     batch = batches[index]
     left = batch.record_count
@@ -66,11 +67,12 @@ def records_of_batches(
     """Fill `out` (SPAN_DTYPE) with the records of batches that are neither compressed nor control batches.
 
     Args:
-        b: uint8; `b[0]` lies at byte `window_position` of the segment.
-        batches: RECORD_BATCH_DTYPE, all of them in `b` as a whole.
-        is_wrong: uint8 a batch, 1 where the bytes are not its records; none of them is in `out` then.
+        b: uint8; `b[0]` is byte `window_position` of the segment.
+        batches: RECORD_BATCH_DTYPE; all of them are completely in `b`.
+        is_wrong: uint8, one for each batch; 1 if its bytes are no valid records, and then `out` has none of them.
+
     Returns:
-        how many records there are.
+        The number of records.
     """
     count = 0
     for index in range(batches.size):
@@ -86,6 +88,6 @@ def records_of_batches(
 
 
 def most_records(batches: np.ndarray) -> int:
-    """An upper bound for the records of uncompressed batches, whatever their headers claim."""
+    """Return an upper bound for the records of uncompressed batches that holds even if their headers are wrong."""
     fitting = batches["batch_length"].astype(np.int64) // SMALLEST_RECORD
     return int(np.clip(batches["record_count"], 0, fitting).sum())

@@ -1,7 +1,7 @@
-"""Topic ids by the metadata log of a KRaft cluster, `__cluster_metadata-0`, of which every broker keeps a replica.
+"""Read topic ids from the metadata log of a KRaft cluster, `__cluster_metadata-0`, which every broker replicates.
 
     <20 digits>-<10 digits>.checkpoint   the state up to an offset (exclusive) and epoch, as batches of records
-    <20 digits>.log                      what came after it
+    <20 digits>.log                      the records after it
 
 Follows org.apache.kafka.snapshot.Snapshots; a broker finds the folder in metadata.log.dir, or in the first of log.dirs.
 """
@@ -39,7 +39,7 @@ def read_topic_ids(filesystem: FileSystem, log_dir: str) -> dict[str, str]:
 
 
 def _records(filesystem: FileSystem, folder: str) -> Iterator[LogRecord]:
-    """Yield the records of the newest checkpoint, and those behind it."""
+    """Yield the records of the newest checkpoint, and the later ones."""
     checkpoints, logs = [], []
     for each in filesystem.list_folder(folder):
         if match := _CHECKPOINT.fullmatch(each.name):

@@ -1,8 +1,8 @@
-"""The remote segments of one partition's lineage: data and the broker's own arithmetic, no store.
+"""Compute the offsets that remote segments of one partition's lineage cover, as a broker does, without a store.
 
-A broker goes on copying behind the highest offset that it finds in remote storage, and passes by what lies below,
-whether that is covered or not. Follows org.apache.kafka.server.log.remote.storage.RemoteLogManager
-.findHighestRemoteOffset: the newest leader epoch of the log that any copy knows decides, cut at the epoch's end.
+A broker continues to copy after the highest offset that it finds in remote storage, and never copies offsets below it,
+covered or not. That offset follows org.apache.kafka.server.log.remote.storage.RemoteLogManager
+.findHighestRemoteOffset: it is in the newest leader epoch of the log that has a remote segment, cut at the epoch's end.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class CopyFacts:
     start_offset: int
     end_offset: int  # exclusive
     leader_epochs: LeaderEpochs  # (epoch, start offset) of the segment, ascending
-    # All its objects exist in the right sizes and it is visible, or nobody looked and a COPY_SEGMENT_FINISHED record
-    # names it. A copy that is not complete covers nothing.
+    # All its objects exist in the right sizes and it is visible. If that was not checked, a COPY_SEGMENT_FINISHED
+    # record names it. An incomplete segment covers nothing.
     is_complete: bool = True
     is_ours: bool = False  # tiersnap uploaded it
-    # A COPY_SEGMENT_FINISHED record names it; None if none is known and not all records were read.
+    # A COPY_SEGMENT_FINISHED record names it; None if no such record is known and not all records were read.
     is_published: bool | None = None
 
     def held(self, lineage: LeaderEpochs) -> list[Interval]:
@@ -41,21 +41,22 @@ class CopyFacts:
 class RemoteCoverage:
     """The offsets of one lineage that are in remote storage."""
 
-    # [start, exclusive end) of the offsets that copies of the lineage hold: ascending, apart.
+    # [start, exclusive end) of the offsets that remote segments of the lineage cover: ascending, neither overlapping
+    # nor adjacent.
     covered: tuple[Interval, ...] = ()
     highest: int = 0  # exclusive; the broker's highest remote offset + 1, 0 without one. It copies nothing below.
-    in_flight: frozenset[int] = frozenset()  # base offsets of segments that somebody is copying now
-    # [start, exclusive end) of what tiersnap has copied and that counts only once it is tiered again.
+    in_flight: frozenset[int] = frozenset()  # base offsets of segments that are being copied now
+    # [start, exclusive end) of tiersnap's unfinished segments, which count only after their claims are finished.
     unfinished: tuple[Interval, ...] = ()
-    # ms by the store's clock, when a broker last wrote an object of a segment; None where none did.
+    # ms by the store's clock at which a broker last wrote an object of a segment; None if none did.
     broker_wrote_at: int | None = None
-    encrypted_by: str = ""  # key of a manifest that shows that the plugin encrypts, "" where none does
-    # Of the covered offsets those of copies that brokers know, that tiersnap uploaded, and of which no record is known
-    # although one may exist.
+    encrypted_by: str = ""  # key of a manifest which shows that the plugin encrypts; "" without one
+    # Parts of the covered offsets: in segments that brokers know (`published`), in segments that tiersnap uploaded
+    # (`ours`), and in segments without a known record, although one may exist (`unread`).
     published: tuple[Interval, ...] = ()
     ours: tuple[Interval, ...] = ()
     unread: tuple[Interval, ...] = ()
-    lost: tuple[Interval, ...] = ()  # offsets of copies that brokers know and whose objects are not all there
+    lost: tuple[Interval, ...] = ()  # offsets of segments that brokers know and that lack objects
 
     def is_unfinished(self, start_offset: int, end_offset: int) -> bool:
         """Return whether an unfinished copy holds any of [start, exclusive end)."""
@@ -87,9 +88,9 @@ def overlap(intervals: Iterable[Interval], start_offset: int, end_offset: int) -
 
 
 def coverage_of(copies: Iterable[CopyFacts], lineage: LeaderEpochs, log_end_offset: int) -> RemoteCoverage:
-    """The coverage that complete copies give; each counts for the offsets where its epochs agree with the lineage.
+    """Return the coverage of complete segments; each counts for the offsets at which its epochs agree with the lineage.
 
-    A broker copies nothing below a copy that it knows, so one that lost objects counts for `highest`.
+    A broker copies nothing below a segment that it knows, so a segment that lost objects counts for `highest`.
 
     Args:
         lineage: (epoch, start offset) of the local log, ascending.

@@ -86,7 +86,7 @@ def disk_of(path: Path, *, mounts: Path = Path("/proc/self/mounts")) -> MountedD
 
 
 def _mounted(mounts: Path) -> dict[str, tuple[str, str]]:
-    """Return device and kind by mount point; of several mounts on one point the last one counts."""
+    """Return device and kind by mount point; if a point has several mounts, the last one counts."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -109,7 +109,7 @@ def says_room(what: str, needed: int, disk: MountedDisk) -> str:
     """Return the needed and the free bytes in words, and the bytes to free if there are too few.
 
     Args:
-        what: the subject, in the plural.
+        what: the subject of the sentence, in the plural.
         needed: bytes on disk.
     """
     short = needed - disk.writable

@@ -1,4 +1,4 @@
-"""Names of files in a partition's folder: the numbered ones, and those with which something is wrong."""
+"""Names of files in a partition's folder: numbered ones, and wrong ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNFINISHED = (".cleaned", ".swap")
 
 
 def numbered_name(name: str) -> tuple[str, int] | None:
-    """(suffix, offset) of `<20 digits>.<suffix>`, None for any other name."""
+    """Return (suffix, offset) of `<20 digits>.<suffix>`; None for any other name."""
     match = _NUMBERED_FILE.fullmatch(name)
     if match is None or int(match["number"]) > LARGEST_OFFSET:
         return None

@@ -1,4 +1,4 @@
-"""File systems that log directories lie on: the disks of this host, read with the standard library, and pyarrow's."""
+"""File systems of log directories: this host's disks, read with the standard library, and those of pyarrow."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ _FIRST_NS, _LAST_NS = -(2**63), 2**63 - 1  # tables and metadata keep times as i
 class Entry(NamedTuple):
     r"""One name in a folder."""
 
-    name: str  # what is not UTF-8 in it is written as `\xff`: such a name is none of Kafka's, and is there to be shown
+    name: str  # for display, bytes that are not UTF-8 are written as `\xff`; Kafka writes no such names
     path: str
-    kind: str | None  # None for a regular file, FOLDER for one or a link to one, else what it is in words
+    kind: str | None  # None for a regular file, FOLDER for a folder or a link to one, else the kind in words
     size: int  # bytes; 0 for a folder
-    modified_ns: int  # since the epoch; beyond what 64 bits hold (1677 to 2262) the nearest that they do
+    modified_ns: int  # since the epoch; bounded to the range of 64 bits (1677 to 2262)
 
 
 class FileSystem(Protocol):
-    """A file system; paths are those inside it. Its methods raise OSError for what cannot be done."""
+    """A file system, with paths inside it. Its methods raise OSError if they fail."""
 
     @property
     def is_local(self) -> bool:
-        """Return whether its files lie on a disk of this host."""
+        """Return whether its files are on a disk of this host."""
 
     def list_folder(self, path: str) -> list[Entry]:
-        """Return the entries of a folder, ascending by name. A file that vanishes meanwhile is left out."""
+        """Return the entries of a folder, ascending by name, without files that are deleted during the call."""
 
     def is_gone(self, path: str) -> bool:
-        """Return whether nothing lies there now, not even a link that leads nowhere."""
+        """Return whether the path does not exist, not even as a broken link."""
 
     def size_of(self, path: str) -> int | None:
-        """Return the bytes of a file, None where no regular file lies."""
+        """Return the size of a file in bytes; None if the path is no regular file."""
 
     def open(self, path: str) -> BinaryIO:
         """Open a file, to be read in pieces."""
@@ -82,14 +82,14 @@ def _entry(folder: str, each: os.DirEntry[str]) -> Entry | None:
         status = each.stat(follow_symlinks=False)
     except OSError:
         return None
-    # Partitions are laid to other disks by links; a file of one never is a link.
+    # Operators link partition folders to other disks; a partition's file never is a link.
     kind = FOLDER if _is_folder(each) else kind_of(status.st_mode)
     size = 0 if kind == FOLDER else status.st_size
     return Entry(name, f"{folder}/{name}", kind, size, min(max(status.st_mtime_ns, _FIRST_NS), _LAST_NS))
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Return whether it is one or a link to one; a link to itself is there, and is none."""
+    """Return whether the entry is a folder or a link to one; a link to itself is not."""
     try:
         return entry.is_dir()
     except OSError:

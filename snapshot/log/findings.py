@@ -42,19 +42,19 @@ class FindingKind(StrEnum):
     STRAY_PARTITION = "STRAY_PARTITION"
 
 
-# Of a file that was not read: the next attempt may succeed, and neither its size nor its time will say so.
+# Findings about an unread file. The next attempt may succeed although its size and time are unchanged.
 NOT_READ = (FindingKind.UNREADABLE_FILE, FindingKind.DELETED_FILE, FindingKind.PERMISSION_DENIED)
-# Of what may be in good order, but is not here or not for this user.
+# Findings about files that may be intact, but are missing here or unreadable for this user.
 NOT_DAMAGED = frozenset({FindingKind.PERMISSION_DENIED, FindingKind.MISSING_PARTITION, FindingKind.MISSING_CHECKPOINT})
-# Of what a person has to put right, and no record is damaged.
+# Findings that a person must fix although no record is damaged.
 WAITS = frozenset({FindingKind.CORRUPT_INDEX, FindingKind.STRAY_PARTITION})
-# The message about a file or folder that retention, a deletion or a move took while tiersnap was at work.
+# The message about a file or folder that retention, a deletion or a move removed during the run.
 DELETED = "deleted since it was listed"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One damaged place."""
+    """One damaged or missing file, or a damaged position in one."""
 
     finding_kind: Annotated[FindingKind, Meta(description="kind of the damage; null without damage")]
     path: Annotated[str, Meta(description="path of the damaged file")]
@@ -71,7 +71,7 @@ class Finding:
         return self.finding_kind is FindingKind.DELETED_FILE
 
     def as_dict(self) -> dict[str, object]:
-        """The finding as plain data."""
+        """Return the finding as plain data."""
         return {
             "finding_kind": str(self.finding_kind),
             "path": self.path,
@@ -83,7 +83,8 @@ class Finding:
 def unreadable(path: str, error: OSError) -> Finding:
     """Return the finding of a listed file or folder that cannot be read.
 
-    Nothing is said of a file that this user may not read, nor of one that was deleted since.
+    A file that this user may not read, or that was deleted after the listing, has a kind of its own: it proves no
+    damage.
     """
     if isinstance(error, FileNotFoundError):
         return Finding(FindingKind.DELETED_FILE, path, -1, DELETED)
@@ -92,11 +93,11 @@ def unreadable(path: str, error: OSError) -> Finding:
 
 
 def corrupt_checkpoint(path: str, error: CorruptCheckpointError) -> Finding:
-    """A checkpoint that was parsed under its path, which a finding shows by itself."""
+    """Return the finding for a corrupt checkpoint; the path is removed from the message, since findings show it."""
     return Finding(FindingKind.CORRUPT_CHECKPOINT, path, -1, error.message.removeprefix(f"{path}: "))
 
 
 def missing_checkpoint(path: str) -> Finding:
-    """replication-offset-checkpoint that is not there beside partitions."""
+    """Return the finding for a missing replication-offset-checkpoint in a folder with partitions."""
     told = "not there, so no high watermark is known and nothing may be tiered; a running broker writes it every 5 s"
     return Finding(FindingKind.MISSING_CHECKPOINT, path, -1, told)

@@ -1,4 +1,4 @@
-"""Faults of the index files beside a segment: by their sizes alone, or by size and order of their entries."""
+"""Find faults in a segment's index files: by their sizes, or by size and order of their entries."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The offset index and the time index of a segment, made again from its batches.
+"""Rebuild the offset index and the time index of a segment from its batches.
 
 Follows org.apache.kafka.storage.internals.log.LogSegment.recover: a batch that starts more than 4096 bytes
 (`index.interval.bytes`) after the last indexed one is indexed. The time index gets an entry with it if the largest
-timestamp has grown, and a last one at the end of the segment. A live broker comes to the same entries unless it was
-restarted inside the segment, appended several batches at once (followers, the log cleaner) or has another interval; any
-such index is as good for look-ups.
+timestamp has grown, and a last one at the end of the segment. A live broker's index may differ: the broker was
+restarted inside the segment, appended several batches in one call (followers, the log cleaner), or has another
+interval. Lookups in such an index give the same results.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tiersnap.snapshot.kernels.index import HEADER_DTYPE
 
 
 class IndexRebuild:
-    """Both indexes of one segment, from its batches by window."""
+    """Builds both indexes of one segment from its batches, window by window."""
 
     def __init__(self, base_offset: int) -> None:
         self._base_offset = base_offset
@@ -50,7 +50,7 @@ class IndexRebuild:
         self._time_parts.append(time_entries[:time_count].copy())
 
     def finish(self) -> tuple[np.ndarray, np.ndarray]:
-        """Entries of the offset index (OFFSET_ENTRY_DTYPE) and of the time index (TIME_ENTRY_DTYPE)."""
+        """Return the entries of the offset index (OFFSET_ENTRY_DTYPE) and of the time index (TIME_ENTRY_DTYPE)."""
         _, max_timestamp, max_timestamp_offset, last_entry = (int(value) for value in self._state)
         last = [(max_timestamp, max_timestamp_offset)] if max_timestamp > last_entry else []
         return (

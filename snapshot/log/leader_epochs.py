@@ -1,18 +1,18 @@
-"""The leader epochs of a log as its lineage: which offsets of a copy belong to it.
+"""The leader epochs of a log, its lineage: they decide which offsets of a remote segment belong to the log.
 
-A copy counts for the offsets that were written under the same epoch as the lineage says; what a leader wrote that
-lost an unclean election does not. Follows the rules of
+An offset of a remote segment counts if the segment has the same epoch for it as the lineage. So records of a leader
+that lost an unclean election do not count. This follows
 org.apache.kafka.server.log.remote.storage.RemoteLogManager.isRemoteSegmentWithinLeaderEpochs.
 
-The epochs in the headers of batches are compared with those of the leader-epoch-checkpoint: a broker looks for a remote
-offset under the leader epoch of its own log, so other epochs hide the records, or show those of another log.
+The epochs in batch headers must equal those of the leader-epoch-checkpoint. A broker finds a remote offset by the
+leader epoch of its own log, so wrong epochs would hide the records, or show records of another log.
 
-    batch at or behind the first entry   its epoch is that of the last entry at or below its base offset
-    batch below the first entry          nothing is told: the log start moved on, and older epochs were forgotten
-    epoch -1, magic 0 and 1              nobody wrote an epoch
+    batch at or above the first entry    it must have the epoch of the last entry at or below its base offset
+    batch below the first entry          not checked: the log start moved up, and older epochs were dropped
+    epoch -1, magic 0 and 1              not checked: the batch has no epoch
 
-Follows org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache: an epoch that wrote nothing leaves at most an
-entry with the start offset of the next one.
+Follows org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache: an epoch without batches leaves at most an entry
+with the start offset of the next epoch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ENDLESS = 1 << 63
 
 
 def epoch_ranges(epochs: LeaderEpochs, end: int) -> list[tuple[int, int, int]]:
-    """(epoch, start offset, exclusive end) of each entry; the last ends at `end`."""
+    """Yield (epoch, start offset, exclusive end) of each entry; the last ends at `end`."""
     if not epochs:
         return []
     ends = [*(start for _, start in epochs[1:]), end]
@@ -39,11 +39,11 @@ def epoch_ranges(epochs: LeaderEpochs, end: int) -> list[tuple[int, int, int]]:
 
 
 def agreed_intervals(epochs: LeaderEpochs, end: int, lineage: LeaderEpochs) -> list[Interval]:
-    """The offsets of a copy that were written under the epochs of the lineage: ascending, apart, none for no epochs.
+    """Return the offsets of a segment whose epochs agree with the lineage: ascending, disjoint; none without epochs.
 
     Args:
-        epochs: (epoch, start offset) of the copy, ascending.
-        end: exclusive end offset of the copy.
+        epochs: (epoch, start offset) of the segment, ascending.
+        end: exclusive end offset of the segment.
         lineage: (epoch, start offset) of the log, ascending.
     """
     if not lineage:
@@ -60,7 +60,7 @@ def agreed_intervals(epochs: LeaderEpochs, end: int, lineage: LeaderEpochs) -> l
 
 
 def _range_of(epoch: int, lineage: LeaderEpochs) -> Interval | None:
-    """Return the offsets of an epoch of the lineage, whose last one is endless; None if it has no such epoch."""
+    """Return the offsets of an epoch of the lineage; the last epoch is endless. None if it has no such epoch."""
     at = bisect_right(lineage, epoch, key=itemgetter(0))
     if not at or lineage[at - 1][0] != epoch:
         return None
@@ -68,13 +68,13 @@ def _range_of(epoch: int, lineage: LeaderEpochs) -> Interval | None:
 
 
 def held_intervals(start: int, end: int, epochs: LeaderEpochs, lineage: LeaderEpochs) -> list[Interval]:
-    """Return the offsets of a copy that belong to the lineage: as `agreed_intervals`, from the first record on.
+    """Return the offsets of a remote segment that belong to the lineage: `agreed_intervals`, extended to its start.
 
-    Epochs that begin inside the copy say that the log start had moved there, or that older records have none. What lies
-    before is in the copy all the same.
+    The first epoch may begin inside the segment, because the log start had moved there, or because older records have
+    no epoch. The segment holds the offsets before it, too.
 
     Args:
-        start: base offset of the copy.
+        start: base offset of the remote segment.
         end, epochs, lineage: see `agreed_intervals`.
     """
     agreed = agreed_intervals(epochs, end, lineage)
@@ -83,7 +83,7 @@ def held_intervals(start: int, end: int, epochs: LeaderEpochs, lineage: LeaderEp
 
 
 def joined(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same offsets as ascending intervals that neither touch nor overlap; empty ones are dropped."""
+    """Return the same offsets as ascending intervals that neither touch nor overlap, without empty ones."""
     found: list[Interval] = []
     for start, end in sorted(interval for interval in intervals if interval[0] < interval[1]):
         if found and start <= found[-1][1]:
@@ -98,7 +98,7 @@ _UNTOLD = -1
 
 @dataclass(frozen=True, slots=True)
 class WrongEpoch:
-    """A batch under another leader epoch than was told."""
+    """A batch with another leader epoch than the log's epochs have for its offset."""
 
     base_offset: int
     written: int  # epoch in the batch's header
@@ -106,19 +106,19 @@ class WrongEpoch:
 
 
 class EpochCheck:
-    """The warnings given for one log, or for some of its offsets."""
+    """The check of batches against the leader epochs of one log, or of some of its offsets."""
 
     def __init__(self, epochs: LeaderEpochs) -> None:
-        """`epochs`: (epoch, start offset), ascending; none tell nothing."""
+        """Take `epochs`: (epoch, start offset), ascending; without any, no batch is wrong."""
         entries = np.array(epochs, np.int64).reshape(-1, 2)
         self._starts = np.ascontiguousarray(entries[:, 1])
         self._told = np.concatenate([np.array([_UNTOLD], np.int64), entries[:, 0]])
 
     def first_wrong(self, rows: np.ndarray) -> WrongEpoch | None:
-        """The first of v2 batches (RECORD_BATCH_DTYPE, offsets ascending, at least one) that contradicts."""
+        """Return the first batch with a wrong epoch; `rows`: RECORD_BATCH_DTYPE of magic 2, ascending, not empty."""
         offsets, written = rows["base_offset"], rows["partition_leader_epoch"]
         first, last = np.searchsorted(self._starts, offsets[[0, -1]], side="right")
-        # Nearly always one epoch wrote all of them.
+        # Nearly always all batches have one epoch.
         told = self._told[first] if first == last else self._told[self._starts.searchsorted(offsets, side="right")]
         wrong = (written != told) & (written >= 0) & (told >= 0)
         if not wrong.any():

@@ -9,22 +9,22 @@ from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir, read_partition
 from tiersnap.snapshot.log.selection import NamedLogDir
 
-# Returns partitions with the log starts that a cluster tells, see cluster.log_starts.located.
+# Returns partitions with log starts from a cluster, see cluster.log_starts.located.
 Locate = Callable[[Iterator[tuple[NamedLogDir, Partition]]], Iterator[tuple[NamedLogDir, Partition]]]
 
 
 def listed_again(
     named: NamedLogDir, partition: Partition, findings: Iterable[Finding], located: Locate = iter
 ) -> Partition | None:
-    """Return the partition as it is now if a segment was deleted since it was listed; None if none was.
+    """List the partition again if a segment was deleted after its listing; return None if none was.
 
-    None also if all its segments are gone: its topic was deleted, or it moved to another disk.
+    Return None, too, if it has no segments left: its topic was deleted, or it moved to another disk.
 
     Args:
-        findings: of the replay of the listed partition.
+        findings: findings of the replay of the listed partition.
 
     Raises:
-        TiersnapError: the log directory is gone, or the cluster does not tell the log start.
+        TiersnapError: the log directory was deleted, or the cluster did not return the log start.
     """
     if not any(each.is_gone for each in findings):
         return None

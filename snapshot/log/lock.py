@@ -19,12 +19,12 @@ from tiersnap.snapshot.regular_file import NotRegularFileError, kind_of, open_re
 
 _log = logging.getLogger(__name__)
 
-# A link would be created elsewhere, and given away there.
+# O_NOFOLLOW: through a link, a file elsewhere would be created, and given to the directory's owner.
 _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
 # struct flock of 64-bit Linux: type, whence, start, length, pid.
 _FLOCK = struct.Struct("hhqqi4x")
-# (device, inode) of the lock files that this process holds. A process that closes any descriptor of such a file gives
-# its lock away, so `holder_of` must not open one of them.
+# (device, inode) of the lock files that this process holds. A process loses its lock if it closes any descriptor of the
+# file, so `holder_of` must not open one of them.
 _OURS: set[tuple[int, int]] = set()
 
 
@@ -56,7 +56,7 @@ def locked(log_dir: Path) -> Iterator[None]:
         yield
     finally:
         _OURS.discard(_identity(os.fstat(descriptor)))
-        # Closing gives the lock back. The file stays, as a broker leaves it: who unlinks it may unlink another's lock.
+        # Closing releases the lock. The file stays, as after a broker: to unlink it might unlink another holder's lock.
         os.close(descriptor)
 
 
@@ -66,7 +66,7 @@ def _open(log_dir: Path) -> int:
         while True:
             with contextlib.suppress(FileNotFoundError):
                 return _regular(os.open(".lock", _FLAGS, dir_fd=directory), log_dir)
-            # No broker was ever here. One that runs as the directory's owner must be able to open the file later.
+            # No broker ever ran here. A broker that runs as the directory's owner must be able to open the file later.
             with contextlib.suppress(FileExistsError):
                 descriptor = os.open(".lock", _FLAGS | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=directory)
                 owner = os.fstat(directory)
@@ -94,13 +94,13 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def holder_of(log_dir: Path) -> int | None:
-    """Return the process id of the broker that holds `.lock`; None if none does, or none ever ran there.
+    """Return the process id of the broker that holds `.lock`; None if no broker does, or none ever ran there.
 
-    The kernel names the holder (F_GETLK) without taking the lock and without a right to write the file. The id is 0 for
-    a process of another container. A lock of this process is no broker's.
+    The kernel names the holder (F_GETLK) without taking the lock, and without write permission for the file. The id is
+    0 for a process of another container. A lock of this process does not count.
 
     Raises:
-        OSError: this user may not look, the file is no regular one, or the system does not tell.
+        OSError: this user may not read it, it is no regular file, or the system does not provide the holder.
     """
     if sys.platform != "linux" or sys.maxsize < 1 << 32:
         raise OSError(errno.ENOTSUP, "only 64-bit Linux says who holds a lock")
@@ -120,7 +120,7 @@ def holder_of(log_dir: Path) -> int | None:
 
 
 def is_in_use(log_dir: Path) -> bool:
-    """Return whether a broker certainly runs on the directory; False where that cannot be told."""
+    """Return whether a broker certainly runs on the directory; False if that is unknown."""
     try:
         return holder_of(log_dir) is not None
     except OSError:
@@ -130,7 +130,7 @@ def is_in_use(log_dir: Path) -> bool:
 def started_at(log_dir: Path) -> int | None:
     """Return when the broker started that holds `.lock` of a log directory: ms since the epoch.
 
-    None if no process holds it, or this user cannot tell: it may be a process of another container.
+    None if no process holds it, or if its holder is unknown, as a process of another container.
     """
     with contextlib.suppress(OSError, ValueError, StopIteration):
         pid = holder_of(log_dir)
@@ -140,7 +140,7 @@ def started_at(log_dir: Path) -> int | None:
 
 def started(process: Path, proc: Path) -> float:
     """Return when a process started: seconds since the epoch, to a hundredth or so."""
-    # The name, in brackets, may hold blanks: what follows it is counted from the last bracket.
+    # The process name, in brackets, may contain blanks, so fields are counted from the last bracket.
     fields = (process / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     boot = next(line.split()[1] for line in (proc / "stat").read_text().splitlines() if line.startswith("btime "))
     return int(boot) + int(fields[19]) / os.sysconf("SC_CLK_TCK")

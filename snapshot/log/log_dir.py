@@ -1,13 +1,14 @@
-"""A `log.dirs` entry -> partitions, segments and what lies beside them.
+"""List a `log.dirs` entry: its partitions, their segments, and the other files and folders.
 
     <topic>-<partition>/                         live; split at the last `-`, the topic may hold `-` and `.`
     <topic>-<partition>.<32 hex>-delete|-stray|-future/   not live: scheduled deletion, stray replica, move target
     remote-log-index-cache/, __cluster_metadata-0/        not normal logs, skipped by brokers too
 
 Files of a partition: <20 digits>.log .index .timeindex .txnindex .snapshot; leader-epoch-checkpoint;
-partition.metadata; and leftovers of half-done work: .cleaned .swap .deleted .tmp. The number of a `.snapshot` is the
-exclusive end offset, that of the others the base offset. Follows org.apache.kafka.storage.internals.log.LogFileUtils
-and kafka.log.LogManager; listing goes through pyarrow.fs, so a log directory may lie on file:, s3: or hdfs:.
+partition.metadata; and leftovers of interrupted work: .cleaned .swap .deleted .tmp. The number of a `.snapshot` is the
+exclusive end offset, the number of the other files is the base offset. Follows
+org.apache.kafka.storage.internals.log.LogFileUtils and kafka.log.LogManager. Listing uses pyarrow.fs, so a log
+directory may be on file:, s3: or hdfs:.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class FileRef:
 class Segment:
     """A segment's files; `next_base_offset` is None for the active segment.
 
-    `log` may be no regular file, which is a finding of the partition: no link is followed, and a read says the same.
+    `log` may be no regular file, which is a finding of the partition. Links are not followed, and a read fails.
     """
 
     base_offset: int
@@ -95,19 +96,19 @@ class PartitionLog:
     topic: str
     topic_id: str | None = None  # 22 characters, None before Kafka 2.8
     partition: Int32
-    # (epoch, start offset), those that the checkpoint lost as the batches tell them; None where neither has any.
+    # (epoch, start offset). Epochs that the checkpoint lost come from the batches. None if neither has any.
     leader_epochs: LeaderEpochs | None = None
-    # Exclusive; below it the checkpoint lacks the epochs, and only batches told them. 0 where it lacks none.
+    # Exclusive; below it the checkpoint lost the epochs, and they come from batches. 0 if it lost none.
     epochs_lost_below: int = 0
     high_watermark: int | None = None  # from replication-offset-checkpoint, None when the partition is not in it
     log_start_offset: int = 0  # max of its checkpoint and the first segment's base offset
-    # Its entry in log-start-offset-checkpoint, or what --log-start or the cluster says in its place; None without one.
+    # Its entry in log-start-offset-checkpoint, or the value of --log-start or the cluster instead; None without one.
     log_start_checkpoint: int | None = None
-    log_start_is_known: bool = True  # whether that file could be read, or is not there; see log_start
+    log_start_is_known: bool = True  # whether that file could be read, or does not exist; see log_start
     # First offset the cleaner has not passed, None when it never cleaned this partition.
     cleaner_offset: int | None = None
     findings: tuple[Finding, ...] = ()
-    # Ascending base offsets of which there is an index, and no `.log`. A broker deletes such an index when it starts
+    # Ascending base offsets with an index, but without a `.log`. A broker deletes such an index when it starts
     # (LogLoader.loadSegmentFiles).
     orphan_indexes: tuple[int, ...] = ()
 
@@ -118,9 +119,10 @@ class PartitionLog:
 
     @property
     def whole_epochs(self) -> LeaderEpochs:
-        """Leader epochs that tell which copies are of the log; none if the checkpoint lost some.
+        """Return the leader epochs by which remote segments are of the log; none if the checkpoint lost some.
 
-        A copy below the first of them may be of the log (agreed_intervals). Epochs of batches say nothing about it.
+        A remote segment below the first of them may be of the log (agreed_intervals). Epochs of batches cannot decide
+        that.
         """
         return () if self.epochs_lost_below else self.leader_epochs or ()
 
@@ -132,8 +134,8 @@ class Partition(PartitionLog):
     path: str  # the folder, inside its filesystem
     segments: tuple[Segment, ...]  # ascending, from the one that holds the log start offset on
     snapshots: dict[int, FileRef]  # snapshot files by exclusive end offset
-    # Ascending, those below the log start offset. DeleteRecords or retention deleted their records, and their leader
-    # epochs with them; a broker opens them when it starts, neither reads nor tiers them, and removes them by and by.
+    # Ascending segments below the log start offset. DeleteRecords or retention deleted their records and leader epochs.
+    # A broker opens them when it starts, but neither reads nor tiers them, and removes them later.
     deleted_segments: tuple[Segment, ...] = ()
 
     @property
@@ -157,7 +159,7 @@ class OtherFolder:
 
 @dataclass(frozen=True, slots=True)
 class LogDir:
-    """A `log.dirs` entry: the names of its live partition folders, its checkpoints, and what is not live."""
+    """A `log.dirs` entry: the names of its live partition folders, its checkpoints, and its other folders."""
 
     filesystem: FileSystem
     path: str
@@ -177,7 +179,7 @@ class LogDir:
 
 
 def split_folder_name(name: str) -> TopicPartition | None:
-    """(topic, partition) of a live folder's name, None when it is none."""
+    """Return (topic, partition) of a live folder's name; None for any other name."""
     match = _LIVE_FOLDER.fullmatch(name)
     if match is None or int(match["partition"]) > _LARGEST_PARTITION:
         return None
@@ -241,10 +243,10 @@ def open_log_dir(uri: str) -> LogDir:
 
 
 def read_text(filesystem: FileSystem, path: str) -> str:
-    """The whole of a small UTF-8 file; undecodable bytes are replaced, parsing then says what is wrong.
+    """Return the content of a small UTF-8 file; undecodable bytes are replaced, so that the parser reports them.
 
     Raises:
-        OSError: it is gone, unreadable, no regular file, or too large to be such a file.
+        OSError: the file is missing, unreadable, no regular file, or too large to be such a file.
     """
     return read_bounded(filesystem, path, limit=TEXT_BYTES).decode("utf-8", "replace")
 
@@ -284,7 +286,7 @@ def read_partition(filesystem: FileSystem, path: str, known: Checkpoints) -> Par
             suffix, offset = found
             if suffix in INDEXES:
                 indexed.add(offset)
-            # Whatever lies there for a log: without its place in the log its neighbours would be joined.
+            # Any kind of entry counts as a log: without it, its neighbours would look adjacent.
             if kind is None or suffix == "log":
                 numbered[suffix][offset] = FileRef(file, size, modified_ns)
         elif kind is None and is_text:
@@ -352,7 +354,7 @@ def split_at(
 _T = TypeVar("_T", covariant=True)
 
 
-# Moved away, the first would make a KRaft broker set the partition aside, and begin an empty one.
+# Without partition.metadata a KRaft broker would rename the partition's folder, and begin an empty partition.
 _CURES = {
     PARTITION_METADATA: "never move it away: repair writes it with the topic's id",
     LEADER_EPOCHS: "repair writes it from the batches",

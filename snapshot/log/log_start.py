@@ -1,15 +1,15 @@
 """The log start offset of a partition: the first offset of its log, in remote storage or in a local segment.
 
-Asked in this order, the first that tells it:
+The first source in this list that has it counts:
 
-    the checkpoint    log-start-offset-checkpoint names the partition; in its place --log-start, or the cluster
-    remote storage    segments of the log's lineage reach the first file without a hole, from the first leader epoch on
-    leader epochs     they begin at the first file or behind it: a broker cuts them when the log start moves
+    the checkpoint    log-start-offset-checkpoint has the partition; instead of it --log-start, or the cluster
+    remote storage    segments of the log's lineage reach the first file without a gap, from the first leader epoch on
+    leader epochs     they begin at the first file or above it: a broker removes older ones when the log start moves
 
-Otherwise the log start is unknown, and nothing is computed from the first file on. Kafka up to 3.7.0 never checkpoints
-the log start of a tiered log (KAFKA-16146), later releases after a minute. A log whose broker was killed right after
-retention looks the same, and so does a copied directory. Leader epochs that are lost tell nothing; those of the batches
-prove nothing below the first file. A topic that is never tiered begins at its first file.
+Otherwise the log start is unknown, and no state is computed from the first file on. Kafka up to 3.7.0 never checkpoints
+the log start of a tiered log (KAFKA-16146); later releases do so after a minute. A log whose broker was killed right
+after retention looks the same, and so does a copied directory. If leader epochs are lost, they show no log start, and
+epochs of batches prove nothing below the first file. A topic that is never tiered begins at its first file.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def log_start_of(partition: Partition, covered: Iterable[Interval] = ()) -> int 
 
 
 def begins_below(partition: Partition, covered: Iterable[Interval] = ()) -> bool | None:
-    """Return whether the log begins below its first file, in remote storage; None if nothing tells where it begins."""
+    """Return whether the log begins below its first file, in remote storage; None if its log start is unknown."""
     start = log_start_of(partition, covered)
     return None if start is None else start < partition.first_base_offset
 
 
 def may_begin_below(partition: Partition) -> bool:
-    """Return whether remote storage has to be asked where the log begins, or what came before its first file."""
+    """Return whether remote storage may be needed for the log start, or for the state before the first file."""
     told = partition.log_start_checkpoint
     return partition.first_base_offset > (told or 0)
 
@@ -68,7 +68,7 @@ def unloaded_below(partition: Partition) -> int:
 
 
 def why_unknown(partition: Partition) -> str:
-    """Return why nothing on this disk tells where the log begins; of a log whose start is unknown."""
+    """Return why this disk does not show the log start of a log whose start is unknown."""
     first = f"below the first segment {partition.first_base_offset}"
     if not partition.log_start_is_known:
         return f"{LOG_START_OFFSETS} cannot be read"
@@ -154,7 +154,7 @@ def with_stated(log_dirs: Sequence[NamedLogDir], stated: Mapping[TopicPartition,
 
 
 def unknown_partition(folder: str, stated: int, uris: Iterable[str]) -> UsageError:
-    """Return the error about a stated log start offset of a partition that no place has."""
+    """Return the error about a stated log start offset of a partition that was found nowhere."""
     return UsageError(
         f"--log-start {folder}={stated}: no such partition in {', '.join(uris)}",
         hint="--log-start takes a folder's name and an offset, as orders-0=100",

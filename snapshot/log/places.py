@@ -26,7 +26,7 @@ _NOT_YET = {
 
 
 def resolve(uri: str) -> tuple[FileSystem, str]:
-    """The file system and path of a URI or a local path.
+    """Return the file system and path of a URI or a local path.
 
     Raises:
         SourceNotFoundError: the scheme is unknown, the filesystem cannot be reached, or the path is not UTF-8.
@@ -59,13 +59,13 @@ def _is_utf8(path: str) -> bool:
 
 
 def located(uri: str) -> str:
-    """One spelling of a place, good in any process: an absolute path, or the URI without `/` at its end.
+    """Return a spelling that is valid in any process: an absolute path, or the URI without `/` at its end.
 
-    A file URI stays one: where Spark's default file system is another, a path would be a place in that.
+    A file URI stays a URI: a plain path would mean Spark's default file system, which may be another one.
     """
     if "://" in uri or uri.startswith("file:"):
         return uri.rstrip("/") if not uri.endswith(("?", "//")) else uri
-    # It also takes `..` out, but leaves two slashes in front.
+    # abspath also resolves `..`, but keeps two leading slashes.
     return "/" + os.path.abspath(Path(uri).expanduser()).lstrip("/")  # noqa: PTH100
 
 
@@ -81,7 +81,7 @@ def refuse_unsupported(uri: str, *, hint: str) -> None:
 
 
 def each_once(uris: Iterable[str]) -> tuple[str, ...]:
-    """The places in their order, each as it was named first. Links are not followed: a mount may be one."""
+    """Return the places in order, each once in its first spelling. Links are not followed: a mount may be one."""
     found: dict[str, str] = {}
     for uri in uris:
         found.setdefault(place_of(uri), uri)
@@ -89,9 +89,9 @@ def each_once(uris: Iterable[str]) -> tuple[str, ...]:
 
 
 def place_of(uri: str) -> str:
-    """Return the one name of a log directory, whatever a path or URI of it looks like; links stay unresolved.
+    """Return the canonical name of a log directory, for any spelling of its path or URI; links stay unresolved.
 
-    Tables keep this name, so that two spellings in two runs are one source.
+    Tables keep this name, so that different spellings in two runs are one source.
     """
     name = located(uri)
     if not name.startswith("file:"):
@@ -103,7 +103,7 @@ def place_of(uri: str) -> str:
 
 
 def places_of(uris: Iterable[str]) -> tuple[str, ...]:
-    """Return `place_of` of each, in their order and each once."""
+    """Return `place_of` for each URI, in their order, without duplicates."""
     return tuple(dict.fromkeys(map(place_of, uris)))
 
 
@@ -116,11 +116,11 @@ def unlisted(error: OSError) -> tuple[str, str]:
 
 
 def without_partitions(folder: str, names: Collection[str]) -> str:
-    """A hint for a directory that has no folder named like a partition's.
+    """Return a hint for a directory without a folder that is named like a partition.
 
     Args:
-        folder: its own name.
-        names: of what is in it.
+        folder: name of the directory.
+        names: names of its entries.
     """
     if not names:
         return "it is empty: is its disk mounted?"

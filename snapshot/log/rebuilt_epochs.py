@@ -1,11 +1,12 @@
-"""Leader epochs that a log's leader-epoch-checkpoint lost, from its batches, which carry them.
+"""Rebuild leader epochs that a leader-epoch-checkpoint lost, from the headers of the log's batches.
 
-A power loss leaves the file empty or full of zeros; a broker that starts with an empty one enters only the epochs under
-which it writes from then on (KAFKA-15046, KAFKA-16541). A leader cannot copy a segment without an epoch: its copy task
-fails with "segmentLeaderEpochs can not be null or empty". As LogSegment.recover does, an epoch begins with the first
-batch that has it, and epochs never descend.
+A power loss leaves the file empty or full of zeros. A broker that starts with an empty file adds only the epochs in
+which it writes later (KAFKA-15046, KAFKA-16541). A leader cannot copy a segment without an epoch: its copy task fails
+with "segmentLeaderEpochs can not be null or empty". As in LogSegment.recover, an epoch begins with its first batch, and
+epochs never descend.
 
-What lies below the first segment no batch here tells: the epochs of a log that begins in remote storage are not whole.
+Local batches cannot show the epochs below the first segment. So if a log begins in remote storage, its rebuilt epochs
+are incomplete.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ _OLDEST_WITH_EPOCH = 2  # magic
 class KnownEpochs:
     """The leader epochs of a log."""
 
-    epochs: LeaderEpochs | None  # (epoch, start offset), ascending; None where neither the file nor a batch has any
-    lost_below: int = 0  # of the offsets below it the batches tell the epoch and the file does not
+    epochs: LeaderEpochs | None  # (epoch, start offset), ascending; None if neither the file nor a batch has any
+    lost_below: int = 0  # below this offset the epochs come from batches, because the file lost them
 
 
 def complete(
     filesystem: FileSystem, found: LeaderEpochs | None, segments: Sequence[Segment], log_start_offset: int
 ) -> KnownEpochs:
-    """Return the epochs of the file, and before them those that it lost.
+    """Return the epochs of the file, preceded by the epochs that it lost.
 
     Args:
-        found: in the file; None where it cannot be read, or is not there.
-        segments: ascending, from the one that holds the log start offset on. The file tells nothing of what lies below.
+        found: epochs in the file; None if it is missing or unreadable.
+        segments: ascending, from the one with the log start offset on; the file has no epochs of older segments.
     """
     if not segments or (found and found[0][1] <= log_start_offset):
         return KnownEpochs(found)
@@ -79,7 +80,7 @@ def epochs_of_batches(filesystem: FileSystem, segments: Sequence[Segment], *, re
 
 
 def _first(filesystem: FileSystem, path: str) -> tuple[int, int] | None:
-    """Leader epoch and offset of the first batch; None where it has none, or cannot be read."""
+    """Return leader epoch and offset of the first batch; None if it has no epoch, or cannot be read."""
     try:
         with filesystem.open(path) as file:
             data = file.read(_START.size)
@@ -92,7 +93,7 @@ def _first(filesystem: FileSystem, path: str) -> tuple[int, int] | None:
 
 
 def _changes(filesystem: FileSystem, segment: Segment, *, check_crc: bool) -> list[tuple[int, int] | None]:
-    """Leader epoch and offset of each batch with another epoch than the one before; None behind them for damage."""
+    """Yield leader epoch and offset of each batch whose epoch differs from the previous one's; None last for damage."""
     # Most logs need none of this, and it takes the compiled kernels.
     import numpy as np
 

@@ -1,6 +1,6 @@
-"""The records of a segment, keys and values included: for Kafka's own topics, whose records say what no header says.
+"""Read the records of a segment with keys and values, for Kafka's internal topics.
 
-Whatever cannot be read is a finding, and the rest is read all the same.
+A batch that cannot be read is a finding, and the following batches are still read.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tiersnap.snapshot.units import count_of
 
 
 class LogRecord(NamedTuple):
-    """A record where it lies."""
+    """A record and its position."""
 
     position: int  # byte position of its batch
     offset: int
-    timestamp: int  # ms, as clients or the broker stamped it
+    timestamp: int  # ms, set by the client or the broker
     key: bytes | None
     value: bytes | None
 

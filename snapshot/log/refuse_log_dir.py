@@ -1,8 +1,8 @@
-"""A broker's directory is written by `repair`, `install` and `restore` alone: everything else keeps its hands off.
+"""Refuse to write below a broker's log directory; only `repair`, `install` and `restore` may do that.
 
-A broker dies of a folder in its log directory that it does not know, and reads every file in a partition's folder as
-its own. A directory is a broker's when it holds one of the files that brokers keep at its top, or a folder named
-`<topic>-<partition>` with a segment in it; the very directory that is named also when it holds `.lock` or a segment.
+A broker fails at an unknown folder in its log directory, and reads every file in a partition's folder as its own. A
+directory is a broker's log directory if it contains one of the files that brokers keep at its top, or a folder named
+`<topic>-<partition>` with a segment. The given directory itself is refused, too, if it contains `.lock` or a segment.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _SEGMENT = re.compile(r"[0-9]{20}\.log")
 
 
 def refuse_log_dir(path: str | os.PathLike[str], what: str) -> None:
-    """Refuse a directory that is a broker's log directory or lies in one; nothing has to be there yet.
+    """Refuse a directory that is a broker's log directory or inside one; it need not exist yet.
 
     Args:
-        path: of the local file system; links in it are followed, as a write would follow them.
-        what: says what would be written there, as the subject of the message: `--out`, `the report`.
+        path: a local path; its links are followed, as a write would follow them.
+        what: the output to write there, subject of the message: `--out`, `the report`.
 
     Raises:
         LogDirAsTargetError: the directory is a broker's.
@@ -50,7 +50,7 @@ def refuse_log_dir(path: str | os.PathLike[str], what: str) -> None:
 
 
 def _mark_of(directory: Path, *, is_named: bool) -> str | None:
-    """Return what shows that a broker keeps its log in `directory`; None also if this user may not look."""
+    """Return the name that proves `directory` to be a broker's; None without one, or if this user may not list it."""
     names = _names(directory)
     marks = _AT_THE_TOP | {_LOCK} if is_named else _AT_THE_TOP
     if found := marks.intersection(names):

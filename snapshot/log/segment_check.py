@@ -1,12 +1,12 @@
-"""A segment checked while its bytes go by: the same end, digest and rows as a scan of the file, and no second read.
+"""Check a segment while its bytes are streamed: the same end, digest and rows as a scan, without a second read.
 
     check = SegmentCheck(base_offset, next_base_offset)
     for piece in pieces:            # consecutive, of any sizes
         check.update(piece)
-        if check.finding: …         # damage is known as soon as its batch has passed
-    end = check.finish()            # end.digest is that of the decode, or these are other bytes
+        if check.finding: …         # damage is known as soon as its batch was passed
+    end = check.finish()            # end.digest equals the decode's, unless the bytes differ
 
-A piece is walked where it lies; only an entry that lies in several pieces is put together in a buffer of its own.
+Pieces are not copied, except for entries that span several pieces: these are joined in a buffer.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ Consumer = Callable[[np.ndarray, int], int | None]
 
 
 class EntryFeed:
-    """The entries of one segment for one consumer; memory is that of the largest entry that lies in several pieces.
+    """Splits the stream of one segment into entries for one consumer; it buffers entries that span several pieces.
 
     Attributes:
-        position: byte position in the segment up to which entries were taken.
-        is_over: the consumer wanted no more, or an entry claims more than the segment has.
+        position: byte position in the segment up to which entries were consumed.
+        is_over: the consumer stopped, or an entry claims more bytes than the segment has.
     """
 
     def __init__(self, consume: Consumer, size: int | None = None) -> None:
-        """`size`: bytes that the segment will have, where they are known: nothing beyond is waited for."""
+        """Take the consumer; `size` is the byte size of the segment, if known, so that no more bytes are awaited."""
         self._consume, self._size = consume, size
         self._begun = bytearray()
         self.position = 0
@@ -47,18 +47,19 @@ class EntryFeed:
 
     @property
     def left_over(self) -> int:
-        """Bytes of an entry that has begun and is not whole."""
+        """Return the number of buffered bytes of an incomplete entry."""
         return len(self._begun)
 
     def update(self, piece: memoryview) -> memoryview:
-        """Go on with the next bytes of the segment; `piece` is not kept. Returns what nobody looked at."""
+        """Consume the next bytes of the segment, and return the rest that was not consumed; `piece` is not kept."""
         while self._begun and not self.is_over and len(piece):
             taken = max(self._wanted(), 1)
             self._begun += piece[:taken]
             piece = piece[taken:]
-            # A header that is whole is looked at before the entry is: its length may be damage, and never come.
+            # A complete header is checked before its entry is: a damaged length may claim bytes that never come.
             if self._wanted() == 0 or len(self._begun) == SMALLEST_READ:
-                # Not a copy, which a large batch would double; and whose memory is looked at cannot shrink.
+                # The buffer is replaced, not copied: a copy would double the memory of a large batch, and a bytearray
+                # with a view cannot shrink.
                 whole, self._begun = self._begun, bytearray()
                 self._take(np.frombuffer(whole, np.uint8))
         if len(piece) and not self.is_over:
@@ -67,7 +68,7 @@ class EntryFeed:
         return piece
 
     def _wanted(self) -> int:
-        """Bytes that are missing of the entry that has begun; of its first bytes where the length is not known."""
+        """Return the number of missing bytes of the buffered entry; of its header, if its length is not yet known."""
         have, wanted = len(self._begun), SMALLEST_READ
         if have >= SMALLEST_READ:
             wanted = max(wanted, LOG_OVERHEAD + int(_LENGTH.unpack_from(self._begun)[0]))
@@ -105,9 +106,8 @@ class SegmentCheck:
             base_offset: the number in the file's name.
             next_base_offset: base offset of the next segment; None for the active segment.
             on_rows: receives decoded rows (RECORD_BATCH_DTYPE), each array valid during the call.
-            size: bytes that the stream will have, where they are known: a batch that claims more of them is then not
-                waited for in memory.
-            name: of the file, for findings.
+            size: byte size of the stream, if known; a batch that claims more bytes is not buffered.
+            name: name of the file, for findings.
         """
         self._walk = SegmentWalk(
             name,
@@ -141,7 +141,7 @@ class SegmentCheck:
 
     @property
     def finding(self) -> Finding | None:
-        """Damage that has passed, None while there is none; a cut last batch shows in `finish` only."""
+        """Return the damage found so far, or None; only `finish` finds a truncated last batch."""
         return None if self._reason in (*_GOES_ON, kernels.ZEROS) else self._walk.finding(self.size, self._reason)
 
     def finish(self) -> SegmentEnd:

@@ -1,6 +1,6 @@
-"""The walk over one segment's bytes, wherever they come from: what it knows as it goes, and how it ended.
+"""Walk over one segment's bytes: the state of the walk, and its end.
 
-`SegmentScan` gives it windows of a file, `SegmentCheck` the pieces of a stream.
+`SegmentScan` passes windows of a file, `SegmentCheck` the pieces of a stream.
 """
 
 from __future__ import annotations
@@ -82,21 +82,21 @@ class SegmentEnd:
 
 
 class Folding(Protocol):
-    """The use of batches while they are decoded.
+    """Folds batches while they are decoded.
 
     Attributes:
-        producers: takes them in.
-        stop_at: at the first entry at or above this offset, `cut` is called before that entry is taken.
+        producers: the fold of the batches.
+        stop_at: `cut` is called before the first entry at or above this offset is folded.
     """
 
     producers: ProducerFold
 
     @property
     def stop_at(self) -> int:
-        """NO_CUT, or above what was folded."""
+        """Return the offset at which the next run must begin, above all folded batches; or NO_CUT."""
 
     def cut(self, max_timestamp: int) -> None:
-        """Go on with other producers and a larger `stop_at`.
+        """Continue with a new fold and a larger `stop_at`.
 
         Args:
             max_timestamp: ms, largest of the segment's entries so far, -1 without one.
@@ -128,12 +128,12 @@ class SegmentWalk:
         return int(self._state["valid_bytes"])
 
     def make_room(self, size: int) -> None:
-        """Room for the rows of a segment of `size` bytes, or for the most that are kept at once."""
+        """Allocate room for the rows of a segment of `size` bytes, or for the most rows that are kept at a time."""
         if self.keep_rows:
             self._out = np.empty(min(max(size // HEADER_LENGTH, 1), _ROWS), RECORD_BATCH_DTYPE)
 
     def over(self, window: np.ndarray, position: int) -> Iterator[np.ndarray]:
-        """Walk over uint8 bytes that lie at byte `position`: arrays of decoded rows, each valid until the next.
+        """Walk over uint8 bytes from byte `position` on; yield arrays of decoded rows, each valid until the next.
 
         Then `cursor` is the first byte of the window that was not walked, and `reason` why (see kernels.batch).
         """
@@ -205,9 +205,9 @@ class SegmentWalk:
 
 
 def compressed_controls(rows: np.ndarray) -> np.ndarray:
-    """Return the indexes of the compressed control batches that have a record: the compiled loops leave them out.
+    """Return the indexes of compressed control batches with a record, which the compiled loops cannot decode.
 
-    Brokers write control batches uncompressed, and read compressed ones all the same (DefaultRecordBatch.iterator,
+    Brokers write control batches uncompressed, but also read compressed ones (DefaultRecordBatch.iterator,
     ProducerAppendInfo.append).
 
     Args:
@@ -233,7 +233,7 @@ def compressed_control_record(window: np.ndarray) -> tuple[int, int, int]:
 
 
 def tell_compressed_control(state: np.void, window: np.ndarray) -> None:
-    """Say in the state of a walk what the compressed control batch holds at which it stopped.
+    """Decompress the control batch at which a walk stopped, and set its record's fields in the state.
 
     Args:
         window: uint8, from that batch on.

@@ -1,8 +1,8 @@
-"""The partitions of log directories that a command was asked about.
+"""Select the partitions of log directories for a command.
 
-Topics that never go to remote storage are left out, as kafka.log.UnifiedLog.remoteLogEnabled does: internal topics, the
-metadata topics of remote storage and of the cluster, and topics whose cleanup.policy has `compact` in it. Where that is
-not known, the cleaner's checkpoint decides; a gap inside a segment alone proves nothing: it may be years old.
+Topics that are never tiered are left out, as in kafka.log.UnifiedLog.remoteLogEnabled: internal topics, the metadata
+topics of remote storage and of the cluster, and topics with `compact` in their cleanup.policy. If the policy is
+unknown, the cleaner's checkpoint decides. A gap inside a segment proves nothing: it may be years old.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def open_log_dirs(uris: Sequence[str]) -> tuple[NamedLogDir, ...]:
 
 
 def selected(log_dir: LogDir, uri: str, topic: re.Pattern[str] | None) -> Iterator[Partition]:
-    """The partitions of one log directory whose topics `topic` selects; raises as `selected_of`."""
+    """Return the partitions of one log directory whose topics match `topic`; raise the errors of `selected_of`."""
     for _, partition in selected_of((NamedLogDir(uri, log_dir),), Selection(topic)):
         yield partition
 
@@ -119,7 +119,7 @@ def _nothing_selected(
 
 
 def _there_are(log_dirs: Sequence[NamedLogDir], *, of_topics: bool) -> str:
-    """The first topics or partitions, for somebody who mistyped one."""
+    """Return a sentence that names the first topics or partitions, for a user who mistyped one."""
     folders = {folder for each in log_dirs for folder in folders_of(each.log_dir, Selection())}
     names = sorted({folder.rpartition("-")[0] for folder in folders} if of_topics else folders)
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
@@ -127,7 +127,7 @@ def _there_are(log_dirs: Sequence[NamedLogDir], *, of_topics: bool) -> str:
 
 
 def selected_folders(log_dirs: Sequence[NamedLogDir], selection: Selection) -> list[list[str]]:
-    """Names of the folders of the partitions that `selected_of` gives, by directory; raises what it raises."""
+    """Return the folder names of the selected partitions, for each directory; raise the errors of `selected_of`."""
     for _, partition in selected_of(log_dirs, selection):
         if partition.segments or partition.findings:
             break
@@ -135,19 +135,19 @@ def selected_folders(log_dirs: Sequence[NamedLogDir], selection: Selection) -> l
 
 
 def count(log_dirs: Sequence[NamedLogDir], selection: Selection) -> int:
-    """Count the selected partitions, by their folders' names alone."""
+    """Return the number of selected partitions, by the names of their folders."""
     return sum(1 for each in log_dirs for _ in folders_of(each.log_dir, selection))
 
 
 def named(log_dir: LogDir, names: Collection[TopicPartition]) -> Iterator[Partition]:
-    """List, one by one, those of the named partitions that are there."""
+    """Yield the named partitions that the log directory has; each is listed when it is requested."""
     for folder in log_dir.folders:
         if split_folder_name(folder) in names:
             yield log_dir.partition(folder)
 
 
 def folders_of(log_dir: LogDir, selection: Selection) -> Iterator[str]:
-    """The names of the folders of the selected partitions."""
+    """Return the folder names of the selected partitions."""
     for folder in log_dir.folders:
         name = split_folder_name(folder)
         if name is not None and selection.takes(name):
@@ -172,7 +172,7 @@ def compaction_reason(partition: Partition) -> str:
 
 
 def never_tiered_reason(partition: Partition) -> str:
-    """Return why nothing of the partition ever goes to remote storage, or ""."""
+    """Return why the partition is never tiered, or ""."""
     return internal_reason(partition.topic) or compaction_reason(partition)
 
 
@@ -204,7 +204,7 @@ def named_findings(log_dirs: Sequence[NamedLogDir]) -> Iterator[tuple[NamedLogDi
 def twice(
     log_dirs: Sequence[NamedLogDir], selection: Selection | None = None
 ) -> Iterator[tuple[str, NamedLogDir, NamedLogDir]]:
-    """The folder of each selected partition that is in two of the directories, and the two.
+    """Yield the folder of each selected partition that is in two of the directories, with these two.
 
     A broker that has moved one to another disk renames it there, then here (LogManager.replaceCurrentWithFutureLog), so
     both are looked at again.
@@ -224,8 +224,8 @@ def refuse_twice(log_dirs: Sequence[NamedLogDir]) -> None:
     """Refuse a partition that is in two of the directories.
 
     Raises:
-        PartitionTwiceError: they are of one broker, which starts with no such disks.
-        UsageError: they are of two brokers, and replicas are nobody's to choose from.
+        PartitionTwiceError: both directories are of one broker, which would not start with them.
+        UsageError: the directories are of two brokers, so the choice between replicas is the user's.
     """
     for folder, first, second in twice(log_dirs):
         where = f"{folder} is in two of the log directories"
@@ -237,7 +237,7 @@ def refuse_twice(log_dirs: Sequence[NamedLogDir]) -> None:
 
 
 def _foreign(log_dir: LogDir) -> Iterator[Finding]:
-    """Folders that keep a broker from starting (UnifiedLog.parseTopicPartitionName)."""
+    """Return the folders that keep a broker from starting (UnifiedLog.parseTopicPartitionName)."""
     for other in log_dir.others:
         if other.state == "unknown":
             is_ours = other.name.startswith("tiersnap-restore.")

@@ -18,7 +18,7 @@ _STATE = "stray"
 
 
 def stray_partitions(log_dirs: Sequence[NamedLogDir]) -> Iterator[tuple[NamedLogDir, Finding]]:
-    """Yield a finding for each stray folder with records in it, beside its log directory."""
+    """Yield a finding for each stray folder that contains records, with its log directory."""
     for each in log_dirs:
         log_dir = each.log_dir
         for other in log_dir.others:

@@ -1,14 +1,14 @@
-"""Bytes of a segment file by window, so that memory stays flat whatever the segment's size.
+"""Read a segment file by windows, with constant memory for any segment size.
 
-A closed segment on a local disk is memory-mapped: headers of large batches are then read without touching the
-payload. The active segment is cut and appended to while it is read, and remote files cannot be mapped, so those are
-read: local ones piece by piece into one buffer that stays in the processor's cache.
+A closed segment on a local disk is memory-mapped, so headers of large batches are read without their payload. The
+active segment is truncated and appended to during the read, and remote files cannot be mapped. These files are read;
+local ones piece by piece into one buffer that stays in the processor's cache.
 
-A page of a map that lies behind the end of its file, or that the disk cannot give, is a bus error, and that kills the
-process. Followers truncate segments, closed ones too. Reading such files with pread is safe and takes twice the time at
-batches of 300 bytes, eight times at 4 KiB. So maps are watched instead: a handler lays zeros over the rest of a watched
-map, notes it, and the read goes on; who reads asks afterwards. Wayland's libwayland does the same for the buffers of
-its clients (wl_shm_buffer_begin_access). A bus error anywhere else does what it did before. Only on 64-bit Linux.
+If a mapped page is behind the end of its file, or the disk cannot read it, access is a bus error, which kills the
+process. Followers truncate segments, closed ones too. pread is safe, but takes twice the time for batches of 300 bytes,
+and eight times for 4 KiB. So maps are watched: a signal handler maps zeros over the rest of the map, records that, and
+the read continues; the reader checks the record afterwards. Wayland's libwayland does the same for the buffers of its
+clients (wl_shm_buffer_begin_access). Any other bus error is handled as before. Only on 64-bit Linux.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ class Windows(Protocol):
     best_bytes: int  # window length that costs least
 
     def read(self, position: int, length: int) -> np.ndarray:
-        """At most `length` bytes from byte `position`, fewer only at the end of the file."""
+        """Return at most `length` bytes from byte `position`; fewer only at the end of the file."""
 
     def close(self) -> None:
         """Release the file.
 
         Raises:
-            OSError: what was read was not the file, which was cut or could not be read in the meantime.
+            OSError: the file was truncated or unreadable during the reads, so the windows may be wrong.
         """
 
 
 class MappedWindows:
-    """Windows of a memory map; pages behind the window are handed back to the kernel."""
+    """Windows of a memory map; pages before the window are released to the kernel."""
 
     best_bytes = WINDOW_BYTES
 
@@ -71,7 +71,7 @@ class MappedWindows:
         self._released = 0
 
     def read(self, position: int, length: int) -> np.ndarray:
-        """A view into the map; zeros from where the file has been cut."""
+        """Return a view into the map; it has zeros from the position at which the file was truncated."""
         if self._map is None:
             return np.empty(0, np.uint8)
         behind = position - position % mmap.ALLOCATIONGRANULARITY
@@ -82,7 +82,7 @@ class MappedWindows:
         return np.frombuffer(self._map, np.uint8, length, position)
 
     def close(self) -> None:
-        """Say whether the windows were the file; the map itself goes with its last window."""
+        """Close the file, and raise OSError if the windows may be wrong; the map lives as long as its last window."""
         size = os.fstat(self._descriptor).st_size
         os.close(self._descriptor)
         if self._map is None:
@@ -104,7 +104,7 @@ class BufferedWindows:
         self._buffer = bytearray()
 
     def read(self, position: int, length: int) -> np.ndarray:
-        """A view of the buffer."""
+        """Return a view of the buffer, valid until the next read."""
         length = max(0, min(length, self.size - position))
         if len(self._buffer) < length:
             self._buffer = bytearray(length)
@@ -120,7 +120,7 @@ class BufferedWindows:
         return window
 
     def close(self) -> None:
-        """Close the file, and say whether one that may not shrink did."""
+        """Close the file, and raise OSError if a file that must not shrink did."""
         size = os.fstat(self._descriptor).st_size
         os.close(self._descriptor)
         if not self._may_shrink:
@@ -137,7 +137,7 @@ class ReadWindows:
         self.size = self._file.seek(0, os.SEEK_END)
 
     def read(self, position: int, length: int) -> np.ndarray:
-        """A copy of the bytes."""
+        """Return a copy of the bytes."""
         length = max(0, min(length, self.size - position))
         self._file.seek(position)
         return np.frombuffer(self._file.read(length), np.uint8)
@@ -148,10 +148,10 @@ class ReadWindows:
 
 
 def open_windows(filesystem: FileSystem, path: str, *, may_shrink: bool) -> Windows:
-    """Map what is local, closed and larger than a read, and read the rest.
+    """Map a file if it is local, closed and larger than one read; else read it.
 
     Raises:
-        OSError: the file is gone, unreadable or no regular file.
+        OSError: the file is missing, unreadable or no regular file.
     """
     if not filesystem.is_local:
         return ReadWindows(filesystem, path)
@@ -166,13 +166,13 @@ def _refuse_cut(path: str, before: int, now: int) -> None:
 
 
 def pieces(windows: Windows, start: int, end: int) -> Iterator[np.ndarray]:
-    """Yield the bytes [start, exclusive end) in windows of 1 MiB; those that were cut off meanwhile are missing."""
+    """Yield the bytes [start, exclusive end) in windows of 1 MiB, without bytes that were truncated during the read."""
     for position in range(start, end, _CACHED_BYTES):
         yield windows.read(position, min(_CACHED_BYTES, end - position))
 
 
 def is_zero(windows: Windows, start: int, end: int) -> bool:
-    """Return whether nothing but zeros lies in [start, exclusive end)."""
+    """Return whether [start, exclusive end) has only zeros."""
     return not any(piece.any() for piece in pieces(windows, start, end))
 
 
@@ -187,7 +187,7 @@ _MAP_FAILED = ctypes.c_void_p(-1).value
 
 @dataclass(slots=True)
 class _WatchedMap:
-    """The addresses [start, end) of a map; `is_cut` once a page of it could not be read and zeros took its place."""
+    """The addresses [start, end) of a map; `is_cut` is set after zeros replaced an unreadable page."""
 
     start: int
     end: int
@@ -212,7 +212,7 @@ _installed: object = None
 
 
 def _watch(start: int, length: int) -> _WatchedMap:
-    """Survive bus errors in a map at this address until `forget`."""
+    """Watch a map at this address, so that bus errors in it are survived until `_forget`."""
     _install()
     watched = _WatchedMap(start, start + length)
     _watched[start] = watched
@@ -220,7 +220,7 @@ def _watch(start: int, length: int) -> _WatchedMap:
 
 
 def _forget(watched: _WatchedMap) -> None:
-    """No longer watch it; before it is unmapped."""
+    """Stop watching a map; call it before the map is unmapped."""
     _watched.pop(watched.start, None)
 
 
@@ -244,7 +244,7 @@ def _install() -> None:
                     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
                     if libc.mmap(page, each.end - page, mmap.PROT_READ, flags, -1, 0) != _MAP_FAILED:
                         return
-            # Not ours: the same instruction meets the handler that was there before.
+            # Not a watched map: the instruction is repeated, and the previous handler gets the signal.
             libc.sigaction(signal.SIGBUS, ctypes.byref(_before), None)
 
         callback = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(handle)

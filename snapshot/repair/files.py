@@ -91,7 +91,7 @@ class _Snapshots:
         self._planned[path] = planned
 
     def publish(self, replaces: Callable[[PlannedSnapshot], bool]) -> Path | None:
-        """Give the files their names; return a path that exists already, None if all files are in place."""
+        """Rename the files to their names; return a path that exists already, or None."""
         self._staging.settle()
         ordered = sorted(self._planned.items(), key=lambda each: -each[1].offset)
         try:

@@ -12,7 +12,7 @@ write: a live broker indexes by append and not by batch, so a follower has one e
     transaction    Exactly the aborted transactions whose markers are in the segment. If it is unknown which
     index          transactions were open at its start, the file may name some, and the batches must agree.
 
-Zeros behind the last entry are preallocated by the broker, and are cut. Any other bytes behind it are wrong.
+Zeros after the last entry are preallocated by the broker, and are cut. Any other bytes after it are wrong.
 
 Follows org.apache.kafka.storage.internals.log.LogSegment: append, onBecomeInactiveSegment, recover.
 """
@@ -71,14 +71,14 @@ class CheckedIndexes:
 
 
 class IndexCheck:
-    """The indexes of one segment, while its bytes pass by in pieces of any length."""
+    """Checks the indexes of one segment while its bytes are streamed, in pieces of any length."""
 
     def __init__(self, base_offset: int, found: FoundIndexes, open_transactions: np.ndarray | None) -> None:
         """Begin with the first byte of the segment.
 
         Args:
             open_transactions: the transactions open at `base_offset` (ONGOING_TXN_DTYPE), by the producer snapshot
-                there; None if they are unknown, as at the first segment of a log whose beginning is gone.
+                there; None if they are unknown, as at the first segment of a log whose beginning was deleted.
         """
         self._base_offset = base_offset
         self._feed = EntryFeed(self._consume)
@@ -97,7 +97,7 @@ class IndexCheck:
 
     @property
     def open_transactions(self) -> np.ndarray:
-        """Return those open behind the batches that passed (ONGOING_TXN_DTYPE), as far as the start was known."""
+        """Return the transactions open after the batches so far (ONGOING_TXN_DTYPE), as far as the start was known."""
         return self._aborted.ongoing
 
     def update(self, piece: memoryview) -> None:
@@ -234,7 +234,7 @@ class _Aborted:
     """Rebuilds the transaction index of a segment from the transactions open at its start.
 
     Attributes:
-        ongoing: those open behind the batches so far (ONGOING_TXN_DTYPE).
+        ongoing: transactions open after the batches so far (ONGOING_TXN_DTYPE).
     """
 
     def __init__(self, ongoing: np.ndarray) -> None:

@@ -1,7 +1,7 @@
 """Plan the snapshots that `repair` writes into a partition; nothing is written yet.
 
-The newest snapshot that a broker can load becomes its live state at the next start. A computed snapshot becomes that
-only if the user says so, so there is a limit (docs/contributing/adr/0003-repair-limits.md):
+The newest snapshot that a broker can load becomes its live state at the next start. A computed snapshot may become that
+only with the user's consent, so there is a limit (docs/contributing/adr/0003-repair-limits.md):
 
     newest = the highest file that decodes and is above the log start offset
              (a broker deletes a corrupt newest file and all at or below the log start, and takes the next)

@@ -69,7 +69,7 @@ def _warning(partition: Partition, segment: Segment) -> str:
 
 
 def _has_wrong_transaction_index(filesystem: FileSystem, segment: Segment) -> bool:
-    """Return whether TransactionIndex.sanityCheck fails; brokers ignore bytes behind the last complete entry."""
+    """Return whether TransactionIndex.sanityCheck fails; brokers ignore bytes after the last complete entry."""
     if segment.transaction_index is None:
         return False
     try:

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 # `harmful_until` if a transaction is open: no broker ever drops such an entry.
 NEVER = 2**63 - 1
-# Of a log that begins in remote storage, whose state there is not known.
+# Verdicts if the log begins in remote storage and the state there is unknown.
 _PARTLY = frozenset({SnapshotVerdict.NOT_COMPARED, SnapshotVerdict.UNVERIFIED})
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The comparison of one snapshot file with the log; plain facts, fit for a row. Counts are producers."""
+    """The comparison of one snapshot file with the log, as a row of a table holds it. Counts are of producers."""
 
     compared: Annotated[
         SnapshotVerdict,
@@ -37,7 +37,7 @@ class Comparison:
         int, Meta(description="producers of the file alone, although the log still holds all their batches")
     ] = 0
     extending: Annotated[int, Meta(description="values whose batches the log no longer holds")] = 0
-    # By either side; NEVER if one has an open transaction.
+    # Of the entries of both sides; NEVER if one has an open transaction.
     harmful_until: Annotated[
         int,
         Meta(description="ms, largest timestamp of all that is lacking, differing or unexplained; -1 if nothing is"),
@@ -59,7 +59,7 @@ class Comparison:
     def verdict(self, expiry: BrokerExpiry) -> SnapshotVerdict:
         """Return the verdict on the file (see `does_harm`): may a segment be uploaded with it?
 
-        One that was compared with a part of the log alone is not right where it agrees with that, but it may be wrong.
+        A file that was compared with only a part of the log cannot be proven right, but it can be proven wrong.
         """
         if self.compared in _PARTLY and self.does_harm(expiry):
             return SnapshotVerdict.SUSPECT

@@ -1,4 +1,4 @@
-"""Everything to be said of one partition: its boundaries, the facts of its segments, its findings."""
+"""Replay one partition, and return the facts of its segments, its findings and the comparisons of its snapshots."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ class Examination:
     """The result of a partition's replay."""
 
     partition: Partition
-    # By offset, of every aligned offset that was reached and of every file that is there; ascending.
+    # By ascending offset: of every aligned offset that was reached, and of every snapshot file.
     snapshots: Mapping[int, Comparison]
-    reached: Mapping[int, SnapshotAt]  # by offset, what is to be remembered of every snapshot offset that was reached
-    facts: PartitionFacts  # of the partition
+    reached: Mapping[int, SnapshotAt]  # the results to be stored, by offset, of every snapshot offset that was reached
+    facts: PartitionFacts
     segments: tuple[SegmentFacts, ...]  # ascending
-    ends: tuple[Comparison, ...]  # of the snapshot at the end of each segment
+    ends: tuple[Comparison, ...]  # the comparison of the snapshot at each segment's end
     findings: tuple[Finding, ...]
-    # State at the active segment's base offset, to start the next replay from; None where it is not known.
+    # State at the active segment's base offset, to start the next replay from; None if it is unknown.
     closed: StartState | None = None
-    lacks_start: bool = False  # the log goes back further in remote storage, and no state is known to begin with
-    stopped_by: Finding | Refusal | None = None  # what ended the replay before the log end; None where nothing did
+    lacks_start: bool = False  # the log continues in remote storage below its files, and the state there is unknown
+    stopped_by: Finding | Refusal | None = None  # the reason for which the replay ended before the log end
 
     @property
     def examined(self) -> tuple[ExaminedSegment, ...]:
-        """The segments, each with its end, ascending."""
+        """Return the segments, ascending, each with the comparison of the snapshot at its end."""
         return tuple(map(ExaminedSegment, self.segments, self.ends))
 
     @property
@@ -60,7 +60,7 @@ class Examination:
 
 
 OnBoundary = Callable[[Boundary], SnapshotAt | None]
-"""Sees each state on the way, ascending offsets; what it returns is remembered in place of `Boundary.snapshot`."""
+"""Receives each boundary, by ascending offset. It may return a result to store instead of `Boundary.snapshot`."""
 FindFaults = Callable[[Segment, SegmentEnd], tuple[str, ...]]
 """Reads the index files of a segment that was decoded: a sentence for each that is wrong (faults_by_order)."""
 
@@ -127,7 +127,7 @@ def examine_decodes(
 
 
 def _undecoded(segment: Segment, largest_timestamp: int) -> SegmentEnd:
-    """Return the end of a segment that needed no decode: it lies below the state that the replay starts from."""
+    """Return the end of a segment that needed no decode, because the replay starts above it."""
     end = segment.base_offset if segment.next_base_offset is None else segment.next_base_offset
     return SegmentEnd(
         total_bytes=segment.log.size,
@@ -154,8 +154,8 @@ def conclude(
     """Return the examination of a finished replay.
 
     Args:
-        snapshots: of each offset that was reached: the file there, or what was computed in its place.
-        reached: likewise, all that is to be remembered.
+        snapshots: the comparison at each offset that was reached: of the file, or of the snapshot computed for it.
+        reached: the results to be stored, of the same offsets.
         find_faults: see `examine_decodes`; not asked about topics that are never tiered.
     """
     partition = replay.partition
@@ -186,7 +186,7 @@ def _findings(replay: Replay) -> Iterator[Finding]:
     partition = replay.partition
     # A closed segment of 0 bytes is damage, unless the cleaner removed all its records.
     may_be_empty = bool(never_tiered_reason(partition))
-    told = {(each.finding_kind, each.path) for each in partition.findings}  # what is no regular file is listed as such
+    told = {(each.finding_kind, each.path) for each in partition.findings}  # the listing found irregular files already
     yield from partition.findings
     for damage in (end.finding for end in replay.ends.values() if end.finding):
         is_expected = may_be_empty and damage.finding_kind is FindingKind.EMPTY_SEGMENT
@@ -198,7 +198,10 @@ def _findings(replay: Replay) -> Iterator[Finding]:
 
 
 def _log_start_behind_its_end(replay: Replay) -> Iterator[Finding]:
-    """As where an older copy of a disk was put beside a newer checkpoint (UnifiedLog, LogLoader.load)."""
+    """Yield a finding if the log starts behind its end (UnifiedLog, LogLoader.load).
+
+    It does after an older copy of the disk was restored, but not the older checkpoint.
+    """
     partition = replay.partition
     start, is_read = partition.log_start_checkpoint, replay.damage is None and replay.refusal is None
     if start is not None and partition.segments and is_read and start > replay.log_end:
@@ -243,7 +246,7 @@ def _trouble(finding: Finding) -> str:
 
 
 def partition_facts(replay: Replay) -> PartitionFacts:
-    """The replayed partition as the gate sees it."""
+    """Return the facts of the replayed partition, from which the gate judges it."""
     partition = replay.partition
     if partition.high_watermark is None:
         unstable = f"{HIGH_WATERMARKS} does not name this partition, or cannot be read"
@@ -267,7 +270,7 @@ def partition_facts(replay: Replay) -> PartitionFacts:
 
 
 def rebuilt_parts(segment: Segment) -> tuple[str, ...]:
-    """Indexes that are absent; the upload makes them from the segment."""
+    """Return a phrase for each missing index; the upload makes it from the segment."""
     indexes = (("offset index", segment.offset_index), ("time index", segment.time_index))
     return tuple(f"no {name}" for name, file in indexes if file is None)
 
@@ -278,7 +281,7 @@ def has_leader_epoch(epochs: Iterable[tuple[int, int]] | None, next_base_offset:
 
 
 def lost_epochs(partition: Partition, segment: Segment) -> tuple[str, ...]:
-    """Return a sentence if leader-epoch-checkpoint lacks epochs of the segment and its batches tell them."""
+    """Return a sentence if leader-epoch-checkpoint lacks epochs of the segment that its batches have."""
     is_lost = segment.base_offset < partition.epochs_lost_below
     return (f"leader epochs: {LEADER_EPOCHS} lacks them",) if is_lost else ()
 

@@ -1,9 +1,10 @@
-"""Expiry of idle producers: in a snapshot that we write, and in a broker that loads one.
+"""Expiry of idle producers: in a snapshot that tiersnap writes, and in a broker that loads one.
 
-A broker drops idle producers by its own clock, so too many entries in a file do no harm; too few do. Expiry is
-therefore reckoned at the boundary and not at the time of writing, and one log gives one file whenever it is computed:
-an entry is left out iff it has no open transaction and is older, by the expiration, than the largest record timestamp
-of the segment that ends at the boundary. Where no record has a time, or that time lies in the future, nothing is.
+A broker drops idle producers by its own clock. So too many entries in a file do no harm, but too few do. Expiry counts
+back from a time of the boundary, not from the time of writing, so one log always gives the same file. That time is the
+largest record timestamp of the segment that ends at the boundary. An entry is left out iff it has no open transaction
+and is older than that time by more than the expiration. If no record has a timestamp, or the largest one is in the
+future, no entry is left out.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ class Expiry:
     # Idle time after which a producer is left out (transactional.id.expiration.ms); None keeps all.
     expiration: int | None
     now: int  # the run's only reading of the clock
-    as_of: int | None = None  # another time for all boundaries; None reckons at each boundary
+    as_of: int | None = None  # one time for all boundaries; None takes the time of each boundary
 
     def checked(self, producer_expiration: int | None) -> Expiry:
-        """Return it, for a broker with that producer.id.expiration.ms (None if it never drops producers).
+        """Return these rules, checked against a broker's producer.id.expiration.ms (None: it never drops producers).
 
         Raises:
-            UsageError: a file by this rule would lack producers that the broker still keeps.
+            UsageError: a file by these rules would lack producers that the broker still keeps.
         """
         if self.expiration is not None and (producer_expiration is None or self.expiration < producer_expiration):
             raise UsageError(
@@ -51,7 +52,7 @@ class Expiry:
         return self
 
     def time_of(self, boundary_timestamp: int) -> int | None:
-        """The time that idle producers are counted back from, None where nothing is left out.
+        """Return the time (ms) from which the expiration counts back; None if no entry is left out.
 
         Args:
             boundary_timestamp: largest record timestamp of the segment that ends at the boundary, -1 without one.
@@ -63,7 +64,7 @@ class Expiry:
         return boundary_timestamp if 0 <= boundary_timestamp <= self.now else None
 
     def live(self, entries: np.ndarray, boundary_timestamp: int) -> np.ndarray:
-        """The entries (ENTRY_DTYPE, order kept) that a snapshot at the boundary holds."""
+        """Return the entries (ENTRY_DTYPE, order kept) that a snapshot at the boundary holds."""
         time = self.time_of(boundary_timestamp)
         return entries if time is None else live_entries(entries, as_of=time, expiration=self.expiration)
 
@@ -77,11 +78,11 @@ class BrokerExpiry:
 
     @property
     def since(self) -> int | None:
-        """Return the time that producers which it keeps are younger than; None if it keeps all."""
+        """Return the time (ms) before which a producer has expired; None if the broker keeps all."""
         return None if self.expiration is None else self.now - self.expiration
 
     def live(self, entries: np.ndarray) -> np.ndarray:
-        """Return the entries (ENTRY_DTYPE, order kept) that it keeps (ProducerStateManager.isProducerExpired)."""
+        """Return the entries that the broker keeps, in their order (ProducerStateManager.isProducerExpired)."""
         return live_entries(entries, as_of=self.now, expiration=self.expiration)
 
 
@@ -89,27 +90,31 @@ DAY_MS = 86_400_000
 
 
 def fingerprint(*parts: object) -> str:
-    """Return a short digest of plain data: equal data, equal text."""
+    """Return a short digest of plain data; equal data have equal digests."""
     return hashlib.blake2b(repr(parts).encode(), digest_size=12).hexdigest()
 
 
 class Scan(StrEnum):
     """The part of a log that is decoded."""
 
-    EXACT = "exact"  # all that remote storage does not hold
-    WINDOW = "window"  # what is within the expiration, and what producers must be followed back into
+    EXACT = "exact"  # all segments that remote storage lacks
+    WINDOW = "window"  # segments within the expiration, and older ones into which producers are followed back
 
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """Options of a replay. Raises UsageError: a window without an expiration."""
+    """Options of a replay.
 
-    expiration: int | None = 7 * DAY_MS  # ms; producers idle that long are left out of what is written; None keeps all
-    as_of: int | None = None  # ms, the moment that `expiration` counts back from; None reckons at each boundary
+    Raises:
+        UsageError: a window without an expiration.
+    """
+
+    expiration: int | None = 7 * DAY_MS  # ms; written snapshots leave out producers idle that long; None keeps all
+    as_of: int | None = None  # ms, the time from which `expiration` counts back; None takes the time of each boundary
     producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS  # ms, the broker's producer.id.expiration.ms
-    every_boundary: bool = False  # write every aligned boundary, not only those that lack a snapshot
-    replace: bool = False  # also write where the broker's file is CORRUPT or SUSPECT, and tier with what was written
-    # EXACT, or WINDOW to leave undecoded what is older than `expiration` (see replay.scan_window)
+    every_boundary: bool = False  # write a snapshot at every aligned boundary, not only at those without one
+    replace: bool = False  # also write if the broker's file is CORRUPT or SUSPECT, and upload the written snapshot
+    # WINDOW leaves segments older than `expiration` undecoded (see replay.window_start)
     scan: Scan = Scan.EXACT
 
     def __post_init__(self) -> None:
@@ -120,7 +125,7 @@ class ReplayOptions:
             )
 
     def since(self, now: int) -> int | None:
-        """Return the begin of the scan window (ms), None if all is scanned; `now` is the run's (ms)."""
+        """Return the begin of the scan window (ms); None if all is scanned. `now` is the time of the run (ms)."""
         if self.scan is Scan.EXACT or self.expiration is None:
             return None
         return (now if self.as_of is None else self.as_of) - self.expiration
@@ -134,7 +139,10 @@ class ReplayOptions:
         return BrokerExpiry(now, self.producer_expiration)
 
     def digest(self, *, place: str | None) -> str:
-        """Equal for two runs that would say and write the same of a partition; `place` is where, or None."""
+        """Return a digest that two runs share if they would find and write the same for a partition.
+
+        `place` is the remote location; None without one.
+        """
         return fingerprint(
             *(self.expiration, self.as_of, self.producer_expiration, self.every_boundary, self.replace),
             *(str(self.scan), place),

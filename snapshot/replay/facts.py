@@ -1,6 +1,6 @@
-"""The facts of a partition and its segments that verdicts derive from, plain enough for rows of a table.
+"""The facts of a partition and its segments, as rows of a table hold them.
 
-No verdict is among them and no clock: verdicts are derived (`gate.judge.judge`) and age while the facts stay.
+They contain no verdict and no time of the run: `gate.judge.judge` derives verdicts, which change while facts stay.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tiersnap.snapshot.log.findings import FindingKind
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """One partition. Offsets are exclusive where they end something."""
+    """Facts of one partition. End offsets are exclusive."""
 
     topic_id: TopicId | None
     internal: Annotated[str, Meta(description='why the topic is Kafka\'s own, or ""')]
@@ -48,7 +48,7 @@ class PartitionFacts:
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
-    """One segment."""
+    """Facts of one segment."""
 
     base_offset: BaseOffset
     next_base_offset: NextBaseOffset

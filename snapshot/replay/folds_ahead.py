@@ -1,11 +1,11 @@
-"""Folds of segments that a replay will ask for next, made by other threads on the cores of this host.
+"""Fold the segments that a replay will need next in other threads, on the cores of this host.
 
-A replay takes segments in ascending order, and each fold depends on its segment alone. So the next ones are folded
-while the replay compares, writes and prints, also in the partitions that come next. Results, order and errors are the
-same as with one thread.
+A replay takes segments in ascending order, and each fold depends only on its segment. So the next segments, also of
+the next partitions, are folded while the replay compares, writes and prints. Results, order and errors are the same as
+with one thread.
 
-Threads and not processes: the compiled walk runs without the interpreter's lock, deltas need not be copied, and no
-process can be left behind. Processes took as long for large segments, and 1.4 times the CPU for small ones.
+It uses threads instead of processes: the compiled walk runs without the interpreter's lock, deltas need not be copied,
+and no process can survive its parent. Processes took as long for large segments, and 1.4 times the CPU for small ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tiersnap.snapshot.replay.segment_runs import FoldedSegment, fold_segment
 if TYPE_CHECKING:
     from tiersnap.snapshot.log.selection import NamedLogDir
 
-_SMALL_BYTES = 8 << 20  # of segments that are folded ahead together, however many they are
+_SMALL_BYTES = 8 << 20  # up to this sum of sizes, any number of segments is folded ahead
 
 
 def usable_cores() -> int:
@@ -55,7 +55,7 @@ class FoldsAhead:
         self._threads = threads or usable_cores()
         self._stop = Event()
         self._pool: ThreadPoolExecutor | None = None
-        # In the order in which they will be asked for: `_begun` first.
+        # In the order of the expected requests: `_begun` first.
         self._begun: deque[tuple[_Wanted, Future[FoldedSegment]]] = deque()
         self._begun_bytes = 0
         self._waiting: deque[_Wanted] = deque()
@@ -72,10 +72,10 @@ class FoldsAhead:
             self._pool.shutdown(cancel_futures=True)
 
     def listed(self, partitions: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[tuple[NamedLogDir, Partition]]:
-        """Hand partitions on, and expect each of them; a partition a core is listed ahead.
+        """Yield the partitions, and expect each of them; one partition for each core is listed ahead.
 
         Raises:
-            TiersnapError: as the listing does, after the partitions that were listed before.
+            TiersnapError: the listing failed; it is raised after the partitions that were listed before.
         """
         ahead: deque[tuple[NamedLogDir, Partition]] = deque()
         failure: TiersnapError | None = None
@@ -92,7 +92,7 @@ class FoldsAhead:
             raise failure
 
     def expect(self, filesystem: FileSystem, partition: Partition) -> None:
-        """Fold the segments of a partition ahead, from the first one on that is asked for."""
+        """Fold the segments of a partition ahead, from the first requested one on."""
         if self._threads < 2 or not filesystem.is_local:
             return
         offsets = cut_offsets(partition)

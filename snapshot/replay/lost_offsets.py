@@ -23,8 +23,8 @@ class LostOffsets:
 
     first: int
     next: int
-    # Base offset in [first, next) of a lost segment of which an index is left; None where there is none, and a snapshot
-    # file behind them knows of some.
+    # Base offset in [first, next) of a lost segment whose index still exists. None without one; a snapshot file behind
+    # the gap is then the proof.
     indexed: int | None = None
 
     def is_known_to(self, entries: np.ndarray) -> bool:
@@ -34,7 +34,7 @@ class LostOffsets:
 
     @property
     def proof(self) -> str:
-        """Return the proof."""
+        """Return the proof that there were batches, in words."""
         if self.indexed is None:
             return "a snapshot knows of some"
         return f"an index is left of the segment that began at {self.indexed}"
@@ -44,11 +44,11 @@ class LostOffsets:
 
 
 def gap_between(partition: Partition, first: int, following: int | None) -> LostOffsets | None:
-    """The offsets from a segment's end to the next one's base, lost or not; None where the cleaner has passed them.
+    """Return the offsets from a segment's end to the next base offset, lost or not; None if the cleaner passed them.
 
     Args:
         first: exclusive end offset of a segment.
-        following: base offset of the next segment; None where there is none.
+        following: base offset of the next segment; None without one.
     """
     if following is None or first >= following or following <= (partition.cleaner_offset or 0):
         return None
@@ -56,20 +56,20 @@ def gap_between(partition: Partition, first: int, following: int | None) -> Lost
 
 
 class LostOffsetsSearch:
-    """Looks for lost offsets, gap by gap; each snapshot file is read once, however many gaps there are."""
+    """Searches gaps for lost offsets; it reads each snapshot file once, however many gaps there are."""
 
     def __init__(self, partition: Partition, read_snapshot: ReadSnapshot) -> None:
         self._partition = partition
-        # What the cleaner made of the segments below its offset left such indexes, too.
+        # Below its offset, the cleaner itself leaves indexes without a segment.
         self._indexed = [offset for offset in partition.orphan_indexes if offset >= (partition.cleaner_offset or 0)]
         self._unread = deque(sorted(partition.snapshots))
         self._read_snapshot = read_snapshot
-        # Offsets that the files tell of, ascending, and the largest file (its offset) that tells of each.
+        # Offsets that snapshot files name, ascending, and the greatest offset of a file that names each.
         self._told = np.empty(0, np.int64)
         self._told_at = np.empty(0, np.int64)
 
     def between(self, first: int, following: int | None) -> LostOffsets | None:
-        """Return what `gap_between` gives if a segment is proven to have been in it; calls of one search ascend."""
+        """Return the gap if a segment in it is proven to have existed, else None; call it with ascending gaps."""
         lost = gap_between(self._partition, first, following)
         if lost is None:
             return None
@@ -94,7 +94,7 @@ class LostOffsetsSearch:
             return
         told = np.unique(_told_by(entries))
         told = told[told >= first]  # no later gap begins below
-        # What this file tells comes first, and so wins: it is the largest.
+        # np.unique keeps the first of equal offsets: this file's, which has the greatest offset.
         self._told, chosen = np.unique(np.concatenate([told, self._told]), return_index=True)
         self._told_at = np.concatenate([np.full(told.size, at), self._told_at])[chosen]
 

@@ -1,4 +1,4 @@
-"""A partition with its remote segments, as a replay takes it."""
+"""A partition with its remote segments, the input of a replay."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tiersnap.snapshot.replay.remote_records import PartitionRecords
 from tiersnap.snapshot.replay.replay_start import claimed_start, copies_up_to, is_continued
 from tiersnap.snapshot.replay.window_start import LeaderOffsets
 
-# Copies whose claims are asked for a state; an older state costs no more than a few segments read again.
+# Remote segments whose claims are read for a state; an older state only makes the replay read a few segments again.
 _MOST_STARTS = 4
 
 
@@ -26,17 +26,17 @@ class PartitionListing:
 
     filesystem: FileSystem
     partition: Partition
-    cluster_id: str | None = None  # whose log it is; None where the disk does not say
-    remote: RemoteListing = NOTHING_SEEN  # what remote storage holds
-    remote_error: RecordedError | None = None  # why nobody knows that
-    # A snapshot in remote storage to start from; None where nobody asked for one, or none is there.
+    cluster_id: str | None = None  # the cluster of the log; None if the disk does not name it
+    remote: RemoteListing = NOTHING_SEEN  # the remote segments
+    remote_error: RecordedError | None = None  # why the remote segments are unknown
+    # A snapshot in remote storage to start from; None if none was wanted or found.
     start: ClaimedStart | None = None
-    tiered: frozenset[int] = frozenset()  # base offsets of the segments that remote storage holds whole
-    window_offset: int | None = None  # where a bounded scan begins; None where all is scanned
-    leader: LeaderOffsets | None = None  # as the cluster told them; None if none was asked
-    # ms by base offset, by the time indexes, where those were asked.
+    tiered: frozenset[int] = frozenset()  # base offsets of the segments that are complete in remote storage
+    window_offset: int | None = None  # first offset of the scan window; None if the whole log is scanned
+    leader: LeaderOffsets | None = None  # offsets that the leader returned; None without a cluster
+    # ms by base offset, from the time indexes, if these were read.
     largest_timestamps: Mapping[int, int] = field(default_factory=dict)
-    # Of a collected folder: the object that holds the decode, by base offset.
+    # The object that holds the decode, by base offset; only of a collected folder.
     decode_objects: Mapping[int, str] = field(default_factory=dict)
 
     @property
@@ -47,14 +47,14 @@ class PartitionListing:
 
 @dataclass(frozen=True)
 class RemoteLister:
-    """Adds to listings what remote storage holds; after a server that does not answer none is asked again."""
+    """Adds the remote segments to listings. After one request without an answer it sends no further ones."""
 
-    look: RemoteLook | None = None  # at remote storage; None leaves it alone
-    wants_start: bool = False  # ask for a snapshot to start from, since no table has a state
+    look: RemoteLook | None = None  # lists remote segments; None to leave remote storage alone
+    wants_start: bool = False  # find a snapshot to start from, since no table has a state
     _away: list[str] = field(default_factory=list)
 
     def with_remote(self, listing: PartitionListing, records: PartitionRecords | None = None) -> PartitionListing:
-        """Return the listing with what remote storage holds of the partition, and what `records` tell of that."""
+        """Return the listing with the partition's remote segments, and with the states that `records` have of them."""
         partition, look = listing.partition, self.look
         if look is None or not _may_be_tiered(partition):
             return listing
@@ -73,14 +73,14 @@ class RemoteLister:
         return self._with_start(seen, look) if self.wants_start else seen
 
     def _with_start(self, listing: PartitionListing, look: RemoteLook) -> PartitionListing:
-        """Say where a replay may start: behind what of the log is tiered from its beginning on."""
+        """Add the state to start from: at the end of a remote segment, if all local segments before it are tiered."""
         partition, copies = listing.partition, listing.remote.copies
         behind = copies_up_to(_tiered_ends(listing), copies, partition)
         newest = sorted(behind, key=lambda copy: copy.next_base_offset, reverse=True)[:_MOST_STARTS]
         if not newest:
             return listing
         try:
-            # Another replica, whose log had begun there, may have uploaded it.
+            # Another replica whose log began there may have uploaded the snapshot.
             doubts = is_continued(partition, copies) is not False
             return replace(listing, start=claimed_start(look, partition, newest, doubts_log_start=doubts))
         except TiersnapError as error:
@@ -98,7 +98,7 @@ def _may_be_tiered(partition: Partition) -> bool:
 
 
 def copy_before(listing: PartitionListing) -> ListedCopy | None:
-    """Return the newest copy that ends where the files of a log begin that is continued."""
+    """Return the newest remote segment that ends at the first local offset; None without one."""
     partition, copies = listing.partition, listing.remote.copies
     if not is_continued(partition, copies):
         return None
@@ -107,7 +107,7 @@ def copy_before(listing: PartitionListing) -> ListedCopy | None:
 
 
 def _tiered_ends(listing: PartitionListing) -> set[int]:
-    """Return where segments end up to which all that is here is tiered."""
+    """Return the ends of the tiered segments before the first untiered one, up to the high watermark."""
     partition = listing.partition
     tiered = takewhile(lambda segment: segment.base_offset in listing.tiered, partition.segments)
     high_watermark = ENDLESS if partition.high_watermark is None else partition.high_watermark

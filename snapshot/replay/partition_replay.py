@@ -1,7 +1,7 @@
-"""A whole partition replayed: its segments' runs in offset order, every wanted boundary judged on the way.
+"""Replay a whole partition: its segments' runs in offset order, with the comparison of every wanted boundary.
 
-`scan`, `verify` and `repair` give it runs folded on the spot; the Spark job gives it runs that earlier tasks folded
-and, where nothing changed below, the state of the last run to start from.
+`scan`, `verify` and `repair` fold the runs on demand. The Spark job passes runs that earlier tasks folded. If no older
+segment changed, it also passes the state that the last run left.
 """
 
 from __future__ import annotations
@@ -32,38 +32,38 @@ class Replay:
     """The results of replaying a partition; filled while the boundaries are iterated."""
 
     partition: Partition
-    begins: Beginning = NOT_LOOKED  # what was known of the log before its files
+    begins: Beginning = NOT_LOOKED  # the state of the log before its files
     # How each segment file ended, by base offset, up to the first damaged one.
     ends: dict[int, SegmentEnd] = field(default_factory=dict)
-    log_end: int = 0  # exclusive end offset of what could be read
+    log_end: int = 0  # exclusive end offset of the batches that could be read
     damage: Finding | None = None  # the finding that stopped the replay, or None
     refusal: Refusal | None = None  # where a broker could not replay the log any further, or None
     # First offset of the oldest transaction that is open at the high watermark, or None.
     unstable_from: int | None = None
     is_watched: bool = False
     closed_state: StartState | None = None  # state at the active segment's base offset, to start the next replay from
-    lacks_start: bool = False  # the log goes back further in remote storage, and no state is known to begin with
+    lacks_start: bool = False  # the log continues in remote storage below its files, and the state there is unknown
 
     @property
     def started_at(self) -> int:
-        """Offset of the state that the replay started from, 0 without one."""
+        """Return the offset of the state that the replay started from; 0 without one."""
         return 0 if self.begins.start is None else self.begins.start.offset
 
     def watch(self, first_open_offset: int) -> None:
-        """Note the oldest open transaction (-1: none) where the replay stands at the high watermark."""
+        """Record the first offset of the oldest open transaction (-1: none) at the high watermark."""
         self.is_watched = True
         self.unstable_from = first_open_offset if first_open_offset >= 0 else None
 
     def entries_of_no_batches(self) -> np.ndarray:
-        """The state of a log whose files hold no batch, ENTRY_DTYPE: that of the snapshot which it begins with.
+        """Return the state (ENTRY_DTYPE) of a log whose files hold no batch: the entries of its first snapshot.
 
-        So a broker has it that loads an idle log whose segments are in remote storage alone.
+        A broker has the same state after it loads an idle log whose segments are all in remote storage.
         """
         state = self.closed_state
         return _ascending(np.empty(0, DELTA_DTYPE) if state is None or state.offset != self.log_end else state.deltas)
 
     def gaps(self) -> Iterator[LostOffsets]:
-        """Offsets between the segments that were read, lost or not; none that the cleaner has passed."""
+        """Yield the offsets between the segments that were read, lost or not, without those that the cleaner passed."""
         for segment in self.partition.segments:
             end = self.ends.get(segment.base_offset)
             if end is None:
@@ -73,14 +73,14 @@ class Replay:
 
     @property
     def high_watermark(self) -> int | None:
-        """From the checkpoint, bounded to [log start offset, log end offset] as a broker does when it opens."""
+        """Return the checkpoint's value, bounded to [log start offset, log end offset] as a broker bounds it."""
         if self.partition.high_watermark is None:
             return None
         return min(max(self.partition.high_watermark, self.partition.log_start_offset), self.log_end)
 
     @property
     def last_stable_offset(self) -> int | None:
-        """Exclusive; None without a high watermark."""
+        """Return the exclusive last stable offset; None without a high watermark."""
         high_watermark = self.high_watermark
         if high_watermark is None or self.unstable_from is None:
             return high_watermark
@@ -88,7 +88,7 @@ class Replay:
 
 
 def cut_offsets(partition: Partition) -> list[int]:
-    """Ascending offsets at which a state is wanted whether or not a segment begins there."""
+    """Return the ascending offsets of the snapshot files and the high watermark, where runs must be cut."""
     wanted = set(partition.snapshots)
     if partition.high_watermark is not None:
         wanted.add(partition.high_watermark)
@@ -96,16 +96,16 @@ def cut_offsets(partition: Partition) -> list[int]:
 
 
 def may_be_stored(partition: Partition, offset: int) -> bool:
-    """Return whether a snapshot computed at `offset` may be stored: none above the high watermark may.
+    """Return whether a snapshot computed at `offset` may be stored: only up to the high watermark.
 
-    What is not replicated yet can be cut off and written anew, and the stored snapshot would contradict the log for
-    good. A directory that no broker and no plugin reads may have them all.
+    A leader change can truncate and rewrite unreplicated batches. A snapshot stored above them would contradict the log
+    forever. In a directory that no broker and no plugin reads, all may be written.
     """
     return partition.high_watermark is not None and offset <= partition.high_watermark
 
 
 def inside(offsets: list[int], segment: Segment) -> list[int]:
-    """Those of the ascending offsets that lie in [base offset, next base offset)."""
+    """Return the ascending offsets in [base offset, next base offset) of the segment."""
     low = bisect_left(offsets, segment.base_offset)
     high = len(offsets) if segment.next_base_offset is None else bisect_left(offsets, segment.next_base_offset)
     return offsets[low:high]
@@ -116,8 +116,8 @@ def replay_partition(
 ) -> tuple[Replay, Iterator[Boundary]]:
     """Replay a partition lazily: iterate the boundaries, then read the replay.
 
-    The boundaries are each base offset after the first, the log end, and every offset that has a snapshot file, above
-    the offset that the replay starts at; and the file there, where that is the first base offset.
+    The boundaries are each base offset after the first, the log end, and every offset with a snapshot file, above the
+    offset that the replay starts at. If it starts at the first base offset, the file there is a boundary, too.
     """
     replay = Replay(partition, begins)
     return replay, _boundaries(replay, _state_at_first(partition, begins), read_runs, read_snapshot)
@@ -135,7 +135,7 @@ def _state_at_first(partition: Partition, begins: Beginning) -> ReplayState:
 
 
 def entries_at_first(partition: Partition, begins: Beginning) -> np.ndarray:
-    """Return the state where the files of a log begin, ENTRY_DTYPE, ascending id; nobody where none is known."""
+    """Return the state at the first local offset: ENTRY_DTYPE, ascending producer id; empty if it is unknown."""
     return _ascending(_state_at_first(partition, begins).state(partition.first_base_offset).deltas)
 
 
@@ -169,7 +169,7 @@ def _boundaries(
             state.lose(lost)
         if begins.copy is not None and begins.copy.offset == segment.base_offset:
             state.take(begins.copy)
-        # A replay that began behind lost offsets would not see that they are.
+        # A later replay that started behind lost offsets would not find the gap.
         if segment.is_active and not state.lacks_start and state.lost is None:
             replay.closed_state = state.state(segment.base_offset)
         wanted = {*inside(snapshots, segment), segment.base_offset}
@@ -197,7 +197,7 @@ def _boundaries(
 
 
 def _watching(runs: Iterable[Run], replay: Replay, state: ReplayState) -> Iterator[Run]:
-    """Yield the runs; note the first open offset when the replay reaches the high watermark."""
+    """Yield the runs; record the first open offset when the replay reaches the high watermark."""
     for run in runs:
         if run.start_offset == replay.partition.high_watermark:
             replay.watch(state.first_open_offset())
@@ -205,7 +205,7 @@ def _watching(runs: Iterable[Run], replay: Replay, state: ReplayState) -> Iterat
 
 
 def snapshot_reader(filesystem: FileSystem, partition: Partition) -> ReadSnapshot:
-    """Reads the partition's snapshot files by offset."""
+    """Return a function that reads the partition's snapshot files by offset."""
 
     def read(offset: int) -> bytes | None:
         ref = partition.snapshots.get(offset)

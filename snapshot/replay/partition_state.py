@@ -1,9 +1,8 @@
-"""Replay the runs of a partition in offset order: runs in, the producer state at every wanted offset out.
+"""Replay the runs of a partition in offset order, and compute the producer state at every wanted offset.
 
-The state is one table updated in place, so the cost is that of the deltas, not of segments x producers; entries are
-copied out only at boundaries somebody asked for. Snapshot files that are there are compared on the way; one that says
-all that the log says, and knows producers from before the log start, becomes the state from there on, as it would for
-a broker.
+The state is one table updated in place, so the cost grows with the deltas, not with segments x producers. Entries are
+copied only if a boundary's entries are read. The replay compares each snapshot file that it passes. If a file agrees
+with the log and also has producers from before the log start, the replay continues with its entries, as a broker does.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class StoredAt:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotAt:
-    """The stored result of one snapshot offset: plain, fit for a row."""
+    """The stored result of one snapshot offset, as a row of a table holds it."""
 
     snapshot_offset: Annotated[int, Meta(description="snapshot offset, exclusive")]
     comparison: Comparison  # of the file at this offset; MISSING when there is none
@@ -50,45 +49,46 @@ class SnapshotAt:
         OpenTransactions | None,
         Meta(description="producer id and first offset of open transactions; null if unknown or too many"),
     ] = None
-    stored: StoredAt | None = None  # what was put into object storage, or was there; None where nothing is
+    stored: StoredAt | None = None  # the computed snapshot in object storage; None if there is no such object
 
 
 @dataclass(slots=True, eq=False)
 class Boundary:
-    """The state at one offset, and how the file found there compares with it; see SnapshotAt."""
+    """The producer state at one offset, and the comparison of the snapshot file there; see SnapshotAt."""
 
     offset: int
-    compute: Callable[[], np.ndarray]  # the entries, when they are asked for: most boundaries need none
+    compute: Callable[[], np.ndarray]  # computes the entries only on demand: most boundaries need none
     provenance: Provenance
     found: Comparison
     folded_from: int
-    # ms, largest record timestamp of the segment that ends here, or, inside a segment, of its part below the offset; -1
-    # without one. Expiry is reckoned from it.
+    # ms, largest record timestamp of the segment that ends here. Inside a segment: of its part below the offset. -1
+    # without one. Expiry is computed from it.
     max_timestamp: int = NONE
-    # (producer id, first offset) of those open here, asked before the replay goes on; None where nobody knows all.
+    # Returns (producer id, first offset) of the transactions open here; call it before the replay continues. None if
+    # not all are known.
     open_now: Callable[[], OpenTransactions] | None = tuple
     file: SnapshotFile = NO_FILE  # the bytes that were compared
-    gaps: Callable[[], Iterable[LostOffsets]] = tuple  # gives the offsets below it that are in no segment
+    gaps: Callable[[], Iterable[LostOffsets]] = tuple  # returns the offsets below this one that are in no segment
 
     @property
     def snapshot(self) -> SnapshotAt:
-        """Return the stored result, without open transactions here and without what was stored."""
+        """Return the stored result without its open transactions and its stored object."""
         return SnapshotAt(self.offset, self.found, self.provenance, self.folded_from, self.file)
 
     @property
     def entries(self) -> np.ndarray:
-        """Computed state, ENTRY_DTYPE ascending by producer id, nothing expired; ask before the replay goes on.
+        """Return the computed state: ENTRY_DTYPE, ascending producer id, no producer expired.
 
-        An adopted file's entries where it strictly EXTENDS the log.
+        If the file here strictly EXTENDS the log, these are the file's entries. Read them before the replay continues.
 
         Raises:
-            RuntimeError: the replay has gone on.
+            RuntimeError: the replay has continued, and the state here is no longer known.
         """
         return self.compute()
 
     @property
     def open_transactions(self) -> OpenTransactions | None:
-        """Return `open_now` as it is now."""
+        """Return the result of `open_now`; call it before the replay continues."""
         return None if self.open_now is None else self.open_now()
 
 
@@ -121,12 +121,12 @@ class ReplayState:
         """Begin at the first segment, or at `start`.
 
         Args:
-            log_start: base offset of the first segment; above 0 the batches before it are gone.
-            cleaned_below: first offset that compaction has not passed, None when it never ran.
-            is_continued: the batches before the first segment are in remote storage and not gone, so without a state
-                nothing that is computed may be written.
-            is_asked: remote storage was asked for that state, and does not tell it.
-            is_unlocated: nothing tells where the log begins; then as if it were continued.
+            log_start: base offset of the first segment. If it is above 0, the batches before it were deleted.
+            cleaned_below: first offset that compaction has not passed; None if compaction never ran.
+            is_continued: the batches before the first segment are not deleted, but in remote storage. Without a state
+                there, nothing that is computed may be written.
+            is_asked: remote storage was asked for that state, and does not have it.
+            is_unlocated: the log start offset is unknown; the log is then treated as continued.
         """
         self._producers = ProducerFold()
         self._step = 0
@@ -162,7 +162,7 @@ class ReplayState:
         return Provenance.COMPUTED_FROM_SNAPSHOT if self.is_continued else Provenance.COMPUTED_FROM_LOG_START
 
     def begin(self, *, read_snapshot: ReadSnapshot) -> None:
-        """Take the file at the first offset of a log that is continued, as a broker does that starts from it."""
+        """Start from the snapshot file at the first local offset, as a broker does, if no other state is known."""
         self._is_broker = True
         if not self.lacks_start:
             return
@@ -173,7 +173,7 @@ class ReplayState:
     def take(self, copy: CopyState) -> None:
         """Continue from the snapshot at a remote segment's end, as a follower does, unless the files contradict it.
 
-        A producer that the files tell of and the snapshot does not was expired by then: it stays.
+        A producer that only the files show stays in the state: the snapshot lacks it because it had expired.
         """
         if not self.lacks_start:
             return
@@ -186,14 +186,14 @@ class ReplayState:
             self._refused = f", and what it tells of the offset {copy.offset} {found.explanation}"
 
     def lose(self, lost: LostOffsets) -> None:
-        """Go on behind lost offsets: what is known may have changed in them, so only a file that knows them counts."""
+        """Continue after lost offsets without a state: only a snapshot file that knows these offsets restores it."""
         self._producers = ProducerFold()
         self._step += 1
         self.lost, self.history_from = lost, lost.next
         self.lacks_start, self.has_adopted = True, False
 
     def advance(self, run: Run) -> bool:
-        """Fold the next run; False once a broker could not replay it, and the state means nothing any more."""
+        """Fold the next run; return False if a broker could not replay it, which makes the state meaningless."""
         self._step += 1
         error = self._producers.combine(run.deltas)
         self._max_timestamp = run.max_timestamp
@@ -206,9 +206,9 @@ class ReplayState:
         return self.refusal is None
 
     def boundary(self, offset: int, *, read_snapshot: ReadSnapshot) -> Boundary:
-        """The state at `offset`, compared with the file there; adopts a file that strictly extends the log.
+        """Return the state at `offset`, compared with the file there; adopt a file that strictly extends the log.
 
-        Where the log begins in remote storage and its state there is unknown, none is: it may lack as much.
+        If the state at the first local offset is unknown, no file is adopted: it may lack the same producers.
         """
         entries = self._entries_here()
         found = found_at(offset, read_snapshot)
@@ -235,7 +235,7 @@ class ReplayState:
         )
 
     def _entries_here(self) -> Callable[[], np.ndarray]:
-        """The entries as they are now, computed if they are asked for before the state goes on."""
+        """Return a function that computes the entries at this step; it fails after the state has moved on."""
         step = self._step
         known: np.ndarray | None = None
 
@@ -250,11 +250,15 @@ class ReplayState:
         return entries
 
     def _is_cleaned(self, offset: int) -> bool:
-        """Return whether compaction has passed all batches below it."""
+        """Return whether compaction has passed all batches below `offset`."""
         return offset <= self._cleaned_below
 
     def _may_adopt(self, theirs: np.ndarray) -> bool:
-        """Return whether it holds what was lost, if anything was; never what is in remote storage alone."""
+        """Return whether the state may continue from the entries of a file.
+
+        After lost offsets, the file must know a batch in them. If the state lacks the part of the log that is only in
+        remote storage, no file is adopted, unless the replay starts as a broker does.
+        """
         if self.lost is None:
             return self._is_broker or not self.lacks_start
         return self.lost.is_known_to(theirs)
@@ -266,7 +270,10 @@ class ReplayState:
         self._step += 1
 
     def _without_start(self, found: Comparison) -> Comparison:
-        """A file that equals the fold may lack what it lacks: brokers that lost all snapshots write such files."""
+        """Return the comparison if the state lacks its start: a match proves nothing then.
+
+        Brokers that lost all snapshots write files that lack the same producers as the fold.
+        """
         if self.lost is not None:
             if found.compared in COMPARED - {SnapshotVerdict.CORRUPT}:
                 return Comparison(SnapshotVerdict.UNVERIFIED, f"not comparable: {self.lost}, and it knows of none")
@@ -282,11 +289,11 @@ class ReplayState:
         return replace(found, explanation=f"{found.explanation}; none can be made: {why}")
 
     def first_open_offset(self) -> int:
-        """First offset of the oldest open transaction, or -1."""
+        """Return the first offset of the oldest open transaction, or -1."""
         return self._producers.first_open_offset()
 
     def state(self, offset: int) -> StartState:
-        """A copy to continue from later."""
+        """Return a copy of the state, for a later replay to continue from."""
         return StartState(offset, self._producers.deltas(), self.history_from, self.has_adopted)
 
 
@@ -298,11 +305,11 @@ def replay_runs(
     read_snapshot: ReadSnapshot,
     log_end: int,
 ) -> Iterator[Boundary]:
-    """Boundaries at the wanted offsets, ascending, while `state` is advanced.
+    """Advance `state`, and yield the boundaries at the wanted offsets, ascending.
 
     Args:
         runs: ascending; a run begins at every wanted offset below the log end.
-        read_snapshot: bytes of the snapshot file at an offset, None when there is none; may raise OSError.
+        read_snapshot: returns the bytes of the snapshot file at an offset, None without a file; may raise OSError.
         log_end: exclusive end offset of the last run.
     """
     pending = sorted(wanted)

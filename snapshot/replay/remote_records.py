@@ -1,7 +1,7 @@
 """Records of `__remote_log_metadata` about partitions: the newest state of each remote segment that they name.
 
-The cluster has all records. A replica of `__remote_log_metadata` in a log directory may lack the newest ones, so it
-proves that a record exists, and never that none does.
+The cluster has all records. A replica of `__remote_log_metadata` in a log directory may lack the newest ones. So it can
+prove that a record exists, but not that a record is missing.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class PartitionRecords:
     """The records of one partition.
 
     Attributes:
-        segments: in their newest recorded state.
+        segments: the segments in their newest recorded state.
         is_complete: all records of the partition were read.
-        doubtful: ids of segments of which only records are left that brokers drop.
+        doubtful: ids of segments whose remaining records are all of a kind that brokers drop.
         error: why the records could not be read; "" if they were.
     """
 
@@ -36,25 +36,25 @@ class PartitionRecords:
 
     @property
     def ended(self) -> frozenset[str]:
-        """Return the ids of segments that brokers may know: their copy attempt has ended, or nobody knows."""
+        """Return the ids of segments that brokers may know: their copy attempt has ended, or its end is unknown."""
         begun = RemoteSegmentState.COPY_SEGMENT_STARTED
         return frozenset([*self.doubtful, *(each.segment_id for each in self.segments if each.state is not begun)])
 
     @property
     def listing(self) -> RemoteListing:
-        """Return the remote segments that brokers read, if nobody looked whether their objects exist."""
+        """Return the remote segments that brokers read, without a check that their objects exist."""
         copies = (replace(each, is_brokers=None, is_published=True) for each in self.published)
         return RemoteListing(tuple(copies))
 
 
 Records = Mapping[tuple[str, int], PartitionRecords]
-"""By topic and partition number."""
+"""Records by topic and partition number."""
 
 
 def merged(found: Iterable[PartitionRecords]) -> PartitionRecords | None:
-    """Return records of one partition that lie in several partitions of `__remote_log_metadata`; None of none.
+    """Return records of one partition, merged from several partitions of `__remote_log_metadata`; None without any.
 
-    A partition's records lie in one of them as long as their number stays.
+    All records of a partition are in one of these, until the number of partitions changes.
     """
     parts = tuple(found)
     if len(parts) < 2:
@@ -69,6 +69,6 @@ def merged(found: Iterable[PartitionRecords]) -> PartitionRecords | None:
 
 
 def records_of(records: Records | None, topic: str, partition: int, topic_id: str | None) -> PartitionRecords | None:
-    """Return the records of a partition; None if none were read, or if they are of another topic of that name."""
+    """Return the records of a partition; None if none were read, or if the topic id differs."""
     found = None if records is None else records.get((topic, partition))
     return found if found is not None and found.topic_id == topic_id else None

@@ -1,6 +1,6 @@
-"""One listed partition replayed: from where what is known begins, and the missing snapshots stored on the way.
+"""Replay one listed partition from the best known state, and store the missing snapshots.
 
-A host gives it the log directory alone, a Spark task the decodes and what the replay of an earlier run left.
+A host passes only the log directory. A Spark task also passes the decodes and the state that an earlier run left.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from tiersnap.snapshot.replay.snapshot_sink import BoundaryStore, SnapshotSink, 
 from tiersnap.snapshot.replay.window_start import WindowStart
 
 MOST_OPEN_TRANSACTIONS = 2_000
-"""More than so many at one offset are not remembered: no row holds arrays that grow with producers."""
+"""Limit for one offset; a row keeps no more, so that its arrays do not grow with the producers."""
 
 _IN_REMOTE = Comparison(SnapshotVerdict.UNVERIFIED, "not compared: remote storage has one of its own")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resume:
-    """The state that an earlier run's replay left of a partition."""
+    """The results that an earlier run's replay left of a partition."""
 
-    start: StartState | None = None  # the state to go on from; None where there is none
-    # By offset, what is remembered of the snapshot offsets up to there.
+    start: StartState | None = None  # the state to continue from; None without one
+    # The stored results of the snapshot offsets up to there, by offset.
     snapshots: Mapping[int, SnapshotAt] = field(default_factory=dict)
 
 
@@ -57,15 +57,15 @@ class Replayed:
     """A partition that was replayed."""
 
     examination: Examination
-    errors: tuple[TiersnapError, ...]  # what went wrong, in order; `attrs["at"]` of each says where in the partition
+    errors: tuple[TiersnapError, ...]  # in order; `attrs["at"]` of each names the position in the partition
     unread_count: int = 0  # snapshot files that could not be read
-    is_finished: bool = False  # nothing more can be found out until something changes
-    # To go on from when something was added; None where the next replay must begin anew.
+    is_finished: bool = False  # another replay of the same files would find the same
+    # The state to continue from when the log has grown; None if the next replay must start again.
     state: StartState | None = None
 
 
 def told_at(partition: Partition, error: TiersnapError) -> str:
-    """Return what went wrong, and where in the partition."""
+    """Return the message of an error, after the partition's name and the position in it."""
     return f"{partition.name}{error.attrs.get('at', '')}: {error.message}"
 
 
@@ -77,8 +77,8 @@ class ListingReplay:
     sink: SnapshotSink | None
     run: int  # number of the run
     now: int  # ms, the run's only reading of the clock
-    look: RemoteLook | None = None  # reads a state of remote storage that a listing names; None where no listing does
-    # What a sink said that does not answer: it is not asked again, or every boundary of every partition would wait for
+    look: RemoteLook | None = None  # reads the states in remote storage that listings name; None if no listing does
+    # The error of a sink that does not answer. It is not called again: each boundary of each partition would wait for
     # its time-outs.
     away: list[str] = field(default_factory=list)
 
@@ -97,11 +97,11 @@ class _OneReplay:
         self._errors: list[TiersnapError] = []
         self._read = snapshot_reader(listing.filesystem, listing.partition)
         self._unread_count = 0
-        # Nobody could look whether the log goes back further than its files.
+        # If listing failed, the log may go back further than its files.
         error = listing.remote_error
         self._is_blind = error is not None and self._partition.first_base_offset > 0
         self._is_continued = is_continued(self._partition, listing.remote.copies)
-        # Not a byte goes where tiersnap may not upload.
+        # No object is written to a location that tiersnap may not upload to.
         self._is_refused = listing.remote.encrypted_by is not None or (error is not None and not error.is_transient)
         is_left = self._is_blind or self._is_refused
         self._store: BoundaryStore | None = None
@@ -130,8 +130,8 @@ class _OneReplay:
             self._store.commit()
             examination = replace(examination, reached=self._with_stored(examination.reached, self._store.stored))
         is_finished = self._is_finished(examination)
-        # A snapshot file that could not be read may turn out to know more than the log, and the state follow from it.
-        # And what was not stored, since it was refused, is stored from the beginning once it is not.
+        # An unread snapshot file may extend the log, which would change the state. And if uploads were refused, a later
+        # replay must store the snapshots from the beginning.
         is_kept = is_finished and not self._unread_count and not self._is_refused
         state = examination.closed if is_kept else None
         return Replayed(examination, tuple(self._errors), self._unread_count, is_finished, state)
@@ -140,19 +140,19 @@ class _OneReplay:
         """Return whether a later replay of the same files would find nothing else."""
         has_vanished = self._note_vanished(examination)
         may_get_start = examination.lacks_start and self._unread_count > 0
-        # An index may be mended, which no listing shows.
+        # A repaired index does not change the listing.
         has_faults = examination.has_index_faults
         return not (self._errors or has_vanished or self._is_blind or may_get_start or has_faults)
 
     def _resumed(self) -> StartState | None:
-        """The state that an earlier replay left; its results for the boundaries below stay true."""
+        """Return the state that an earlier replay left, and keep its results for the boundaries below."""
         start = self._resume.start
         if start is not None:
             self._known |= {offset: each for offset, each in self._resume.snapshots.items() if offset <= start.offset}
         return start
 
     def _claimed_start(self) -> StartState | None:
-        """The state that the listing names in remote storage, where a claim vouches for it."""
+        """Return the state of the claimed snapshot that the listing names; None without one."""
         start, look = self._listing.start, self._task.look
         if start is None or look is None:
             return None
@@ -161,7 +161,7 @@ class _OneReplay:
         return state
 
     def _note_start(self, state: StartState, provenance: Provenance) -> None:
-        """Begin there, and note its open transactions, to compare the next segment's transaction index with."""
+        """Begin at the state, and record its open transactions: the next segment's index is compared with them."""
         opened = state.deltas.compress(state.deltas["txn_first_offset"] >= 0)
         self._known[state.offset] = SnapshotAt(
             state.offset,
@@ -173,7 +173,7 @@ class _OneReplay:
         self._decodes.begin_at(state.offset)
 
     def _beginning(self) -> Beginning:
-        """Ask remote storage for the state of a log that begins there, if a snapshot is wanted here."""
+        """Read the state before the first file from remote storage, if a snapshot of this partition is wanted."""
         begins = self._known_beginning() if self._wants_snapshot() else Beginning(self._is_continued)
         if begins.start is not None:
             is_complete = begins.start.has_adopted
@@ -192,14 +192,14 @@ class _OneReplay:
         return begins
 
     def _wants_snapshot(self) -> bool:
-        """Return whether a state is needed: for a segment to be tiered, or because all boundaries are wanted."""
+        """Return whether a state is needed: a segment is to be uploaded, or all boundaries are wanted."""
         tiered = self._listing.tiered
         ends = (each.next_base_offset for each in self._partition.segments if each.base_offset not in tiered)
         may_go = any(end is not None and may_be_stored(self._partition, end) for end in ends)
         return may_go or self._task.options.every_boundary
 
     def _window_start(self) -> StartState | None:
-        """The state at the edge of the scan window, once the offsets before it have been settled."""
+        """Settle the offsets before the scan window, and return the state at its first offset; None without one."""
         offset = self._listing.window_offset
         if offset is None:
             return None
@@ -218,7 +218,7 @@ class _OneReplay:
         return window.state
 
     def _index_faults(self, segment: Segment, end: SegmentEnd) -> tuple[str, ...]:
-        """Look at the indexes of a segment that is still to be tiered."""
+        """Return the faults in the indexes of a segment; none if the segment is tiered already."""
         is_tiered = segment.base_offset in self._listing.tiered
         return () if is_tiered else faults_by_order(self._listing.filesystem, segment, end)
 
@@ -236,7 +236,7 @@ class _OneReplay:
             raise
 
     def _settle(self, boundary: Boundary) -> SnapshotAt:
-        """Return the stored result of the boundary, whose snapshot is being written."""
+        """Begin to write the boundary's snapshot, if it is wanted; return the boundary's stored result."""
         opened = boundary.open_transactions
         if opened is not None and len(opened) > MOST_OPEN_TRANSACTIONS:
             opened = None
@@ -248,7 +248,7 @@ class _OneReplay:
     def _with_stored(
         self, reached: Mapping[int, SnapshotAt], stored: Mapping[int, StoredSnapshot]
     ) -> dict[int, SnapshotAt]:
-        """Return the stored results, with the snapshots that were written."""
+        """Return the results with the snapshots that were written."""
         run = self._task.run
         there = {
             at: StoredAt(each.key, each.crc32c, each.entry_count, run if each.is_new else None, each.is_mended)
@@ -257,9 +257,9 @@ class _OneReplay:
         return {at: replace(each, stored=there.get(at, each.stored)) for at, each in reached.items()}
 
     def _note_vanished(self, examination: Examination) -> bool:
-        """Return whether a segment was deleted since it was listed, as retention does at any time; its finding says so.
+        """Return whether a segment was deleted after the listing, as retention may do at any time.
 
-        An object of a collected folder that was deleted is an error.
+        Add an error for each deleted object of a collected folder.
         """
         objects = self._listing.decode_objects
         for segment, facts in zip(self._partition.segments, examination.segments, strict=True):

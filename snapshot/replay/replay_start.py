@@ -1,17 +1,19 @@
-"""The start of a replay: the state of its producers at an offset, by all that is known of what lies below.
+"""The start of a replay: the producer state at an offset.
 
-Asked in this order (replay_listing), the first that is known:
+A replay uses the first state in this list that is known (replay_listing):
 
-    a claimed snapshot   of a remote segment of ours whose claim vouches for it, behind what is tiered (`claimed_start`)
-    an earlier replay    what it left at the base offset of the segment that was active (replay_listing.Resume)
-    the scan window      its first offset, once what producers need from before was read (window_start.WindowStart)
-    remote storage       of a log that goes back further than its files: the state where they begin, or where a remote
-                         segment ends soonest behind (`known_state`), as a follower begins that restores its state from
-                         there (TierStateMachine.buildRemoteLogAuxState)
-    the log start        of a log that begins at its first file: nobody is known there
+    a claimed snapshot   of a remote segment that tiersnap uploaded, at the end of the tiered segments; its claim
+                         records the snapshot (`claimed_start`)
+    an earlier replay    its state at the base offset of the segment that was active then (replay_listing.Resume)
+    the scan window      the state at its first offset, after its producers were followed back
+                         (window_start.WindowStart)
+    remote storage       if the log goes back further than its files: the state at the first local offset, or at the
+                         first remote segment end above it (`known_state`). A follower restores its state from there,
+                         too (TierStateMachine.buildRemoteLogAuxState)
+    the log start        if the log begins at its first file: no producers
 
-On the way a broker's file that strictly EXTENDS the log takes the place of the state, and for a replay as a broker does
-it (AS_BROKER) also the file where the files begin (partition_state.ReplayState).
+During the replay, a broker's file that strictly EXTENDS the log replaces the state. A replay as a broker does it
+(AS_BROKER) also starts from the file at the first local offset (partition_state.ReplayState).
 """
 
 from __future__ import annotations
@@ -35,62 +37,63 @@ from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy, Re
 
 @dataclass(frozen=True, slots=True)
 class StartState:
-    """State to start from: the deltas of everything below `offset` that the log (or an adopted file) still tells."""
+    """A state to start from: the deltas of all batches below `offset` that the log or an adopted file still shows."""
 
     offset: int
     deltas: np.ndarray
-    # Batches below this offset may be unknown to `deltas`; 0 = the log was complete. Above the log's first offset it is
-    # where a scan window began.
+    # `deltas` may lack batches below this offset; 0 if the log was complete. If it is above the log's first offset, a
+    # scan window began there.
     history_from: int
-    has_adopted: bool  # a broker's snapshot already told what the log could not
-    # Batches that `deltas` needed are in remote storage alone, so nothing computed may be written.
+    has_adopted: bool  # a broker's snapshot supplied the producers that the log lacks
+    # `deltas` lacks batches that exist only in remote storage, so nothing that is computed may be written.
     lacks_start: bool = False
-    # Why nothing tells which transactions are open there, or "". If something is, nothing computed may be written.
+    # Why the transactions open there are unknown, or "". If set, nothing that is computed may be written.
     transactions_unknown: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
-    """The producer state at the end of a remote segment that ends behind the first file of the log."""
+    """The producer state at the end of a remote segment that ends above the first local offset."""
 
     offset: int  # exclusive; a base offset of the log
     entries: np.ndarray  # ENTRY_DTYPE, ascending producer id
-    is_believed: Callable[[Comparison], bool]  # asked how it compares with what the files before say
+    is_believed: Callable[[Comparison], bool]  # decides by the comparison of `entries` with the local files
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
     """The state of a log before its first file."""
 
-    # The log goes back further in remote storage; None if that does not say it, and the files decide (log_start).
+    # The log continues in remote storage below its files; None if that is unknown, and the files decide (log_start).
     is_continued: bool | None = None
-    start: StartState | None = None  # the state to begin with; None where none is known
-    # The state at the end of a copy that ends behind the first file, where none is known at that.
+    start: StartState | None = None  # the state at the first local offset; None if it is unknown
+    # The state at a remote segment's end above the first local offset, if `start` is unknown.
     copy: CopyState | None = None
-    why: str = ""  # remote storage was asked, and does not tell the state or where the log begins; "" otherwise
-    may_pass: bool = False  # asked again it may
-    # Take the file where the files begin, as a broker does that opens the log, be it right or wrong.
+    why: str = ""  # why remote storage could not supply the state or the log start; "" otherwise
+    may_pass: bool = False  # the failure is transient
+    # Start from the snapshot file at the first local offset, right or wrong, as a broker does that opens the log.
     as_broker: bool = False
 
     def goes_back(self, partition: Partition) -> bool:
-        """Return whether the log goes back further than its files, or nothing tells that it does not."""
+        """Return whether the log goes back further than its files, or may do so."""
         return begins_below(partition) is not False if self.is_continued is None else self.is_continued
 
     def is_unlocated(self, partition: Partition) -> bool:
-        """Return whether nothing tells where the log begins, nor a state to begin with."""
+        """Return whether both the log start offset and a state to begin with are unknown."""
         has_state = self.start is not None or self.copy is not None
         return self.is_continued is None and not has_state and begins_below(partition) is None
 
     def opened(self, partition: Partition) -> Partition:
         """Return the partition as a broker opens it, also before the first checkpoint of its log start.
 
-        The log start of a tiered log is 0 for it then, so it loads the file where the files begin (LogLoader.load).
+        Without a checkpoint, the broker takes 0 for the log start of a tiered log, and so loads the snapshot file at
+        the first local offset (LogLoader.load).
         """
         is_told = partition.log_start_checkpoint is not None or self.is_unlocated(partition)
         return partition if is_told or not self.goes_back(partition) else replace(partition, log_start_checkpoint=0)
 
     def is_unasked(self, partition: Partition) -> bool:
-        """Return whether remote storage would have to be asked for the state where the files begin, and was not."""
+        """Return whether the state at the first local offset is in remote storage, which was not asked."""
         return self.goes_back(partition) and self.start is None and self.copy is None and not self.why
 
 
@@ -99,13 +102,13 @@ AS_BROKER = Beginning(as_broker=True)
 
 
 def beginning(look: RemoteLook, expiry: BrokerExpiry, partition: Partition) -> Beginning:
-    """Return what remote storage says of a log before its first file.
+    """Return the state of a log before its first file, from remote storage.
 
-    Nothing found is no proof that a log begins at its files; see log_start.
+    Missing remote segments do not prove that the log begins at its files; see log_start.
 
     Raises:
         TransientError: remote storage does not answer.
-        RemoteStorageError: it refuses.
+        RemoteStorageError: remote storage refuses the request.
     """
     if partition.topic_id is None:
         return Beginning(True, why="its topic id is not known here")
@@ -124,11 +127,11 @@ def beginning(look: RemoteLook, expiry: BrokerExpiry, partition: Partition) -> B
 def known_state(
     look: RemoteLook, partition: Partition, copies: Iterable[ListedCopy], expiry: BrokerExpiry
 ) -> Beginning:
-    """Return the state where the files of a log begin that is continued, or where a copy ends soonest behind.
+    """Return the state at the first local offset, or else at the first remote segment end above it.
 
     Raises:
         TransientError: remote storage does not answer.
-        RemoteStorageError: it refuses.
+        RemoteStorageError: remote storage refuses the request.
     """
     first = partition.first_base_offset
     behind = {segment.base_offset for segment in partition.segments} - {first}
@@ -143,7 +146,7 @@ def known_state(
             found = look.state_at(partition, min(ends), expiry)
 
             def is_believed(compared: Comparison) -> bool:
-                """Unless it lacks, or says otherwise of, a producer that a broker would know now."""
+                """Return whether the entries agree with the log on each producer that a broker would keep now."""
                 return compared.verdict(expiry).is_trusted
 
             return Beginning(True, copy=CopyState(found.offset, found.entries, is_believed), why=why)
@@ -153,7 +156,7 @@ def known_state(
 
 
 def copies_up_to(ends: Collection[int], copies: Iterable[ListedCopy], partition: Partition) -> list[ListedCopy]:
-    """Return the finished copies, wholly of the log's own lineage, that end at one of these offsets (exclusive)."""
+    """Return the finished remote segments that end at one of `ends` (exclusive) and belong fully to the lineage."""
     lineage = partition.whole_epochs
     ending = (copy for copy in copies if copy.is_finished and copy.next_base_offset in ends)
     return [copy for copy in ending if copy.facts.is_of(lineage)]
@@ -162,13 +165,13 @@ def copies_up_to(ends: Collection[int], copies: Iterable[ListedCopy], partition:
 def claimed_start(
     look: RemoteLook, partition: Partition, copies: Iterable[ListedCopy], *, doubts_log_start: bool
 ) -> ClaimedStart | None:
-    """Return the start of the first copy of ours whose claim vouches for its snapshot; a request a copy.
+    """Return the snapshot of the first remote segment whose claim records one; one request for each segment.
 
     Args:
-        doubts_log_start: do not take one that was folded from where the log began at that time.
+        doubts_log_start: refuse a snapshot that was folded from the log start of that time.
 
     Raises:
-        TiersnapError: it cannot be known.
+        TiersnapError: the claims could not be read.
     """
     found = look.find_start(partition, copies)
     is_from_log_start = found is not None and found.provenance is Provenance.COMPUTED_FROM_LOG_START
@@ -179,13 +182,13 @@ def read_entries(look: RemoteLook, partition: Partition, start: ClaimedStart) ->
     """Return entries (ENTRY_DTYPE) of the snapshot.
 
     Raises:
-        TiersnapError: it cannot be read, or is another one than the claim says.
+        TiersnapError: the snapshot cannot be read, or differs from the one that the claim records.
     """
     return snapshot_file.decode(look.read_start(partition, start))
 
 
 def start_state(partition: Partition, start: ClaimedStart, entries: np.ndarray) -> StartState:
-    """Return the state to begin with."""
+    """Return the state of a claimed snapshot, to begin a replay with."""
     is_complete = start.provenance in (Provenance.BROKER, Provenance.COMPUTED)
     begins = partition.first_base_offset
     return StartState(start.snapshot_offset, from_entries(entries), history_from=begins, has_adopted=is_complete)
@@ -204,15 +207,18 @@ FindBeginning = Callable[[Partition], Beginning]
 
 @dataclass
 class Beginnings:
-    """Asks of each log that may go back further than its files; once remote storage does not answer, of none."""
+    """Finds the beginning of each log that may go back further than its files.
 
-    find: FindBeginning | None = None  # asks remote storage; None to ask nothing
-    # Why remote storage does not say what came before a log's files, by partition.
+    After remote storage fails to answer once, no further request is sent.
+    """
+
+    find: FindBeginning | None = None  # reads remote storage; None to leave it alone
+    # Why the state before a log's files is unknown, by partition.
     unknown: dict[str, str] = field(default_factory=dict)
-    # Why nothing tells where a log begins, by partition.
+    # Why the log start offset is unknown, by partition.
     unlocated: dict[str, str] = field(default_factory=dict)
-    away: str = ""  # why remote storage is asked no more, "" while it answers
-    may_pass: bool = False  # of `unknown` some may be known when this is run again
+    away: str = ""  # why no further request is sent; "" while remote storage answers
+    may_pass: bool = False  # some failures in `unknown` are transient
 
     def of(self, partition: Partition) -> Beginning:
         """Return the beginning of a log before its first file."""
@@ -227,7 +233,7 @@ class Beginnings:
         return found
 
     def again(self, partition: Partition) -> Beginning:
-        """Return `of` for a partition whose log start is known now; the answer replaces the last one."""
+        """Return `of` again for a partition whose log start has become known; replace its recorded reasons."""
         self.unknown.pop(partition.name, None)
         self.unlocated.pop(partition.name, None)
         return self.of(partition)

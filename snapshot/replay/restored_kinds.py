@@ -22,7 +22,7 @@ class RestoredTransaction:
 
 @dataclass(slots=True)
 class RestoredFiles:
-    """The files that were made beside the segments of a restored log."""
+    """Counts of the files that were made for a restored log besides its segments."""
 
     snapshots: int = 0
     producers: int = 0

@@ -1,15 +1,15 @@
-"""Make the files beside the segments of a restored log from the segments themselves.
+"""Make the other files of a restored log from its segments.
 
-Nothing of it is taken on trust. One pass over each segment checks every batch's CRC-32C and makes:
+Remote indexes and snapshots are not trusted. One pass over each segment checks every batch's CRC-32C and makes:
 
-    .index .timeindex   what a broker's recovery makes of the segment
-    .txnindex           likewise; without it read_committed shows aborted records. The tier's own is kept where it
-                        also knows transactions that began below the log start
-    .snapshot           at each base offset after the first and at the log end: the tier's where every entry of it
-                        agrees with the log, else the fold of the log
+    .index .timeindex   the indexes that a broker's recovery would make of the segment
+    .txnindex           made in the same way; without it read_committed shows aborted records. If the remote index also
+                        has transactions that began below the log start, it is kept
+    .snapshot           at each base offset after the first and at the log end: the remote snapshot if all its entries
+                        agree with the log, else the fold of the log
 
-The log ends with an empty active segment at its end offset: so every restored segment is closed, the last snapshot is
-aligned, and an unclean start has nothing to scan that was not scanned here.
+The log ends with an empty active segment at its end offset. So every restored segment is closed, and the last snapshot
+is aligned. After an unclean start a broker scans no batches that were not checked here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SHUN = "leave this copy out, if there is another of the same offsets: tiersnap 
 
 @dataclass(frozen=True, slots=True)
 class TierParts:
-    """The remote objects of one segment; None for one that it lacks, or that does not fit a cut segment."""
+    """The remote objects of one segment; None for a missing object, or one that does not fit a cut segment."""
 
     name: str  # where the segment came from, for messages
     offset_index: bytes | None = None
@@ -51,7 +51,7 @@ class TierParts:
 
 @dataclass
 class RestoredLog:
-    """The result of a pass over the log."""
+    """The result of the pass over a restored log."""
 
     log_end_offset: int = 0
     open_transactions: tuple[RestoredTransaction, ...] = ()
@@ -59,7 +59,7 @@ class RestoredLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Exclusive: where read_committed will stop, the high watermark being at the log end."""
+        """Return the exclusive offset at which read_committed will stop, with the high watermark at the log end."""
         return min([self.log_end_offset, *(opened.first_offset for opened in self.open_transactions)])
 
 
@@ -79,24 +79,24 @@ def replay_restored(
     """Check a restored log and make its small files.
 
     Args:
-        partition: closed segments, and the empty active one at the log end; their other files are not looked at.
-        fetch: called for each closed segment in ascending order; once it returns, the `.log` file is there.
-        put: called with the name and content of each file; None where no such file may be.
+        partition: closed segments, and the empty active one at the log end; their other files are not read.
+        fetch: called for each closed segment in ascending order; once it returns, the `.log` file exists.
+        put: called with the name and content of each file; content None means that no such file may exist.
         empty_state: the snapshot at the log end has `only_open_transactions`.
-        expiry: what the tier's snapshots lack and a broker would drop now is no doubt.
+        expiry: a remote snapshot may lack producers that a broker would drop now.
 
     Raises:
-        CorruptDataError: a batch is damaged, no broker could replay the log, or what was said of a segment (its last
-            offset at the log end, its leader epochs) is not what its batches say.
+        CorruptDataError: a batch is damaged, or no broker could replay the log. Or the batches contradict the metadata
+            of their segment: its last offset (at the log end) or its leader epochs.
     """
     return _Pass(filesystem, partition, leader_epochs, fetch, put, empty_state).run(expiry)
 
 
 def only_open_transactions(entries: np.ndarray) -> np.ndarray:
-    """The entries (ENTRY_DTYPE) of producers in a transaction, without their last batches; no other producers.
+    """Return the entries (ENTRY_DTYPE) of producers in a transaction, without their last batches; no other producers.
 
-    Nothing sent again is known by them, and no sequence can be out of order; but read_committed goes on hiding what
-    was never committed. A snapshot without them would show it.
+    With them a broker recognizes no retry, and refuses no sequence. But read_committed still hides the records of open
+    transactions; with an empty snapshot it would show them.
     """
     kept = entries[entries["current_txn_first_offset"] >= 0].copy()
     kept["last_sequence"] = kept["last_offset"] = NONE
@@ -125,7 +125,7 @@ class _Pass:
         self._epoch_check = EpochCheck(self.leader_epochs)
         self._history_from = self.partition.segments[0].base_offset
         self._ongoing = np.empty(0, transaction_index.ONGOING_TXN_DTYPE)
-        self._snapshot: bytes | None = None  # the tier's at the base offset that comes next
+        self._snapshot: bytes | None = None  # the remote snapshot at the next base offset
         self._pending: bytes | None = None
         self._found = RestoredLog()
 
@@ -134,7 +134,7 @@ class _Pass:
         replay, boundaries = replay_partition(self.partition, self._read_runs, lambda _: self._snapshot)
         for boundary in boundaries:
             verdict, reason = boundary.found.verdict(expiry), boundary.found.explanation
-            # Strictly, and not by the clock: restoring the same segments again must give the same files.
+            # By the strict comparison, which uses no clock: another restore of these segments must give the same files.
             data = self._snapshot if boundary.found.is_start else None
             if data is None:
                 data = snapshot_file.encode(boundary.entries)
@@ -217,7 +217,7 @@ class _Pass:
             indexes.encode_time_index(times, base_offset=base),
         ]
         if end.legacy_count:
-            # Entries of magic 0 and 1 are not decoded, so only the tier's indexes tell where they are.
+            # Entries of magic 0 and 1 are not decoded, so only the remote indexes have their positions.
             if tier.offset_index is None or tier.time_index is None:
                 raise CorruptDataError(f"{tier.name}: a segment with entries of magic 0 or 1 cannot be cut")
             indexes.decode_offset_index(tier.offset_index, base_offset=base, name=f"{tier.name}: offset index")
@@ -251,7 +251,7 @@ class _Pass:
         from_below = theirs["first_offset"] < self._history_from
         if not from_below.any():
             return False
-        # Of such a transaction we may know the part that lies above, under the same marker.
+        # The log may have the later part of such a transaction, with the same marker.
         same_marker = np.isin(ours["last_offset"], theirs["last_offset"][from_below])
         names = ["producer_id", "first_offset", "last_offset"]
         return np.array_equal(theirs[~from_below][names], ours[~same_marker][names])

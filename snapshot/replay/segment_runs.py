@@ -1,7 +1,7 @@
-"""One segment -> runs of producer deltas, cut wherever somebody will ask for the state.
+"""Fold one segment into runs of producer deltas, cut at each offset whose state is needed.
 
-A cut inside a segment is an offset at which a state is wanted although no segment begins there: the high watermark
-(transactions open there hold the last stable offset) and the offsets of unaligned snapshots that are to be judged.
+Two kinds of cuts are inside a segment: the high watermark, because transactions open there hold the last stable offset,
+and the offsets of unaligned snapshot files, which are compared with the state.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ class Run:
 
     start_offset: int
     deltas: np.ndarray
-    # ms, largest of all the segment's entries up to the end of this run, those of earlier runs of the segment included;
-    # -1 without one.
+    # ms, largest timestamp of the segment's entries up to the end of this run, earlier runs included; -1 without one.
     max_timestamp: int
 
 
@@ -71,12 +70,13 @@ def fold_segment(
     Args:
         cuts: ascending offsets; those inside the segment start a new run.
         on_rows: also receives each array of decoded rows, valid during the call.
-        stop: ends the fold within a window of the file once it is set.
+        stop: once it is set, the fold ends within one window of the file.
+
     Returns:
         At least one run (the first starts at the base offset), and how the file ended.
 
     Raises:
-        TransientError: `stop` was set meanwhile.
+        TransientError: `stop` was set during the fold.
     """
     limit = segment.next_base_offset
     inside = [cut for cut in cuts if cut > segment.base_offset and (limit is None or cut < limit)]
@@ -111,16 +111,16 @@ class WindowDecode:
 
 
 class DecodeSource(Protocol):
-    """Gives the decodes of one partition; asked in ascending order, each at most once."""
+    """Supplies the decodes of one partition; the replay requests them in ascending order, each at most once."""
 
     def begin_at(self, offset: int) -> None:
-        """Give no decode of a segment below the offset."""
+        """Return no decode of a segment below the offset from now on."""
 
     def window(self) -> Iterator[WindowDecode]:
-        """Yield the decodes in a scan window, ascending, ahead of the first `decode`; in parts, if one has several."""
+        """Yield the decodes in a scan window, ascending; call it before the first `decode`. One may come in parts."""
 
     def decode(self, segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd] | None:
-        """Return the runs of a segment, read once and lazily, and how its file ended; None below the beginning.
+        """Return the runs of a segment, which may be lazy, and how its file ended; None below `begin_at`'s offset.
 
         Args:
             cuts: ascending offsets inside the segment at which a new run must begin.
@@ -129,7 +129,7 @@ class DecodeSource(Protocol):
 
 @dataclass
 class LocalDecodes:
-    """Decodes of the segment files themselves, made when they are asked for."""
+    """Decodes local segment files on demand."""
 
     filesystem: FileSystem
     check_crc: bool = True
@@ -141,7 +141,7 @@ class LocalDecodes:
         self._begins_at = offset
 
     def window(self) -> Iterator[WindowDecode]:
-        """Nothing: a host scans all that it holds."""
+        """Yield nothing: a host scans all its segments."""
         return iter(())
 
     def decode(self, segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd] | None:

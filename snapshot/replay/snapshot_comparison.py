@@ -1,15 +1,14 @@
-"""Is a snapshot that is there also right? Found entries against computed ones, producer by producer.
+"""Compare the entries of a snapshot file with the computed ones, producer by producer.
 
-A broker leaves empty snapshots after a clean start without any, keeps damaged old ones that nobody reads, and drops
-idle producers; so presence proves nothing and absence of a producer is not always damage. A comparison counts every
-entry and knows no clock: it is a fact, and facts are stored. What it means today is derived from it:
+A broker writes empty snapshots after a clean start without any, keeps damaged old files, and drops idle producers. So
+the presence of a file proves nothing, and a missing producer is not always damage. A comparison counts every entry and
+uses no clock: it is a fact, and facts are stored. Two decisions derive from it:
 
-    start            only a file that says all that the log says (strictly MATCHES or EXTENDS) starts a replay
-    leave to upload  what the file lacks, or says otherwise, does no harm if a broker that loads it now drops those
-                     entries anyway: no transaction is open, and by their own timestamps they are older than
-                     producer.id.expiration.ms (ProducerStateManager.loadFromSnapshot). A timestamp in the future is
-                     young. When the file was written is not asked: file times get lost, and record times may lie in
-                     any year.
+    start            a replay starts only from a file with all entries of the log (strictly MATCHES or EXTENDS)
+    leave to upload  a missing or different entry does no harm if a broker that loads the file now drops that entry
+                     anyway: it has no open transaction, and its timestamp is older than producer.id.expiration.ms
+                     (ProducerStateManager.loadFromSnapshot). A timestamp in the future is young. The file's own time
+                     is not used: file times get lost, and record times may be of any year.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ def compare(
 
     Args:
         found: entries of the file, ENTRY_DTYPE in ascending producer id.
-        computed: entries folded from the log, likewise, nothing expired.
-        history_from: batches below this offset are gone (the log starts there); 0 = all is there.
-        is_cleaned: the cleaner removed batches from below the file's offset, so a file may know any of them.
+        computed: entries folded from the log, in the same order, no producer expired.
+        history_from: the log starts at this offset, and older batches are deleted; 0 if the log is complete.
+        is_cleaned: the cleaner removed batches below the file's offset, so the file may know removed ones.
     """
     in_found = np.isin(computed["producer_id"], found["producer_id"], assume_unique=True)
     in_computed = np.isin(found["producer_id"], computed["producer_id"], assume_unique=True)
@@ -96,7 +95,7 @@ def _explains_extra(extra: np.ndarray, history_from: int) -> np.ndarray:
 
 
 def _explains_difference(ours: np.ndarray, theirs: np.ndarray, history_from: int) -> np.ndarray:
-    """Each field is equal, or unset with us and from before the log with them."""
+    """Return a mask of the pairs whose fields are each equal, or unset in `ours` and older than the log in `theirs`."""
     if history_from <= 0:
         return np.zeros(ours.size, np.bool_)
     same_batch = np.ones(ours.size, np.bool_)
@@ -106,7 +105,7 @@ def _explains_difference(ours: np.ndarray, theirs: np.ndarray, history_from: int
     same_transaction = ours["current_txn_first_offset"] == theirs["current_txn_first_offset"]
     older_transaction = (theirs["current_txn_first_offset"] >= 0) & (theirs["current_txn_first_offset"] < history_from)
     marker = (ours["coordinator_epoch"] == theirs["coordinator_epoch"]) | (ours["coordinator_epoch"] < 0)
-    # Not by the timestamp alone: clients may stamp -1.
+    # The timestamp is not enough: clients may set -1.
     touched = (ours["timestamp"] >= 0) | (ours["producer_epoch"] >= 0)
     same_last = (ours["producer_epoch"] == theirs["producer_epoch"]) & (ours["timestamp"] == theirs["timestamp"])
     explained: np.ndarray = (same_batch | older_batch) & (same_transaction | older_transaction) & marker
@@ -136,7 +135,7 @@ def _words(
 
 
 ReadSnapshot = Callable[[int], bytes | None]
-"""Bytes of the file at an offset, None where there is none; may raise OSError."""
+"""Returns the bytes of the file at an offset, None without a file; may raise OSError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,7 @@ class ExaminedSegment:
     """A segment and the snapshot at its end."""
 
     facts: SegmentFacts
-    snapshot: Comparison  # of the file at `next_base_offset`, or of the one computed in its place
+    snapshot: Comparison  # of the file at `next_base_offset`, or of the snapshot computed in its place
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,15 +167,15 @@ class FoundSnapshot:
     """The file at a snapshot offset."""
 
     file: SnapshotFile
-    comparison: Comparison  # what to say where no entries can be read
-    entries: np.ndarray | None = None  # ENTRY_DTYPE, ascending producer id; None where none can be read
+    comparison: Comparison  # the result if no entries can be read
+    entries: np.ndarray | None = None  # ENTRY_DTYPE, ascending producer id; None if they cannot be read
 
 
 _NOT_COMPARED = Comparison(SnapshotVerdict.UNVERIFIED, "not compared yet")
 
 
 def found_at(offset: int, read_snapshot: ReadSnapshot) -> FoundSnapshot:
-    """Return the entries of the file at an offset, or what to say where none can be read."""
+    """Return the entries of the file at an offset, or the comparison that reports why they cannot be read."""
     name = snapshot_file.file_name(offset)
     file = NO_FILE
     try:
@@ -192,7 +191,7 @@ def found_at(offset: int, read_snapshot: ReadSnapshot) -> FoundSnapshot:
 
 
 def why_not_read(error: OSError) -> str:
-    """Return the recorded failure."""
+    """Return the text of the failure for `not_read`."""
     return error.strerror or str(error)
 
 

@@ -1,6 +1,6 @@
-"""Sinks of computed snapshots: which are wanted in object storage, and the outcome of each.
+"""Store computed snapshots in object storage: which of them are wanted, and the result of each.
 
-Where a store does not answer, no snapshot offset is asked of it again: each would wait for its time-outs.
+If a store does not answer, no further snapshot is sent to it: each would wait for its time-outs.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tiersnap.snapshot.replay.partition_state import Boundary
 
 @dataclass(frozen=True, slots=True)
 class SnapshotObject:
-    """A computed snapshot on its way to object storage.
+    """A computed snapshot that is to be stored.
 
-    `gaps` gives the offsets below it that are in no segment; it is asked only where another object is there.
+    `gaps` returns the offsets below it that are in no segment. It is called only if the key has another object.
     """
 
     topic: str
@@ -44,9 +44,9 @@ class SnapshotObject:
 
 @dataclass(frozen=True, slots=True)
 class StoredSnapshot:
-    """The object at one boundary; `crc32c` is of all its bytes, `crc` the one that the file names.
+    """The object at one boundary; `crc32c` covers all its bytes, `crc` is the checksum field of the file.
 
-    `is_new`: this call wrote it; else it was there. `is_mended`: in the place of one that no broker could read.
+    `is_new`: this call wrote it, else it existed. `is_mended`: it replaced an object that no broker could read.
     """
 
     key: str
@@ -66,35 +66,43 @@ class SnapshotSink(Protocol):
 
     @property
     def uri(self) -> str:
-        """The place, one name for one place."""
+        """Return the remote location in its one canonical spelling."""
 
     def put(self, snapshot: SnapshotObject) -> StoredSnapshot:
-        """Store it unless it, or one that knows more, is there; returns what is there. Raises TiersnapError."""
+        """Store the snapshot, unless the same one or one with more producers exists; return the stored object.
+
+        Raises:
+            TiersnapError: the store refused or failed.
+        """
 
     def commit(self, topic: str, topic_id: str | None, partition: int, snapshots: list[StoredSnapshot]) -> None:
-        """Say in a manifest what is there, unless one says so already. Raises TiersnapError."""
+        """Write a manifest of the stored snapshots, unless an earlier one lists them.
+
+        Raises:
+            TiersnapError: the store refused or failed.
+        """
 
 
 _PUTS_AT_ONCE = 4
-_BYTES_AT_ONCE = 64 << 20  # of snapshots under way; a larger one goes alone
+_BYTES_AT_ONCE = 64 << 20  # of snapshots under way; a larger one is sent by itself
 
 
 @dataclass
 class BoundaryStore:
-    """Stores the boundaries of one partition, several at once, and says in a manifest what it stored."""
+    """Stores the snapshots of one partition, several at a time, and lists them in a manifest."""
 
     sink: SnapshotSink
     partition: Partition
     cluster_id: str | None
     options: ReplayOptions
     now: int  # ms
-    away: list[str]  # what a sink said that does not answer, of all partitions; see ListingReplay
-    errors: list[TiersnapError]  # what went wrong, in order; each says in its attribute `at` where
-    # What is there, by offset; all of it after `commit`.
+    away: list[str]  # the error of a sink that does not answer, shared by all partitions; see ListingReplay
+    errors: list[TiersnapError]  # in order; `attrs["at"]` of each names the position in the partition
+    # The stored snapshots by offset; complete after `commit`.
     stored: dict[int, StoredSnapshot] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        # Nothing of a compacted topic is ever tiered, so nobody waits for its snapshots.
+        # A compacted topic is never tiered, so it needs no snapshots.
         self._is_never_tiered = bool(never_tiered_reason(self.partition))
         self._bases: Collection[int] = {segment.base_offset for segment in self.partition.segments}
         self._pool = ContextPool(_PUTS_AT_ONCE, thread_name_prefix="tiersnap-snapshot")
@@ -114,7 +122,7 @@ class BoundaryStore:
                 self.errors.append(TransientError(message, at=f" {boundary.offset}"))
             return
         self._begun.append((snapshot, self._pool.submit(self.sink.put, snapshot)))
-        if self._is_first:  # alone: it shows whether the store answers at all
+        if self._is_first:  # by itself: it shows whether the store answers at all
             self._is_first = False
             self._make_room(_BYTES_AT_ONCE)
 
@@ -133,7 +141,7 @@ class BoundaryStore:
                     self.away.append(error.message)
 
     def commit(self) -> None:
-        """Wait until all is stored, and say in a manifest what was."""
+        """Wait until all snapshots are stored, and write the manifest that lists them."""
         self._make_room(_BYTES_AT_ONCE)
         self._pool.shutdown()
         if not self.stored or self.away:

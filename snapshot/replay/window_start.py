@@ -1,25 +1,27 @@
-"""The state at the edge of a scan window, and what is said of the boundaries before it.
+"""The producer state at the first offset of a scan window, and the boundaries before it.
 
-The segments before the window are not decoded, but for those that a producer has to be followed back into, which are
-read here and now. At their ends a snapshot holds what cannot have expired: the transactions that are open there. Where
-the log goes back further in remote storage, that is asked what came before the first file, if a producer leads there.
+Segments before the window are decoded only if a producer has to be followed back into them. A snapshot at the end of
+such a segment holds only open transactions, because they never expire. If a producer leads back beyond the first file,
+and the log continues in remote storage, the state there is read.
 
-The window is that of KIP-952: a producer that was last heard of before it has expired, and a snapshot may leave it out.
-One that the window shows in part is followed back until what was found is complete: if it begins with a marker, the
-last data batch lies before; if with transactional data, the transaction may have begun before. UNSEEN says what no scan
-of the window can find: a producer whose first batch in the window is not transactional is taken for one that never was.
+The window is that of KIP-952: a producer without a batch in it has expired, and a snapshot may omit it. A producer
+that the window shows only in part is followed back until its entry is complete. If its first batch in the window is a
+marker, its last data batch is older. If that batch is transactional data, the transaction may have begun earlier. A
+producer whose first batch in the window is not transactional counts as one that never used transactions. UNSEEN lists
+everything that no scan of the window can find.
 
-An open transaction never expires, and one that began before the window may show nothing in it. So the window needs a
-proof of what is open where it begins, or nothing of it is computed:
+An open transaction never expires, and one that began before the window may have no batch in it. So the transactions
+that are open where the window begins need a proof. Without a proof nothing that is computed may be written:
 
-    a broker's snapshot   at the window's first offset, with at least one entry, that agrees with the log about the
-                          producers that were followed back; what it names as open is followed back, too. An empty one
-                          proves nothing: brokers write such files when they find none (LogLoader). Nor does one of a
-                          log that begins in remote storage: a rebuilt replica forgets (KAFKA-14467)
-    the cluster           the leader's last stable offset is in the window, and the log here reaches the leader's high
-                          watermark: what was open at the window's begin has ended, and its marker is in the window
+    a broker's snapshot   at the window's first offset, with at least one entry. It must agree with the log about the
+                          producers that were followed back; producers with an open transaction in it are followed
+                          back, too. An empty file proves nothing: brokers write one if they find none (LogLoader). Nor
+                          does a file of a log that begins in remote storage: a rebuilt replica lost its producers
+                          (KAFKA-14467)
+    the cluster           the leader's last stable offset is in the window, and the local log reaches the leader's high
+                          watermark: transactions open at the window's begin have ended, with markers in the window
 
-The coordinator's log proves nothing: a transaction that hangs is one that its coordinator does not know.
+The coordinator's log proves nothing: the coordinator does not know a hanging transaction.
 """
 
 from __future__ import annotations
@@ -54,11 +56,11 @@ UNSEEN = (
 
 
 def window_offset(bases: Sequence[int], largest_timestamps: Sequence[int | None], since: int) -> int | None:
-    """Base offset of the first segment of the window, None where it is the whole log.
+    """Return the base offset of the window's first segment; None if the window is the whole log.
 
     Args:
         bases: ascending base offsets of the log's segments.
-        largest_timestamps: ms, of each segment; None where nobody knows, which puts it into the window.
+        largest_timestamps: ms, of each segment; None if unknown, which puts the segment into the window.
         since: ms; all segments before the window are older.
     """
     for base, largest in zip(bases, largest_timestamps, strict=True):
@@ -68,11 +70,11 @@ def window_offset(bases: Sequence[int], largest_timestamps: Sequence[int | None]
 
 
 def proving_offset(bases: Iterable[int], snapshots: Collection[int], read_snapshot: ReadSnapshot) -> int | None:
-    """Return the greatest of the base offsets with a snapshot file that may prove what is open there; None without one.
+    """Return the greatest base offset whose snapshot file may prove the open transactions there; None without one.
 
     Args:
-        bases: those of the segments that a window may begin with.
-        snapshots: offsets of the files.
+        bases: base offsets of the segments that a window may begin with.
+        snapshots: offsets of the snapshot files.
     """
     for offset in sorted(set(bases).intersection(snapshots), reverse=True):
         entries = found_at(offset, read_snapshot).entries
@@ -83,14 +85,14 @@ def proving_offset(bases: Iterable[int], snapshots: Collection[int], read_snapsh
 
 @dataclass(frozen=True, slots=True)
 class LeaderOffsets:
-    """Offsets of a partition as its leader told them, both exclusive; the second was asked after the first."""
+    """Exclusive offsets of a partition that its leader returned; the high watermark was requested second."""
 
     leader_stable_offset: int
     leader_high_watermark: int  # each transaction that began below the stable offset has its marker below it
 
 
 def is_partial(deltas: np.ndarray) -> np.ndarray:
-    """Mask of the deltas (DELTA_DTYPE) whose entries depend on what came before their run."""
+    """Return a mask of the deltas (DELTA_DTYPE) whose entries depend on batches before their run."""
     has_batch = np.isin(deltas["batch_action"], (SET, CLEAR))
     may_have_begun_before = (deltas["txn_first_offset"] >= 0) & (deltas["has_marker"] == 0)
     partial: np.ndarray = ~has_batch | may_have_begun_before
@@ -98,7 +100,7 @@ def is_partial(deltas: np.ndarray) -> np.ndarray:
 
 
 class FirstSeen:
-    """The offsets at which the window's runs, ascending, first show each producer.
+    """The segments of the window in which each producer appears first.
 
     Attributes:
         transactional: ids of the transactional producers, by the base offset of that segment.
@@ -109,12 +111,12 @@ class FirstSeen:
         self.transactional: dict[int, list[int]] = {}
 
     def add(self, base_offset: int, deltas: np.ndarray) -> None:
-        """The next run, of the segment at `base_offset`; deltas ascend in producer id within a part of a run."""
+        """Add the next run, of the segment at `base_offset`; deltas ascend in producer id within a part of a run."""
         is_new = ~np.isin(deltas["producer_id"], self._seen)
         new = deltas.compress(is_new)
         if new.size:
             self._seen = np.union1d(self._seen, new["producer_id"])
-        # A run that ends complete may have begun inside a transaction, so each of them is looked at.
+        # A run with a marker may have begun inside a transaction although its entry is complete at the end.
         found = new["producer_id"].compress(is_partial(new) | (new["has_marker"] == 1))
         if found.size:
             self.transactional.setdefault(base_offset, []).extend(found.tolist())
@@ -124,8 +126,8 @@ class FollowedBack:
     """The state of the producers that the window shows in part, by the segments before it.
 
     Attributes:
-        segments: (base offset, deltas of those producers), ascending; one segment each.
-        reached_beginning: whether a producer was not complete even at the last segment that `older` gave.
+        segments: (base offset, deltas of these producers) of each segment, ascending.
+        reached_beginning: whether a producer was still incomplete at the last segment that `older` yielded.
     """
 
     def __init__(self, producers: Iterable[int], older: Iterable[tuple[int, np.ndarray]]) -> None:
@@ -133,8 +135,8 @@ class FollowedBack:
 
         Args:
             producers: ids.
-            older: (base offset, deltas of the whole segment), from the last segment before the window downwards; read
-                no further than is needed.
+            older: (base offset, deltas of the whole segment), descending from the last segment before the window. It
+                is read only until every producer is complete.
         """
         wanted = np.unique(np.fromiter(producers, np.int64))
         found: list[tuple[int, np.ndarray]] = []
@@ -155,13 +157,13 @@ class FollowedBack:
 
     @property
     def deltas(self) -> np.ndarray:
-        """Return the deltas of all that was found, as one run that ends at the window's begin."""
+        """Return the deltas of `segments` combined into one run that ends at the window's begin."""
         return _combined(deltas for _, deltas in self.segments)
 
     def open_entries(self, ends: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
-        """(offset, entries with an open transaction there) at each of the ascending segment ends before the window.
+        """Yield (offset, entries with an open transaction there) for each ascending segment end before the window.
 
-        Only entries that are complete there: of others the beginning lies further back than anybody had to look.
+        Incomplete entries are left out: their transactions began in older segments, which were not read.
         """
         producers, place = ProducerFold(), 0
         for end in ends:
@@ -199,7 +201,7 @@ class WindowStart:
     """The start of the replay of a partition that is scanned within the expiration.
 
     Attributes:
-        state: of the producers that the window shows in part, at its first offset.
+        state: the state at the window's first offset, of the producers that the window shows in part.
     """
 
     def __init__(
@@ -214,14 +216,14 @@ class WindowStart:
         read_snapshot: ReadSnapshot,
         leader: LeaderOffsets | None,
     ) -> None:
-        """Find what the window shows in part, and follow it back.
+        """Find the producers that the window shows in part, and follow them back.
 
         Args:
             offset: base offset of the window's first segment.
-            decodes: of the window's segments, ascending.
-            is_continued: the log goes back further in remote storage, or may.
-            before: asks for the state where the files begin, None where nobody knows it.
-            leader: what its leader says; None if no cluster was asked.
+            decodes: decodes of the window's segments, ascending.
+            is_continued: the log continues below its files in remote storage, or may.
+            before: returns the state at the first base offset of the files; None if it is unknown.
+            leader: offsets that the leader returned; None without a cluster.
 
         Raises:
             CorruptDataError: a segment before the window is damaged, and a producer has to be followed through it.
@@ -249,14 +251,14 @@ class WindowStart:
         )
 
     def _shown(self, read_snapshot: ReadSnapshot) -> np.ndarray:
-        """Return the entries of the snapshot file at the window's begin; nobody if none can be read."""
+        """Return the entries of the snapshot file at the window's begin; empty if no file can be read."""
         entries = found_at(self._offset, read_snapshot).entries
         return _NOBODY if entries is None else entries
 
     def _why_unproven(self, shown: np.ndarray) -> str:
-        """Return why nothing proves what is open at the window's begin; "" if the entries of the snapshot there do.
+        """Return why the open transactions at the window's begin are unproven; "" if the snapshot there proves them.
 
-        They must name as open what the log says of the same producers.
+        The snapshot's open transactions must equal those that the log shows of the same producers.
         """
         why = f"the scan window begins at {self._offset}, and nothing proves which transactions are open there"
         if not shown.size:
@@ -299,7 +301,7 @@ class WindowStart:
             yield before.offset - 1, before.deltas
 
     def _not_new(self, base_offset: int, producers: list[int]) -> Iterator[int]:
-        """Those that may have been there before: sequence 0 of epoch 0 is the first batch of any producer id."""
+        """Return the producers that may have older batches: epoch 0, sequence 0 is the first batch of a producer id."""
         wanted, is_new = np.unique(producers), dict[int, bool]()
 
         def look(rows: np.ndarray) -> None:

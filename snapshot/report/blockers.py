@@ -24,7 +24,7 @@ class Clearing:
 
 
 class Cleared(TypedDict):
-    """The fields by which PageBlocker and PageCause say how a verdict is cleared."""
+    """The fields of PageBlocker and PageCause with the steps that clear a verdict."""
 
     next_step: str
     commands: tuple[str, ...]

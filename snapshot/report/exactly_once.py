@@ -90,7 +90,7 @@ class Audit:
 
     @property
     def harmful(self) -> int:
-        """Number of findings with a harm."""
+        """Return the number of findings with a harm."""
         return sum(each.findings for each in self.counts if each.harm != "NONE")
 
 

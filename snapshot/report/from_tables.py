@@ -80,11 +80,11 @@ class LastRun(RunCounts):
     settings: LastSettings = BEFORE_THE_FIRST
 
     def info(self, warehouse: str, source: str | None, remote: str | None, *, at: int, now: int) -> RunInfo:
-        """Return the run for a report that is made now, without disks.
+        """Return the run for a new report, without disks.
 
         Args:
-            source, remote: for commands, instead of those of the run.
-            at: epoch ms, when the report is made.
+            source, remote: locations for printed commands; they replace those of the run.
+            at: epoch ms, time of the report.
             now: epoch ms at which the verdicts hold.
         """
         settings = self.settings
@@ -108,7 +108,7 @@ class LastRun(RunCounts):
 
 
 def worst_forgetful(*found: Iterable[ForgetfulReplica]) -> tuple[ForgetfulReplica, ...]:
-    """Return at most MOST_ROWS replicas that lost producers, the worst first; of duplicates the last one counts."""
+    """Return at most MOST_ROWS replicas that lost producers, the worst first; the last of duplicates counts."""
     by_replica = {(each.topic, each.partition, each.log_dir): each for each in chain(*found)}
     worst = sorted(by_replica, key=lambda key: (-by_replica[key].count, key))
     return tuple(by_replica[key] for key in worst[:MOST_ROWS])

@@ -322,7 +322,7 @@ def _failover_headline(failover: Failover | None) -> str:
 
 
 def _level(found: Iterable[str], colours: Mapping[str, str]) -> str:
-    """Return the level of the worst verdict, which colours the headline; _UNKNOWN if it tells nothing."""
+    """Return the level of the worst verdict, which colours the headline; _UNKNOWN if nothing was compared."""
     worst = next(iter(found), "NOT_COMPARED")
     return _UNKNOWN if worst in _NOT_KNOWN else LEVEL[Verdict(colours.get(worst, "ACTIVE_SEGMENT"))]
 

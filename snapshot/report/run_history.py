@@ -55,9 +55,9 @@ class Beside:
 
     Attributes:
         now: the head of the report itself.
-        runs: all heads with that of the report, oldest first.
+        runs: all heads, including the report's own, oldest first.
         before: the previous run; None for the first one.
-        changes: since the previous run, by partition; None if its partitions are not kept.
+        changes: changes since the previous run, by partition; None if its partitions were not kept.
     """
 
     now: RunHead

@@ -116,7 +116,7 @@ class RunInfo(RunRecord, RunCounts):
 
     @property
     def now(self) -> int:
-        """Epoch ms at which the verdicts hold."""
+        """Return the epoch ms at which the verdicts hold."""
         return self.started_at if self.judged_at is None else self.judged_at
 
     def without_secrets(self) -> RunInfo:

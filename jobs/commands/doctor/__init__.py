@@ -1,4 +1,4 @@
-"""`tiersnap doctor`: the state of a broker host on one screen, and what to type."""
+"""`tiersnap doctor`: the state of a broker host on one screen, and the commands to run next."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ _WIDEST = 200  # columns of a sentence in a pipe; a command is never folded
 
 @dataclass(frozen=True, slots=True)
 class DoctorResult:
-    """The host, and what comes next.
+    """The state of the host, and the next steps.
 
     `remote` is empty without --remote, `hung`, `twice` and `copying` without a cluster; `records` is null without both.
-    `location` is null if neither a cluster nor the running broker of LOGDIR tells.
+    `location` is null if neither a cluster nor a running broker of LOGDIR names it.
     """
 
     log_dirs: list[ExaminedLogDir]
@@ -168,7 +168,7 @@ def doctor(
         tell_failures(output, errors)
     else:
         output.document(_result(answers, advice), errors=errors)
-    away = () if answers.is_elsewhere else unanswered  # a contradiction ends each command with 4, whoever else is away
+    away = () if answers.is_elsewhere else unanswered  # a contradiction always exits with 4, even without an answer
     code = exit_code_of([*answers.problems(), *away])
     was_asked = cluster is not None and hung_after is not None
     sinks.send(lambda: of_doctor(code, clock(), len(copies.hung) if was_asked else None))
@@ -192,7 +192,7 @@ def _probe(view: RemoteView) -> list[ProbeAnswer]:
 
 @dataclass(frozen=True, slots=True)
 class _Answers:
-    """The answers to the questions of `doctor`; empty or None where a question was not asked."""
+    """The answers to the questions of `doctor`; empty or None if a question was not asked."""
 
     host: Host
     probes: list[ProbeAnswer]
@@ -324,7 +324,7 @@ def _print_screen(output: Output, sections: Mapping[str, Iterable[str]], advice:
 
 
 def _sections(answers: _Answers) -> dict[str, list[str]]:
-    """Return lines by what they are about, in the order of the screen; none if there is nothing to say."""
+    """Return the lines by section, in the order of the screen; a section may be empty."""
     host, location, compared = answers.host, answers.location, answers.compared
     blocking = list(answers.copying.blocking())
     of_remote = {

@@ -1,4 +1,4 @@
-"""The answers of `doctor` about a cluster: hung copies, segments that are there twice, and missing ones."""
+"""The answers of `doctor` about a cluster: hung copies, duplicate segments, and missing ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.log.selection import NamedLogDir
     from tiersnap.snapshot.replay.remote_records import Records
 
-MOST_LINES = 5  # a section shows so many rows of each kind
+MOST_LINES = 5  # limit of the rows of each kind in a section
 T = TypeVar("T")
 
 
@@ -58,7 +58,7 @@ class CopiedTwice:
 
 @dataclass(frozen=True, slots=True)
 class ToldCopies:
-    """The copies of a cluster, as rows and in sentences."""
+    """The hung copies and duplicate segments of a cluster, as rows and in sentences."""
 
     hung: tuple[HungRemoteCopy, ...] = ()
     twice: tuple[CopiedTwice, ...] = ()
@@ -68,10 +68,10 @@ class ToldCopies:
 def told_copies(
     cluster: Cluster | None, log_dirs: tuple[str, ...], now: int, hung_after: int | None, records: MetadataCache | None
 ) -> ToldCopies:
-    """Return what the records of a cluster tell of its copies; nothing where no cluster was named.
+    """Return the hung copies and duplicate segments that a cluster's records show; none without a cluster.
 
     Args:
-        records: of the cluster, where they were read before.
+        records: all records of the cluster, if they were read before.
 
     Raises:
         UsageError: a log directory is of another cluster.
@@ -108,7 +108,7 @@ def _of_twice(twice: Sequence[CopiedTwice]) -> Iterator[str]:
 
 
 def _waiting_bytes(opened: Iterable[NamedLogDir], begins: Mapping[tuple[str, int], int]) -> Counter[tuple[str, int]]:
-    """Return the bytes of the closed segments from the offset on at which each partition's copy `begins`."""
+    """Return for each partition the bytes of its closed segments from the offset in `begins` on."""
     from tiersnap.snapshot.log.selection import named
 
     waiting: Counter[tuple[str, int]] = Counter()
@@ -132,7 +132,7 @@ class RemoteRecords:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Records of a cluster beside a place.
+    """The comparison of a cluster's records with a remote location.
 
     Attributes:
         layout: name of the layout that brokers read.
@@ -149,7 +149,7 @@ class Compared:
 
 
 def compare_records(situation: Situation, talk: Callable[[str], None]) -> Compared | None:
-    """Return what the records of the cluster know and the remote location lacks; None unless both are known.
+    """Return the segments in the cluster's records that the remote location lacks; None unless both are known.
 
     The layout is the brokers', unless `--layout` was given.
     """
@@ -173,7 +173,7 @@ def compare_records(situation: Situation, talk: Callable[[str], None]) -> Compar
 
 
 def records_here(cluster: Cluster | None, compared: Compared | None, log_dirs: Sequence[NamedLogDir]) -> Records | None:
-    """Return the records of the partitions in log directories: of the cluster, else of the replicas that lie there."""
+    """Return the records of the partitions in log directories: from the cluster, else from the replicas there."""
     from tiersnap.remote_storage.cluster.read_records import partitions_of, read_records, with_topic_ids
     from tiersnap.remote_storage.metadata.recorded import read_replicas, recorded
 
@@ -188,14 +188,14 @@ def records_here(cluster: Cluster | None, compared: Compared | None, log_dirs: S
 
 
 def as_records(compared: Compared) -> RemoteRecords:
-    """Return what records know and remote storage lacks, as data."""
+    """Return the missing segments as rows."""
     missing = compared.missing
     rows = [MissingRemoteSegment.of(each) for each in missing.segments]
     return RemoteRecords(missing.known, missing.sentence, compared.location.sentence, rows)
 
 
 def lines_of(compared: Compared) -> Iterator[str]:
-    """Yield what a person should know: the sentences, and the first segments."""
+    """Yield the lines for people: the sentence, and the first segments."""
     missing = compared.missing
     yield missing.sentence
     yield from first_lines(missing.segments, _line_of, "segment")
@@ -232,7 +232,7 @@ def problems_of_cluster(
 def steps_of_cluster(
     place: Place, compared: Compared | None, copies: ToldCopies, freeing: Iterable[NextStep]
 ) -> Iterator[Step]:
-    """Yield the steps that put lost remote segments back, and `freeing`, which frees copies that hang."""
+    """Yield the steps that restore lost remote segments, and `freeing`, which frees hung copies."""
     if compared is not None and compared.missing.segments:
         yield from map(place.render, _mending(place, compared))
     if copies.hung:
@@ -246,7 +246,7 @@ def _of_hung(copies: ToldCopies, freeing: Iterable[NextStep]) -> Iterator[NextSt
 
 
 def _mending(place: Place, compared: Compared) -> Iterator[NextStep]:
-    """Yield the plan and the command that put lost remote segments back; none where brokers do not read."""
+    """Yield the commands that plan and restore lost remote segments; none if brokers read another location."""
     if compared.location.state is not LocationState.CONTRADICTED:
         plan = _mend_of(place, compared)
         yield plan

@@ -122,14 +122,16 @@ def check_copies(
     now: int,
     talk: Callable[[str], None],
 ) -> CopyFindings:
-    """Return what keeps the brokers of a cluster from copying; up to three task intervals if copy tasks may fail.
+    """Return the reasons that keep the brokers of a cluster from copying.
+
+    If copy tasks may fail, it watches them for up to three task intervals.
 
     Args:
-        log_dirs: of one broker; may be none.
-        view: where failed attempts and saved configs are looked for.
-        records: of the cluster, if they were read before.
+        log_dirs: log directories of one broker; may be empty.
+        view: the remote location in which failed attempts and saved configs are searched for.
+        records: all records of the cluster, if they were read before.
         now: ms.
-        talk: told what takes a while.
+        talk: reports progress.
 
     Raises:
         BrokerUnavailableError, ClusterRefusedError: the cluster does not answer.

@@ -1,4 +1,4 @@
-"""Lines of `doctor` about a host, without what brokers and the remote location answer."""
+"""Lines of `doctor` about a host itself, from its processes, disks and log directories."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FAR_MS = 365 * 86_400_000
 
 
 def lines_of_host(host: Host, blocking: Sequence[str]) -> dict[str, list[str]]:
-    """Return lines by what they are about, in the order of the screen; `blocking`: what the cluster tells blocks."""
+    """Return the lines by section, in the order of the screen; `blocking` are lines about problems from the cluster."""
     return {
         "blocked": [*blocking, *_blocks(host, has_others=bool(blocking))],
         "broker": list(_broker(host)),

@@ -28,7 +28,7 @@ class JudgedLocation:
         return self.state is LocationState.CONTRADICTED
 
     def lines(self) -> Iterator[str]:
-        """Yield what a person should know."""
+        """Yield the lines for people: state, reason, and the next step after a contradiction."""
         yield f"{self.state}: {self.sentence}"
         if self.is_contradicted:
             yield NAME_THE_PLACE

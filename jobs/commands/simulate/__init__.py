@@ -1,4 +1,4 @@
-"""`tiersnap simulate`: what producers would meet if a replica with a given snapshot became leader now."""
+"""`tiersnap simulate`: predict the answers to producers if a replica with a given snapshot became leader now."""
 
 from __future__ import annotations
 

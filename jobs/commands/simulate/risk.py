@@ -1,4 +1,4 @@
-"""`tiersnap simulate --risk`: what the ways that KIP-952 rejected would cost the logs that are there."""
+"""`tiersnap simulate --risk`: the cost of KIP-952's rejected alternatives, for the given logs."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def show_risk_of_host(
     *,
     check_crc: bool,
 ) -> int:
-    """Show what the rejected ways would cost the log directories; return the exit code."""
+    """Print the cost of the rejected alternatives for log directories; return the exit code."""
     from tiersnap.snapshot.exactly_once.simulate.risk_log_dirs import HostRisk
     from tiersnap.snapshot.exactly_once.simulate.risk_rows import RiskTotals, boundary_rows, partition_row
     from tiersnap.snapshot.gate.exit_code import exit_code_of
@@ -192,7 +192,7 @@ def show_risk_of_warehouse(
     settings: RiskSettings,
     asked: RiskRequest,
 ) -> int:
-    """Show what the rejected ways would cost the partitions of a warehouse; return the exit code."""
+    """Print the cost of the rejected alternatives for the partitions of a warehouse; return the exit code."""
     if asked.replicas:
         raise UsageError("--replica needs a LOGDIR", hint="the tables hold no entries of snapshot files")
     from tiersnap.jobs.pipeline.risk import risk_of_warehouse

@@ -1,4 +1,4 @@
-"""`tiersnap verify`: are the snapshots that are there right?"""
+"""`tiersnap verify`: check existing snapshots and remote segments."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class VerifiedSnapshot:
     file: JudgedFile
 
     def rank(self) -> bool:
-        """Return where it stands on a terminal: files that are not right first."""
+        """Return the sort key for a terminal: wrong files come first."""
         return self.file.verdict.is_trusted
 
 
@@ -194,7 +194,7 @@ def _show(
     findings: list[Finding],
     errors: list[TiersnapError],
 ) -> None:
-    """Print files beside the log and remote segments: rows of one list, or two tables."""
+    """Print the checked local files and remote segments: rows of one list, or two tables."""
     if output.format is Format.TABLE:
         told, found = list(files), list(checks)
         if found:
@@ -208,7 +208,10 @@ def _show(
 
 
 def _log_dirs(situation: Situation, tier: TierRequest) -> tuple[str, ...]:
-    """Return the log directories; none that were found if the remote location alone was named, or a warehouse."""
+    """Return the log directories of the command line, or those that were found.
+
+    The found ones do not count if the command line has --remote or --warehouse without LOGDIR.
+    """
     found = situation.log_dirs
     is_alone = situation.remote.source == COMMAND_LINE or tier.warehouse is not None
     return found.value or () if found.source == COMMAND_LINE or not is_alone else ()
@@ -227,7 +230,7 @@ class _RemoteSide:
     tier: TierRequest
     spark: SparkRequest
     situation: Situation
-    findings: list[Finding] = field(default_factory=list)  # of the local logs; they grow while segments are verified
+    findings: list[Finding] = field(default_factory=list)  # about local logs; they grow while segments are verified
 
     @property
     def asked(self) -> CheckRequest:

@@ -56,7 +56,7 @@ class SegmentSample:
     percent: float | None = None
 
     def __str__(self) -> str:
-        """As it is written."""
+        """Return the size as a user writes it."""
         return f"{self.number}" if self.percent is None else f"{self.percent:g}%"
 
 
@@ -89,7 +89,7 @@ class TierRequest:
                 raise UsageError(why, hint=f"{alone}leave LOGDIR out")
 
     def refuse_beside_spark(self, *, has_log_dirs: bool, names_cluster: bool) -> None:
-        """Raise UsageError if something of one host was given with --warehouse, which verifies on Spark."""
+        """Raise UsageError if an option for one host was given with --warehouse, which verifies on Spark."""
         if has_log_dirs or self.resume is not None:
             raise UsageError(
                 "--warehouse verifies on Spark: LOGDIR and --resume are of one host",
@@ -165,7 +165,7 @@ class CheckTally:
             yield each
 
     def sentence(self, depth: CheckDepth) -> str:
-        """For people."""
+        """Return the counts in words."""
         there = self.verdicts.total() - self.verdicts[RemoteVerdict.GONE] - self.ranges
         unread = self.verdicts[RemoteVerdict.NOT_CHECKABLE]
         sound = sum(count for verdict, count in self.verdicts.items() if verdict.is_sound and verdict not in _UNREAD)
@@ -183,11 +183,11 @@ class CheckTally:
 
 @dataclass(frozen=True)
 class TierVerification:
-    """The tier, verified from this host.
+    """The verification of remote segments from this host.
 
     Attributes:
-        local_logs: of the partitions that are verified; None for all that are in remote storage, and no local log.
-        cluster: tells the log starts that no local log tells, or that moved since; None without one.
+        local_logs: logs of the partitions to verify; None to verify all remote partitions without local logs.
+        cluster: supplies log starts that no local log has, or that moved up since; None without one.
     """
 
     view: RemoteView
@@ -198,7 +198,7 @@ class TierVerification:
     cluster: Cluster | None = None
 
     def run(self, output: Output, tally: CheckTally) -> tuple[Iterator[RemoteCheck], CheckTally]:
-        """Say the plan; return what is found, lazily, and `tally`, which takes its counts."""
+        """Print the plan; return the lazy checks, and `tally`, which counts them."""
         known = _known(self.tier.resume)
         plan = _planned(self.view, self.tier, self.asked, self._is_wanted)
         output.talk(plan.sentence)
@@ -226,7 +226,7 @@ class TierVerification:
     ) -> ToldStart | None:
         """Return the log start from the cluster, else from the local log.
 
-        If a deleted topic has only claims left, it lost nothing: its log starts behind all of them.
+        If a deleted topic has only claims left, it lost nothing: its log starts after all of them.
         """
         from tiersnap.remote_storage.cluster.log_starts import is_deleted, log_start_of
         from tiersnap.remote_storage.verify.log_head import ToldStart
@@ -276,7 +276,7 @@ def verify_on_spark(
 
 
 def _known(file: Path | None) -> Known:
-    """Return what earlier lines tell of segments, by partition and id; lines of another kind are passed by.
+    """Return the earlier checks of segments, by partition and segment id; other kinds of lines are skipped.
 
     Raises:
         SourceNotFoundError, UsageError: see `read_lines`.
@@ -313,11 +313,11 @@ def _next_steps(tally: CheckTally, place: Place) -> Iterator[str]:
 
 
 def is_of_tier(tier: TierRequest, situation: Situation, log_dirs: tuple[str, ...], against: Path | None) -> bool:
-    """Return whether remote storage is verified alone, without the files of LOGDIR.
+    """Return whether only remote storage is verified, without the files of LOGDIR.
 
     Raises:
-        UsageError: the log directories or the remote location are not known, or an option goes with what is not
-            verified.
+        UsageError: the log directories or the remote location are unknown, or an option is for the other
+            verification.
     """
     from tiersnap.jobs.situation.situation import COMMAND_LINE
 

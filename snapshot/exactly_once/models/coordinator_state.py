@@ -66,7 +66,7 @@ class TransactionMetadata:
 
     @property
     def identity(self) -> ProducerIdAndEpoch:
-        """Producer id and epoch."""
+        """Return producer id and epoch."""
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
 

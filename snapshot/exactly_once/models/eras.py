@@ -20,7 +20,7 @@ class Era:
 
     name: str  # column of the decision tables
     first: tuple[int, ...]  # the first release, as numbers
-    releases: str  # as people say it
+    releases: str  # in words, for people
     changed_by: str  # the KIPs and issues that began the era
 
 

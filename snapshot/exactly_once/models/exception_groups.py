@@ -16,7 +16,7 @@ from tiersnap.snapshot.exactly_once.models.eras import Severity
 
 
 class Surface(StrEnum):
-    """The place where the application gets an error."""
+    """The call or callback in which the application gets an error."""
 
     CALL = "call"  # thrown by the next transactional call
     BOTH = "both"  # and the callback of send gets it
@@ -55,14 +55,14 @@ TABLE = read_table("""
 
 @dataclass(frozen=True, slots=True)
 class ExceptionGroup:
-    """The group of one error."""
+    """The classification of one error by KIP-691 and KIP-1050."""
 
     surface: Surface
     proposed: Severity  # its severity by KIP-691
     wraps: int  # number of exceptions that KIP-691 would wrap around it, 0 or 1
-    failure_type: str | None  # KIP-691's reason in ProduceFailedException, None if it is no produce error
-    streams_action: str | None  # the exception that Kafka Streams would throw by KIP-691, None if it would retry
-    kip1050: str | None  # base class since 4.1, None if it has none of KIP-1050's
+    failure_type: str | None  # KIP-691's reason in ProduceFailedException; None if it is no produce error
+    streams_action: str | None  # the exception that Kafka Streams would throw by KIP-691; None if it would retry
+    kip1050: str | None  # its base class of KIP-1050 since 4.1; None without one
 
 
 def exception_group(error: Answer) -> ExceptionGroup | None:
@@ -85,6 +85,7 @@ def _named(row: Row, column: str) -> str | None:
     return None if row[column] == "-" else row[column]
 
 
-# Kafka Streams would abort its transaction at the one, and lose its tasks and join the group anew at the other.
+# Kafka Streams would abort its transaction at an abortable error. At a fatal one it loses its tasks, and rejoins the
+# group.
 _STREAMS = {Severity.ABORTABLE: "TxnCorruptedException", Severity.FATAL: "TaskMigratedException"}
 _BY_ERROR = {row["error"]: row for row in TABLE}

@@ -81,7 +81,7 @@ class SentBatch:
     """A client's knowledge of the batch that failed."""
 
     producer_epoch: int = 0  # of the batch
-    log_start_offset: int = -1  # in the produce response; -1 if the leader moved meanwhile
+    log_start_offset: int = -1  # in the produce response; -1 if the leader moved before it
     last_acked_offset: int = -1  # inclusive, of the partition; -1 before the first acknowledgement
     was_renumbered: bool = False  # since it was last drained
     is_next: bool = True  # its first sequence follows the last one that was acknowledged

@@ -39,7 +39,7 @@ class ProducerEntry:
 
     @property
     def last_sequence(self) -> int:
-        """The last sequence, -1 without one."""
+        """Return the last sequence; -1 without one."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 

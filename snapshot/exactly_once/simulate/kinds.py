@@ -17,7 +17,7 @@ from tiersnap.snapshot.units import count_of
 class SnapshotOrigin(StrEnum):
     """The origin of the replica's snapshot."""
 
-    BROKER = "broker"  # the newest file beside the log that a broker can load; without one, the whole log
+    BROKER = "broker"  # the newest snapshot file that a broker can load; without one, the whole log
     OLDER = "older"  # the second newest file that a broker can load
     OURS = "ours"  # the snapshot that `tiersnap repair` would write at the offset
     EMPTY = "empty"  # a snapshot without producers, as KIP-952 considered uploading

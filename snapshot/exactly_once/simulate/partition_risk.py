@@ -83,7 +83,7 @@ class RiskedPartition:
 
     @property
     def causes(self) -> dict[str, int]:
-        """Boundaries by cause, the most frequent first."""
+        """Return the counts of boundaries by cause, the most frequent first."""
         return dict(Counter(str(each.cause) for each in self.boundaries if each.cause is not None).most_common())
 
 

@@ -201,7 +201,7 @@ class PartitionRisk:
         outlived: of these, producers without a record in the log.
         at: the boundary without a right snapshot at which an empty one would expose most producers; `exposure`,
             `open_transactions` and `crossing` are about this offset.
-        cost: of a replay to the highest boundary without a right snapshot.
+        cost: cost of a replay to the highest boundary without a right snapshot.
         bounded_mismatches: producers that KIP-952's bounded replay gets wrong, by reason.
     """
 

@@ -69,7 +69,7 @@ def compare_replicas(
 ) -> ReplicaDisagreement:
     """Return the differences between the leader's and the follower's folder of a partition.
 
-    `offset` is the newest offset at which both have a readable snapshot and the two differ, None if there is none.
+    `offset` is the newest offset at which the readable snapshots of both differ; None without one.
     `compared` is the number of offsets at which both have a readable snapshot.
 
     Args:

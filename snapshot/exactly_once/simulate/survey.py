@@ -90,7 +90,7 @@ class Survey:
 
     @property
     def aligned_offsets(self) -> tuple[int, ...]:
-        """Exclusive end offsets of the closed segments, ascending: where a tiered segment needs a snapshot."""
+        """Return the exclusive end offsets of the closed segments, ascending: tiered segments need snapshots there."""
         return tuple(each.next_base_offset for each in self.segments if each.next_base_offset is not None)
 
 

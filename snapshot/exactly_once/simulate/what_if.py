@@ -105,7 +105,7 @@ class WriteClass:
     members: np.ndarray  # indexes of the leader's entries, one for each write
     producer_epoch: int
     last_acked_offset: int  # of the first member, inclusive
-    leader_answers: dict[str, Answer]  # by era name; likewise the replica's
+    leader_answers: dict[str, Answer]  # by era name, as the replica's
     replica_answers: dict[str, Answer]
 
     def doubles(self, era: BrokerEra) -> bool:
