@@ -47,7 +47,7 @@ class HostInventory:
     # why remote storage does not say what it holds, an error a partition; what it lost; or why the place is doubted
     errors: list[TiersnapError] = field(default_factory=list)
     _failures: list[TiersnapError] = field(default_factory=list)
-    _lost: dict[str, TiersnapError] = field(default_factory=dict)  # by partition
+    _lost: dict[str, TiersnapError | None] = field(default_factory=dict)  # by partition
     _doubt: PlaceDoubt = field(default_factory=PlaceDoubt)
     _is_away: bool = False
 
@@ -87,8 +87,7 @@ class HostInventory:
         def ask() -> RemoteCoverage:
             found = self.look(partition)
             self._doubt.take(partition, found)
-            if found.lost:
-                self._lost[partition.path] = lost_error_of(self.look.location, partition, found.lost)
+            self._lost[partition.path] = lost_error_of(self.look.location, partition, found.lost)
             self._tell()
             return found.coverage(partition.leader_epochs, log_end_offset)
 
@@ -108,7 +107,7 @@ class HostInventory:
 
     def _tell(self) -> None:
         doubts = self._doubt.errors(self.look.location.store.uri)
-        self.errors[:] = [*self._failures, *self._lost.values(), *doubts]
+        self.errors[:] = [*self._failures, *filter(None, self._lost.values()), *doubts]
 
 
 def _may_be_tiered(partition: Partition) -> bool:

@@ -20,7 +20,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.gate.lost_ranges import in_no_segment
 from tiersnap.snapshot.gate.remote_check import RemoteVerdict
-from tiersnap.snapshot.log.leader_epochs import Interval
+from tiersnap.snapshot.log.leader_epochs import ENDLESS, Interval
 from tiersnap.snapshot.log.lock import holder_of
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.log_start import log_start_of
@@ -96,12 +96,12 @@ class Uploads:
 
     def has_any(self, start: int, end: int | None) -> bool:
         """Return whether a segment was uploaded that begins in [start, exclusive end); one request for most logs."""
-        if any(start <= base and (end is None or base < end) for base in self.recorded):
+        within = range(start, ENDLESS if end is None else end)
+        if any(base in within for base in self.recorded):
             return True
-        wanted = (each for each in self.claimed if end is None or each.base_offset < end)
-        wanted = (each for each in wanted if each.base_offset >= start)
-        newest_first = sorted(wanted, key=lambda each: (each.base_offset, each.leader_epoch), reverse=True)
-        return any(self._was_finished(each) for each in newest_first)
+        wanted = [each for each in self.claimed if each.base_offset in within]
+        wanted.sort(key=lambda each: (each.base_offset, each.leader_epoch), reverse=True)
+        return any(map(self._was_finished, wanted))
 
     def last_from(self, offset: int) -> int:
         """Return the last base offset of an upload at an offset or below; the offset itself without one."""

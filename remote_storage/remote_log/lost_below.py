@@ -36,17 +36,19 @@ from tiersnap.remote_storage.stores.requests import in_waves
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpoch, LeaderEpochs
 from tiersnap.snapshot.gate.lost_ranges import lost_error
-from tiersnap.snapshot.gate.remote_check import RemoteVerdict
+from tiersnap.snapshot.log.coverage import overlap
 from tiersnap.snapshot.log.leader_epochs import ENDLESS, Interval, agreed_intervals, joined
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.replay.remote_listing import ListedCopy, LostRange, RemoteSegmentState
+from tiersnap.snapshot.replay.remote_listing import LostRange, RemoteSegmentState
 from tiersnap.snapshot.replay.remote_records import PartitionRecords
 
 _DELETED = (RemoteSegmentState.DELETE_SEGMENT_STARTED, RemoteSegmentState.DELETE_SEGMENT_FINISHED)
 
 
-def lost_error_of(location: RemoteLocation, partition: Partition, lost: Sequence[LostRange]) -> CorruptDataError:
-    """Return the error about the lost offsets of a partition on this host."""
+def lost_error_of(location: RemoteLocation, partition: Partition, lost: Sequence[LostRange]) -> CorruptDataError | None:
+    """Return the error about the lost offsets of a partition on this host; None without any."""
+    if not lost:
+        return None
     log_dir = posixpath.dirname(partition.path) if partition.is_of_this_host else ""
     return lost_error(partition.name, lost, location.words, log_dir)
 
@@ -76,25 +78,26 @@ class LostBelow:
             TransientError, RemoteStorageError: remote storage or the cluster does not answer, or refuses.
         """
         start = start_by_files(self.partition)
-        if start is None or start.offset >= self._first or not self._lineage:
+        if start is None or start.offset >= self._first:
             return ()
+        may_be_current = start if self.ask is None else ToldStart(start.offset, is_current=True)
+        if not any(self._lost(self._listed_first(), may_be_current)):
+            return ()
+        again = self._listed_again()
+        told = None if self.ask is None else self.ask(name_of(self.partition))
+        return tuple(self._lost(again, start if told is None else ToldStart(told, is_current=True)))
+
+    def _listed_first(self) -> list[SegmentObjects]:
+        """Return the segments with all objects by the first listing, ascending."""
         read = (*self.found.segments, *self.found.uncounted)
         self._held.update({each.segment_id: each.facts.held(self._lineage) for each in read})
-        listed = [*(each.objects for each in read), *self.found.unread]
-        may_be_current = ToldStart(start.offset, is_current=start.is_current or self.ask is not None)
-        if not any(self._lost(listed, may_be_current)):
-            return ()
-        again = [
-            each
-            for location in (self.location, self.location.in_other_layout)
-            for each in list_segments(location, self.found.partition)
-            if not each.missing
-        ]
-        return tuple(self._lost(again, self._start_of_now(start)))
+        return sorted((*self.found.unread, *(each.objects for each in read)), key=_offset)
 
-    def _start_of_now(self, start: ToldStart) -> ToldStart:
-        told = None if self.ask is None else self.ask(name_of(self.partition))
-        return start if told is None else ToldStart(told, is_current=True)
+    def _listed_again(self) -> list[SegmentObjects]:
+        """Return the segments with all objects in either layout by another listing, ascending."""
+        places = self.location, self.location.in_other_layout
+        listed = chain.from_iterable(list_segments(each, self.found.partition) for each in places)
+        return sorted((each for each in listed if not each.missing), key=_offset)
 
     @property
     def _first(self) -> int:
@@ -104,39 +107,38 @@ class LostBelow:
     def _lineage(self) -> LeaderEpochs:
         return self.partition.leader_epochs or ()
 
-    def _lost(self, listed: Iterable[SegmentObjects], start: ToldStart) -> Iterator[LostRange]:
+    def _lost(self, segments: Sequence[SegmentObjects], start: ToldStart) -> Iterator[LostRange]:
         """Yield the lost offsets, given all segments that have all objects by a listing."""
-        segments = sorted(listed, key=lambda each: (each.start_offset, each.segment_id))
         uploads = self._missing_uploads(segments, start.offset)
-        bases = (*uploads.recorded, *(each.base_offset for each in uploads.claimed))
-        suspected = sorted({max(base, start.offset) for base in bases})
-        if not start.is_current:
-            # Nothing is told of offsets before all segments, so nothing is asked about them.
-            suspected = [each for each in suspected if segments and each > segments[0].start_offset]
+        suspected = self._suspected(uploads, segments, start)
         if not suspected:
             return
         self._read_around(segments, suspected)
         covered = self._covered(segments, start.offset)
         first = covered[0][0] if covered else self._first
-        if suspected[0] < first and start.is_current:
+        if start.is_current and suspected[0] < first:
             head = LogHead(uploads, first, self._first, needs_upload=True).judge(start)
-            if head is not None and head.verdict is RemoteVerdict.MISSING:
-                yield LostRange(head.start, first)
-        for begin, end in gaps_between(covered, self._first):
-            if any(begin <= each < end for each in suspected) and uploads.has_any(begin, end):
-                yield LostRange(begin, end)
+            yield from () if head is None else [LostRange(head.start, first)]
+        for gap in gaps_between(covered, self._first):
+            if any(each in range(*gap) for each in suspected) and uploads.has_any(*gap):
+                yield LostRange(*gap)
+
+    def _suspected(self, uploads: Uploads, segments: Sequence[SegmentObjects], start: ToldStart) -> list[int]:
+        """Return offsets that may be lost, ascending. None is before all segments unless the log start is current."""
+        bases = (*uploads.recorded, *(each.base_offset for each in uploads.claimed))
+        suspected = sorted({max(base, start.offset) for base in bases})
+        if start.is_current:
+            return suspected
+        return [each for each in suspected if segments and each > segments[0].start_offset]
 
     def _missing_uploads(self, segments: Sequence[SegmentObjects], start: int) -> Uploads:
         """Return the uploads below the local log at whose base offset no segment of the log begins."""
         begins = {each.start_offset for each in segments if self._held.get(each.segment_id) != []}
-        claimed = [
-            each for each in self.found.claimed if each.base_offset < self._first and each.base_offset not in begins
-        ]
         # The log start may be inside of a segment, which begins below.
-        last = max((each.base_offset for each in claimed if each.base_offset <= start), default=start)
-        if any(last < begin <= start for begin in begins):
-            last = start
-        own = (each for each in claimed if each.base_offset >= last and self._is_of_log(each))
+        bases = chain(begins, (each.base_offset for each in self.found.claimed))
+        last = max((base for base in bases if base <= start), default=start)
+        wanted = (each for each in self.found.claimed if last <= each.base_offset < self._first)
+        own = (each for each in wanted if each.base_offset not in begins and self._is_of_log(each))
         recorded = self._recorded({each.segment_id for each in segments}, start)
         return Uploads(self.location.store, tuple(own), recorded, self._deleted)
 
@@ -149,11 +151,9 @@ class LostBelow:
         """Return the base offsets of segments that complete records name and that are not among `ids`."""
         if self.records is None or not self.records.is_complete:
             return ()
-        return tuple(each.base_offset for each in self.records.published if self._is_absent(each, ids, start))
-
-    def _is_absent(self, recorded: ListedCopy, ids: Collection[str], start: int) -> bool:
-        is_below = recorded.base_offset < self._first and recorded.next_base_offset > start
-        return is_below and recorded.segment_id not in ids and bool(recorded.facts.held(self._lineage))
+        below = (each for each in self.records.published if each.base_offset < self._first)
+        absent = (each for each in below if each.next_base_offset > start and each.segment_id not in ids)
+        return tuple(each.base_offset for each in absent if each.facts.held(self._lineage))
 
     @cached_property
     def _deleted(self) -> frozenset[str]:
@@ -168,16 +168,17 @@ class LostBelow:
         starts = [each.start_offset for each in segments]
         highest = {bisect_right(starts, offset): offset for offset in suspected}
         for place, offset in sorted(highest.items(), reverse=True):
-            before = self._held.get(segments[place - 1].segment_id, ()) if place else ()
-            if any(start <= offset < end for start, end in before):
-                continue
-            any(self._held_by(segments[number]) for number in range(place, len(segments)))
-            below = (segments[number] for number in reversed(range(place)))
-            for wave in in_waves(self._held_by, below, is_known=lambda each: each.segment_id in self._held):
-                # Segments are contiguous or overlap. If a whole wave is below the offset, so are the others.
-                held = list(chain.from_iterable(wave))
-                if held and all(end <= offset for _, end in held):
-                    break
+            below = [] if place == 0 else self._held.get(segments[place - 1].segment_id, [])
+            if not overlap(below, offset, offset + 1):
+                any(self._held_by(segments[number]) for number in range(place, len(segments)))
+                self._read_below((segments[number] for number in reversed(range(place))), offset)
+
+    def _read_below(self, segments: Iterable[SegmentObjects], offset: int) -> None:
+        """Read segments, descending, until a whole wave ends at an offset or below: so do the others."""
+        for wave in in_waves(self._held_by, segments, is_known=lambda each: each.segment_id in self._held):
+            held = list(chain.from_iterable(wave))
+            if held and max(end for _, end in held) <= offset:
+                return
 
     def _held_by(self, segment: SegmentObjects) -> list[Interval]:
         """Return the offsets of the log that a segment holds; the requests of `read_segment` unless it was read."""
@@ -192,3 +193,7 @@ class LostBelow:
         """Return the offsets between the log start and the local log that the segments hold which were read."""
         held = chain.from_iterable(self._held.get(each.segment_id, ()) for each in segments)
         return joined((max(begin, start), min(end, self._first)) for begin, end in held)
+
+
+def _offset(segment: SegmentObjects) -> tuple[int, str]:
+    return segment.start_offset, segment.segment_id

@@ -147,7 +147,7 @@ class HostTier:
     # ids of complete segments that are not those of the log: they count as missing, and nothing deletes them
     wrong: frozenset[str] = frozenset()
     of_brokers: frozenset[str] | None = None  # the only ids of brokers' segments that count; None for all
-    ask_log_start: AskLogStart | None = None  # see Observe
+    log_start_of_now: AskLogStart | None = None  # see Observe.ask_log_start
     asks_forgotten: bool = False  # look which producers a replica has forgotten
     refusal_of: RefusalOf = _refuse_none  # of a partition that the cluster does not have
     apply: bool = False  # write to remote storage; without it the verdicts say what would be
@@ -196,7 +196,7 @@ class HostTier:
             unbelieved=wrong,
             wrong=wrong,
             of_brokers=self.of_brokers,
-            ask_log_start=self.ask_log_start,
+            ask_log_start=self.log_start_of_now,
         )
         lister = RemoteLister(observe, wants_start=True)
         task = ListingReplay(self.options, self._sink(), run=1, now=self.tierer.now, look=observe)
@@ -254,7 +254,7 @@ class HostTier:
         stored = [each.stored for each in found.reached.values() if each.stored is not None]
         errors = [RecordedError.of(each, told_at(partition, each)).raised for each in replayed.errors]
         remote_error = None if listing.remote_error is None else listing.remote_error.raised
-        lost_error = lost_error_of(self.location, partition, remote.lost) if remote.lost else None
+        lost_error = lost_error_of(self.location, partition, remote.lost)
         errors.extend(filter(None, [remote_error, lost_error]))
         written = sum(each.written_by is not None for each in stored)
         done = HostPartition(

@@ -227,15 +227,15 @@ NOTHING_LOST_IS_HIDDEN = (
     _defect(
         "remote_storage/remote_log/lost_below.py",
         "a segment that another host finishes meanwhile is called lost",
-        "return tuple(self._lost(again, ",
-        "return tuple(self._lost(listed, ",
+        "again = self._listed_again()",
+        "again = self._listed_first()",
         f"{_BELOW}segment_that_another_host_finishes_meanwhile_is_not_lost",
     ),
     _defect(
         "remote_storage/remote_log/lost_below.py",
         "a segment in the other layout is called lost",
-        "for location in (self.location, self.location.in_other_layout)",
-        "for location in (self.location,)",
+        "places = self.location, self.location.in_other_layout",
+        "places = (self.location,)",
         f"{_BELOW}segments_that_are_complete_in_the_other_layout_are_not_lost",
     ),
 )
