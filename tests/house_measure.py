@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("snapshot", "remote_storage", "jobs")
 # The greatest values that `make lint` accepts; `python -m tests.house_measure` prints the figures of today.
 LIMITS: Mapping[str, float] = {
-    "tokens": 473_583,
-    "branches": 14_880,
+    "tokens": 473_612,
+    "branches": 14_881,
     "functions with more than 10 branches": 68,
     "dense functions (of 6 branches or more: three in four statements), %": 49,
     "comprehensions per 1,000 statements": 43.7,

@@ -93,6 +93,7 @@ def count_lost(
     """
     if not count:
         return
+    outcome.lost_count = count
     outcome.error_codes[CorruptDataError.exit_code] += count
     few = listed.where(F.size("lost") > 0).orderBy(*PARTITION_KEY).limit(MOST_TOLD)
     for row in few.select(*PARTITION_KEY, "lost").collect():
