@@ -210,6 +210,23 @@ def test_checkpoint_of_a_copied_log_directory_proves_no_lost_head(
 
 
 @pytest.mark.usefixtures("uploaded")
+def test_checkpoint_that_was_collected_proves_no_lost_head(
+    store: DirectoryStore, source: Path, name: str, tmp_path: Path
+) -> None:
+    assert tiersnap("collect", source, "--to", tmp_path / "sent", "--apply").exit_code == 0
+
+    def lost(folder: Path) -> list[dict[str, int]]:
+        (row,) = Runner(tmp_path, folder, str(store.root), open_layout(name))(apply=False).listed
+        return row["lost"]
+
+    lose(store, 0)
+    (sent,) = (path.parent for path in (tmp_path / "sent").rglob("collected.json"))
+    assert (lost(sent), lost(source)) == ([], [{"start_offset": 0, "end_offset": 10}])
+    lose(store, 20)
+    assert lost(sent) == [{"start_offset": 20, "end_offset": 30}]
+
+
+@pytest.mark.usefixtures("uploaded")
 def test_lost_middle_is_named_beside_a_running_broker(store: DirectoryStore, source: Path, name: str) -> None:
     lose(store, 10)
     (source / ".lock").touch()
