@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,7 @@ from tiersnap.snapshot.gate.copy_task import LEFT_FOR_MS, ClusterAnswer
 from tiersnap.snapshot.units import format_duration
 
 if TYPE_CHECKING:
+    from tiersnap.remote_storage.remote_log.log_head import AskLogStart
     from tiersnap.snapshot.formats.checkpoints import TopicPartition
     from tiersnap.snapshot.log.log_dir import Partition
     from tiersnap.snapshot.log.selection import NamedLogDir, Selection
@@ -327,6 +328,15 @@ class ToldBy:
         from tiersnap.remote_storage.cluster.copy_tasks import ask_about_log_dirs
 
         return ask_about_log_dirs(self.cluster, log_dirs, topic, talk=output.talk)
+
+    @property
+    def ask_log_start(self) -> AskLogStart | None:
+        """Return the question for the log start of a partition; None without a cluster."""
+        if self.cluster is None:
+            return None
+        from tiersnap.remote_storage.cluster.log_starts import log_start_of
+
+        return partial(log_start_of, self.cluster)
 
     def located(self, partitions: Iterator[tuple[NamedLogDir, Partition]]) -> Iterator[tuple[NamedLogDir, Partition]]:
         """Return the partitions with log starts that only the cluster has; see cluster.log_starts.located."""

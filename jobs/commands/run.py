@@ -348,7 +348,7 @@ def _summary(outcome: RunOutcome, run_id: str, report: Path) -> RunSummary:
 
 def _next_of(outcome: RunOutcome, settings: RunSettings, place: Place) -> str:
     """Return the last line of a run without uploads, with the command that does the rest."""
-    may_upload = may_be_tiered(outcome.verdicts, settings.replay) or outcome.has_leftovers or outcome.error_count
+    may_upload = may_be_tiered(outcome.verdicts, settings.replay) or outcome.has_leftovers or outcome.may_end_better
     if may_upload or (outcome.has_rows and not settings.apply):
         where = " to remote storage" if settings.apply else ""
         return f"nothing was written{where}; next: {place.clears(Verdict.READY)}"

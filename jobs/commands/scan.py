@@ -155,7 +155,8 @@ def scan(
     answer = told_by.about(opened, selection.topic, output)
     tasks = answer.tasks
     folds = FoldsAhead(check_crc=check_crc)
-    scanner = Scanner(view.inventory(broker_expiry, answer.records), broker_expiry, check_crc, tasks, folds)
+    inventory = view.inventory(broker_expiry, answer.records, told_by.ask_log_start)
+    scanner = Scanner(inventory, broker_expiry, check_crc, tasks, folds)
     findings = [*findings_of(opened), *(finding for _, finding in stray_partitions(opened))]
     errors = scanner.errors  # grows
     errors.extend(unanswered)

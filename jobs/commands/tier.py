@@ -253,7 +253,7 @@ def tier(
     refuse_twice(opened)
     swept = host.prepare_store(request.topic)
     host = host.told(told_by.about(opened, request.topic, output), told_by.left_for)
-    host = replace(host, asks_forgotten=report is not None or sinks.is_any)
+    host = replace(host, asks_forgotten=report is not None or sinks.is_any, log_start_of_now=told_by.ask_log_start)
     if teller is not None:
         topics = {name.rpartition("-")[0] for names in selected_folders(opened, selection) for name in names}
         host = replace(host, refusal_of=teller.refusals(topics))

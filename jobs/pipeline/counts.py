@@ -21,6 +21,7 @@ from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import (
     FAILURES,
     RECORDED,
+    CorruptDataError,
     TiersnapError,
     TransientError,
     UnfinishedError,
@@ -28,10 +29,11 @@ from tiersnap.snapshot.errors import (
     names_of,
 )
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
+from tiersnap.snapshot.gate.lost_ranges import lost_error
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.masking import masked_uri
-from tiersnap.snapshot.replay.remote_listing import place_error
+from tiersnap.snapshot.replay.remote_listing import LostRange, place_error
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.facts import FactKind
@@ -78,6 +80,26 @@ def count_doubt(outcome: RunOutcome, doubted: str | None, place: str) -> None:
     if doubted is not None and not outcome.error_count:
         outcome.errors.append(place_error(doubted, place))
         outcome.error_codes[outcome.errors[-1].exit_code] += 1
+
+
+def count_lost(
+    outcome: RunOutcome, count: int, listed: DataFrame, location: Sequence[str], collected: Collection[str]
+) -> None:
+    """Add the `count` partitions of LISTED rows that lost offsets in remote storage below their first local file.
+
+    Args:
+        location: words of the remote location.
+        collected: sources that no other command reads.
+    """
+    if not count:
+        return
+    outcome.lost_count = count
+    outcome.error_codes[CorruptDataError.exit_code] += count
+    few = listed.where(F.size("lost") > 0).orderBy(*PARTITION_KEY).limit(MOST_TOLD)
+    for row in few.select(*PARTITION_KEY, "lost").collect():
+        log_dir = "" if row.log_dir in collected else masked_uri(row.log_dir)
+        lost = [LostRange(*each) for each in row.lost]
+        outcome.errors.append(lost_error(f"{row.topic}-{row.partition}", lost, location, log_dir))
 
 
 def count_unled(outcome: RunOutcome, unled: DataFrame) -> None:

@@ -34,6 +34,7 @@ class RunOutcome:
     kinds: set[FindingKind] = field(default_factory=set)  # of all findings, but for files that were deleted meanwhile
     errors: list[TiersnapError] = field(default_factory=list)
     error_codes: Counter[ExitCode] = field(default_factory=Counter)  # all errors by their code
+    lost_count: int = 0  # partitions that lost offsets in remote storage: their errors stay whatever a run writes
     has_rows: bool = False  # rows were appended to the tables; of a plan, `--apply` appends some
     has_leftovers: bool = False  # ended attempts left objects of some partition
     encryption_unknown: int = 0  # partitions of which no manifest shows whether the plugin encrypts
@@ -49,6 +50,11 @@ class RunOutcome:
     def error_count(self) -> int:
         """Number of all errors."""
         return self.error_codes.total()
+
+    @property
+    def may_end_better(self) -> bool:
+        """Return whether there is an error that another run may not meet."""
+        return self.error_count > self.lost_count
 
     def problems(self, settings: RunSettings) -> Iterator[Problem]:
         """Yield what was met; of a run without uploads only what one with them does not clear."""

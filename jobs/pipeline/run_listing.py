@@ -118,6 +118,7 @@ def count_all(run: RunContext, found: RunListing, changed: DataFrame) -> RunTota
     outcome.partitions, outcome.segments = totals.partitions, totals.segment_count
     outcome.encryption_unknown, outcome.has_leftovers = totals.unknown_encryption, totals.left > 0
     counts.count_listed(outcome, totals, found.listed)
+    counts.count_lost(outcome, totals.lost, found.listed, run.location.words, run.collected)
     counts.count_forgetful(outcome, totals.forgetful, found.replicas, run.collected)
     _tell(run, totals)
     return totals

@@ -41,6 +41,7 @@ class RunTotals:
     refused: int = 0
     misconfigured: int = 0
     left: int = 0  # partitions of which ended attempts left objects
+    lost: int = 0  # partitions that lost offsets below their first local file
     doubted: str | None = None  # the first partition that begins in remote storage, if nothing of any of them is there
     newest: int = 0  # number of a run; see known.newest_runs
     recorded: int = 0
@@ -71,7 +72,8 @@ def of_listing(listed: DataFrame) -> DataFrame:
     """LISTED -> one row of what is said of remote storage."""
     left, lacks = F.count_if(F.col("leftover_count") > 0).alias("left"), F.col("lacks_beginning")
     doubted = F.when(F.every(lacks), F.min(F.when(lacks, F.concat_ws("-", "topic", "partition")))).alias("doubted")
-    return listed.agg(*failures(F.col("error").isNotNull()), left, doubted)
+    lost = F.count_if(F.size("lost") > 0).alias("lost")
+    return listed.agg(*failures(F.col("error").isNotNull()), left, lost, doubted)
 
 
 def asked(frames: Iterable[DataFrame]) -> RunTotals:

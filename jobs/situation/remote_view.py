@@ -11,6 +11,7 @@ from tiersnap.remote_storage.stores.store_settings import StoreSettings, locatio
 if TYPE_CHECKING:
     from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
     from tiersnap.remote_storage.remote_log.host_inventory import ObserveOnce
+    from tiersnap.remote_storage.remote_log.log_head import AskLogStart
     from tiersnap.remote_storage.stores.object_store import ObjectStore
     from tiersnap.snapshot.host.scanned import Inventory
     from tiersnap.snapshot.replay.expiry import BrokerExpiry
@@ -31,10 +32,12 @@ class RemoteView:
         """Return the value of --remote and the options by which the location is reached, for a command line."""
         return location_words(self.remote or "", self.layout, self.stores.words)
 
-    def inventory(self, expiry: BrokerExpiry, records: Records | None = None) -> Inventory | None:
+    def inventory(
+        self, expiry: BrokerExpiry, records: Records | None = None, ask_log_start: AskLogStart | None = None
+    ) -> Inventory | None:
         """Return the remote inventory of partitions: of the store with --remote, else of the records, else None.
 
-        One request first checks that the store answers.
+        One request first checks that the store answers. See Observe for `ask_log_start`.
         """
         if self.remote is None and records is None:
             return None
@@ -44,7 +47,7 @@ class RemoteView:
             return RecordedInventory(records or {})
         from tiersnap.remote_storage.remote_log.host_inventory import HostInventory
 
-        return HostInventory(self._look(records), expiry)
+        return HostInventory(self._look(records, ask_log_start), expiry)
 
     def beginnings(self, expiry: BrokerExpiry) -> Beginnings:
         """Return a Beginnings that reads the start of logs from remote storage; without --remote it reads nothing.
@@ -75,7 +78,7 @@ class RemoteView:
         next(iter(location.store.list()), None)
         return location
 
-    def _look(self, records: Records | None = None) -> ObserveOnce:
+    def _look(self, records: Records | None = None, ask_log_start: AskLogStart | None = None) -> ObserveOnce:
         from tiersnap.remote_storage.remote_log.host_inventory import ObserveOnce
 
-        return ObserveOnce(self.ask(), records=records)
+        return ObserveOnce(self.ask(), records=records, ask_log_start=ask_log_start)

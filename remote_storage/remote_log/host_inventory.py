@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from tiersnap.remote_storage.remote_log.lost_below import lost_error_of
 from tiersnap.remote_storage.remote_log.observe import Observe
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.exactly_once.simulate.forgotten import find_forgotten
@@ -43,9 +44,10 @@ class HostInventory:
 
     look: ObserveOnce  # at remote storage
     expiry: BrokerExpiry
-    # why remote storage does not say what it holds, an error a partition; or why the place is doubted
+    # why remote storage does not say what it holds, an error a partition; what it lost; or why the place is doubted
     errors: list[TiersnapError] = field(default_factory=list)
     _failures: list[TiersnapError] = field(default_factory=list)
+    _lost: dict[str, TiersnapError | None] = field(default_factory=dict)  # by partition
     _doubt: PlaceDoubt = field(default_factory=PlaceDoubt)
     _is_away: bool = False
 
@@ -85,6 +87,7 @@ class HostInventory:
         def ask() -> RemoteCoverage:
             found = self.look(partition)
             self._doubt.take(partition, found)
+            self._lost[partition.path] = lost_error_of(self.look.location, partition, found.lost)
             self._tell()
             return found.coverage(partition.leader_epochs, log_end_offset)
 
@@ -103,7 +106,8 @@ class HostInventory:
             return otherwise
 
     def _tell(self) -> None:
-        self.errors[:] = [*self._failures, *self._doubt.errors(self.look.location.store.uri)]
+        doubts = self._doubt.errors(self.look.location.store.uri)
+        self.errors[:] = [*self._failures, *filter(None, self._lost.values()), *doubts]
 
 
 def _may_be_tiered(partition: Partition) -> bool:

@@ -3,7 +3,8 @@
 A remote segment of ours is lost if a claim names it and not all of its objects exist in the right sizes. The claim is
 finished, or was until an upload that replaced the segment was interrupted. The local log holds the segment at or above
 the log start, so retention did not delete it: `tier` uploads it again. With a cluster its records decide: `mend` brings
-back a segment that they name, and `tier` uploads no second one.
+back a segment that they name, and `tier` uploads no second one. Lost offsets below the first local file are an error
+(lost_below): no command uploads them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, 
 from tiersnap.remote_storage.remote_log.complete import complete_in_other_layout
 from tiersnap.remote_storage.remote_log.encryption import EncryptionLook
 from tiersnap.remote_storage.remote_log.known_manifests import KnownManifests
+from tiersnap.remote_storage.remote_log.log_head import AskLogStart
+from tiersnap.remote_storage.remote_log.lost_below import LostBelow
 from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory, leftovers_of, list_remote_partition
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
 from tiersnap.remote_storage.remote_log.same_log import check_same_log
@@ -51,6 +54,7 @@ class Observe:
     unbelieved: Collection[str] = ()  # ids of segments whose snapshots no replay starts from
     wrong: Collection[str] = ()  # ids of complete segments that count as missing
     of_brokers: Collection[str] | None = None  # ids of the brokers' segments that count; None for all
+    ask_log_start: AskLogStart | None = None  # asks the cluster after a listing; None without a cluster
     _known: dict[TopicIdPartition, KnownManifests] = field(default_factory=dict, compare=False, repr=False)
 
     def known(self, partition: TopicIdPartition) -> KnownManifests:
@@ -82,7 +86,8 @@ class Observe:
         if whole is not None:
             complete = {each.segment_id for each in (*listed.segments, *listed.uncounted)}
             copies += missing_objects(whole, complete, local_start)
-        listing = RemoteListing(tuple(copies), leftover_count=len(leftovers_of(found)))
+        lost = LostBelow(self.location, partition, listed, self.known(name), records, self.ask_log_start).find()
+        listing = RemoteListing(tuple(copies), leftover_count=len(leftovers_of(found)), lost=lost)
         return self._with_encryption(listing, found) if _closed(partition) else listing
 
     def _lost(

@@ -43,6 +43,7 @@ class RemoteInventory:
         problems: of claims that could not be read.
         looked_at: ms, by the store's clock; 0 if no decision depends on an age.
         uncounted: complete segments of ours among the leftovers. Another attempt, without a segment, has their claim.
+        unread: segments below the local log with all objects by the listing, whose manifests were not read.
         unpublished: complete segments, not in `segments`, that are restored only on request.
         why_unpublished: the reason, for people.
     """
@@ -56,6 +57,7 @@ class RemoteInventory:
     uncounted: tuple[RemoteSegment, ...] = ()
     unpublished: tuple[RemoteSegment, ...] = ()
     why_unpublished: str = ""
+    unread: tuple[SegmentObjects, ...] = ()
 
     @property
     def superseded(self) -> tuple[RemoteSegment | IncompleteSegment, ...]:
@@ -106,7 +108,9 @@ def list_remote_partition(
     known = known or KnownManifests(store, partition)
     known.size = next((each.size for each in beside if each.key == keys.manifests(partition)), 0)
     known.listed = frozenset(each.segment_id for each in listed)
-    found, incomplete = _read(known, [each for each in listed if not each.missing], local_start, since)
+    whole = [each for each in listed if not each.missing]
+    found, incomplete = _read(known, whole, local_start, since)
+    was_read = {each.segment_id for each in found} | {each.segment_id for each in incomplete}
     incomplete += _lacking(store, listed)
     claims = _Claims(store, frozenset(changed))
     claims.read_for(found, incomplete, changed)
@@ -127,6 +131,7 @@ def list_remote_partition(
         claims.claimed,
         store.now() if any(each.is_somebodys for each in leftovers) else 0,
         tuple(uncounted),
+        unread=tuple(each for each in whole if each.segment_id not in was_read),
     )
 
 

@@ -128,8 +128,8 @@ class HostOutcome:
     def may_write(self) -> bool:
         """Return whether the same run with `apply` may write or delete an object."""
         taken = [each for each in self.partitions if each.refusal is None]
-        refusals = [each.refusal for each in self.partitions]
-        has_failed = any(error not in refusals for error in self.errors)
+        stay = [error for each in self.partitions for error in (each.refusal, each.lost_error)]
+        has_failed = any(error not in stay for error in self.errors)
         return bool(self.plan or any(each.leftover_count for each in taken) or has_failed)
 
     def problems(self) -> Iterator[Problem]:

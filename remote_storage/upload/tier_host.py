@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, name_of
 from tiersnap.remote_storage.remote_log.known_manifests import KnownManifests
+from tiersnap.remote_storage.remote_log.log_head import AskLogStart
+from tiersnap.remote_storage.remote_log.lost_below import lost_error_of
 from tiersnap.remote_storage.remote_log.observe import Observe
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
@@ -64,6 +66,7 @@ class HostPartition:
     findings: tuple[Finding, ...] = ()  # about damaged and unreadable files
     errors: list[TiersnapError] = field(default_factory=list)
     remote_error: TiersnapError | None = None  # remote storage did not answer, or has another log: nothing is uploaded
+    lost_error: TiersnapError | None = None  # offsets that remote storage lost; it is among `errors`
     snapshots_written: int = 0  # objects
     snapshots_mended: int = 0  # of the written ones, those that replaced a damaged object
     leftover_count: int = 0  # objects of ended copy attempts
@@ -144,9 +147,16 @@ class HostTier:
     # Ids of complete segments that differ from the log. They count as missing, and nothing deletes them.
     wrong: frozenset[str] = frozenset()
     of_brokers: frozenset[str] | None = None  # the only ids of brokers' segments that count; None for all
+<<<<<<< HEAD
     asks_forgotten: bool = False  # find the producers that a replica lost
     refusal_of: RefusalOf = _refuse_none  # the refusal of a partition that the cluster does not have
     apply: bool = False  # write to remote storage; False: only plan
+=======
+    log_start_of_now: AskLogStart | None = None  # see Observe.ask_log_start
+    asks_forgotten: bool = False  # look which producers a replica has forgotten
+    refusal_of: RefusalOf = _refuse_none  # of a partition that the cluster does not have
+    apply: bool = False  # write to remote storage; without it the verdicts say what would be
+>>>>>>> d4e0fccea8d5eb03993cfa9d7ec66c84b86b8be5
     _kept: KeptSnapshots = field(default_factory=KeptSnapshots)
     _doubt: PlaceDoubt = field(default_factory=PlaceDoubt)
 
@@ -195,6 +205,7 @@ class HostTier:
             unbelieved=wrong,
             wrong=wrong,
             of_brokers=self.of_brokers,
+            ask_log_start=self.log_start_of_now,
         )
         lister = RemoteLister(observe, wants_start=True)
         task = ListingReplay(self.options, self._sink(), run=1, now=self.tierer.now, look=observe)
@@ -252,7 +263,8 @@ class HostTier:
         stored = [each.stored for each in found.reached.values() if each.stored is not None]
         errors = [RecordedError.of(each, told_at(partition, each)).raised for each in replayed.errors]
         remote_error = None if listing.remote_error is None else listing.remote_error.raised
-        errors.extend(filter(None, [remote_error]))
+        lost_error = lost_error_of(self.location, partition, remote.lost)
+        errors.extend(filter(None, [remote_error, lost_error]))
         written = sum(each.written_by is not None for each in stored)
         done = HostPartition(
             uri,
@@ -262,6 +274,7 @@ class HostTier:
             findings=found.findings,
             errors=errors,
             remote_error=remote_error,
+            lost_error=lost_error,
             leftover_count=remote.leftover_count or 0,
             encryption=remote.encryption,
         )

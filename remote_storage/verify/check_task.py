@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.verify.log_head import nobody_tells
+from tiersnap.remote_storage.remote_log.log_head import nobody_tells
 from tiersnap.remote_storage.verify.partition_check import PartitionCheck
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.gate.remote_check import CHECKS, CheckRequest, ComparedWith, RemoteCheck, RemoteVerdict

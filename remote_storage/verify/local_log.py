@@ -13,10 +13,10 @@ from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tiersnap.remote_storage.remote_log.log_head import ToldStart, start_by_files
 from tiersnap.remote_storage.remote_log.observe import Observe
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_indexes
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.verify.log_head import ToldStart
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.file_system import LOCAL, FileSystem
@@ -25,7 +25,7 @@ from tiersnap.snapshot.log.leader_epochs import Interval
 from tiersnap.snapshot.log.listed_again import Locate
 from tiersnap.snapshot.log.lock import is_in_use
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
-from tiersnap.snapshot.log.log_start import log_start_of, with_stated
+from tiersnap.snapshot.log.log_start import with_stated
 from tiersnap.snapshot.log.selection import (
     Selection,
     findings_of,
@@ -79,8 +79,7 @@ class LocalLog:
 
     def log_start(self, covered: Sequence[Interval]) -> ToldStart | None:
         """Return the log start as its checkpoints tell it, or the `covered` offsets; None if it is unknown."""
-        start = log_start_of(self.partition, covered)
-        return None if start is None else ToldStart(start, is_current=not self.is_running)
+        return start_by_files(self.partition, covered)
 
     @property
     def is_running(self) -> bool:

@@ -27,6 +27,7 @@ from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.claim import ClaimedSegment
 from tiersnap.remote_storage.locks.claim_protocol import claim_naming, claimed_segments
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.log_head import LogHead, LogStartOf, Uploads, gaps_between
 from tiersnap.remote_storage.remote_log.remote_inventory import COPY_GRACE_MS
 from tiersnap.remote_storage.remote_log.remote_segment import (
     IncompleteSegment,
@@ -39,11 +40,11 @@ from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, l
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_waves
 from tiersnap.remote_storage.verify.local_log import ToldLocally
-from tiersnap.remote_storage.verify.log_head import LogHead, LogStartOf
 from tiersnap.remote_storage.verify.whole_segment import Told, WholeSegmentCheck
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.gate.lost_ranges import in_no_segment
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
 from tiersnap.snapshot.log.leader_epochs import Interval, joined
 
@@ -220,7 +221,7 @@ class PartitionCheck:
 
     def _holes(self, covered: Sequence[Interval], incomplete: Sequence[IncompleteSegment]) -> Iterator[RemoteCheck]:
         told = {each.start_offset for each in incomplete}
-        for start, end in self._gaps(covered):
+        for start, end in gaps_between(covered, self.local_from):
             # Where an incomplete segment ends nobody knows.
             end = min((offset for offset in told if start <= offset < end), default=end)
             if end > start:
@@ -234,7 +235,7 @@ class PartitionCheck:
         if first == 0:
             return
         start = self.log_start_of(self.partition, covered)
-        head = LogHead(self.location.store, first, self._claimed, self.local_from).judge(start)
+        head = LogHead(Uploads(self.location.store, self._claimed), first, self.local_from).judge(start)
         if head is not None:
             told = Told(head.verdict, head.reason)
             yield self._made("", head.start, head.end, 0, 0, told, -1, is_of_log=True)
@@ -248,14 +249,8 @@ class PartitionCheck:
         return damaged
 
     def _hole(self, start: int, end: int) -> RemoteCheck:
-        why = f"offsets {start} to {end - 1} are in no complete remote segment of this log"
-        return self._made("", start, end, 0, 0, Told(RemoteVerdict.MISSING, why), -1, is_of_log=True)
-
-    def _gaps(self, covered: Sequence[Interval]) -> Iterator[Interval]:
-        """Yield the offsets between covered ones, and those behind them that only remote storage can hold."""
-        yield from ((stop, begin) for (_, stop), (begin, _) in pairwise(covered))
-        if covered and self.local_from is not None:
-            yield covered[-1][1], self.local_from
+        told = Told(RemoteVerdict.MISSING, in_no_segment(f"{start} to {end - 1}"))
+        return self._made("", start, end, 0, 0, told, -1, is_of_log=True)
 
     def _complete(
         self, due: Iterable[str], complete: Sequence[RemoteSegment], problems: Mapping[str, str]

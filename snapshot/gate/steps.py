@@ -27,6 +27,7 @@ DOCTOR_CLUSTER = NextStep("", ("doctor", Hole.LOG_DIRS, *_ON_REMOTE, Hole.CLUSTE
 BROKERS_LOCATION = NextStep("ask the location that brokers read:", DOCTOR_REMOTE.argv)
 VERIFY_REMOTE = NextStep("", ("verify", Hole.LOG_DIRS, *_ON_REMOTE))
 VERIFY_LOCATION = NextStep("", ("verify", *_ON_REMOTE))
+VERIFY_METADATA = NextStep("", (*VERIFY_REMOTE.argv, "--depth", "metadata"))
 VERIFY_AS_LINES = NextStep("", (*VERIFY_LOCATION.argv, "--output", "jsonl"))
 STATE_LOG_START = NextStep("", (Hole.TIER, "--log-start", "TOPIC-PARTITION=OFFSET"))
 REPAIR = NextStep("", _REPAIR)

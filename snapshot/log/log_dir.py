@@ -137,6 +137,7 @@ class Partition(PartitionLog):
     # Ascending segments below the log start offset. DeleteRecords or retention deleted their records and leader epochs.
     # A broker opens them when it starts, but neither reads nor tiers them, and removes them later.
     deleted_segments: tuple[Segment, ...] = ()
+    is_of_this_host: bool = field(default=False, compare=False)  # in a log directory here, and not a collected one
 
     @property
     def first_base_offset(self) -> int:
@@ -269,7 +270,9 @@ def read_partition(filesystem: FileSystem, path: str, known: Checkpoints) -> Par
     gives a partition without segments.
     """
     topic, number = split_folder_name(path.rsplit("/", 1)[-1]) or ("", -1)
-    empty = Partition(path=path, segments=(), snapshots={}, topic=topic, partition=number)
+    empty = Partition(
+        path=path, segments=(), snapshots={}, topic=topic, partition=number, is_of_this_host=filesystem.is_local
+    )
     try:
         listing = filesystem.list_folder(path)
     except OSError as error:

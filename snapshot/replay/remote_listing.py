@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
 
 import numpy as np
 from msgspec import Meta
@@ -136,6 +136,13 @@ class CopyEvent:
         return self.error is None and (self.state is None or self.is_finished)
 
 
+class LostRange(NamedTuple):
+    """Offsets that remote storage lost and no local file holds."""
+
+    start_offset: int
+    end_offset: int  # exclusive
+
+
 @dataclass(frozen=True, slots=True)
 class RemoteListing:
     """The remote inventory of a partition, as far as a replay needs it."""
@@ -144,6 +151,7 @@ class RemoteListing:
     encryption: Encryption | None = None  # None where nobody looked
     encrypted_by: str | None = None  # key of a manifest that shows that the plugin encrypts; None where none does
     leftover_count: int | None = None  # leftovers of ended attempts; None where nobody looked
+    lost: tuple[LostRange, ...] = ()  # ascending; below the first local file
 
     def coverage(self, leader_epochs: LeaderEpochs | None, log_end_offset: int = ENDLESS) -> RemoteCoverage:
         """Return what remote storage holds under the leader epochs of the local log.

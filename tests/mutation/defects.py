@@ -21,6 +21,7 @@ def _defect(path: str, name: str, before: str, after: str, *tests: str) -> Defec
     return Defect(Danger(path, name, before, after), tests)
 
 
+_BELOW = "test_lost_below.py::test_"
 _MEND, _PROOF, _ORPHANS = "remote_storage/mend", "test_mend_proof.py::test_", "test_orphans.py::test_"
 
 NOTHING_GOOD_IS_DELETED = (
@@ -203,11 +204,39 @@ NOTHING_LOST_IS_HIDDEN = (
         "test_lost_head.py::test_verify_tells_a_lost_head_from_retention_by_the_log_start_of_the_cluster",
     ),
     _defect(
-        "remote_storage/verify/partition_check.py",
+        "remote_storage/remote_log/log_head.py",
         "verify finds a partition sound that lost a middle segment, which no file holds",
-        "        yield from ((stop, begin) for (_, stop), (begin, _) in pairwise(covered))\n",
-        "        yield from ()\n",
+        "    yield from ((stop, begin) for (_, stop), (begin, _) in pairwise(covered))\n",
+        "    yield from ()\n",
         "test_lost_head.py::test_verify_names_a_lost_middle_that_no_file_holds",
+    ),
+    _defect(
+        "remote_storage/remote_log/observe.py",
+        "tier, scan and doctor find a log whole that lost segments below its first local file",
+        "lost=lost)",
+        "lost=())",
+        f"{_BELOW}every_command_names_lost_offsets",
+    ),
+    _defect(
+        "remote_storage/remote_log/lost_below.py",
+        "the checkpoint of a running broker proves a loss that retention made",
+        "told = None if self.ask is None else self.ask(name_of(self.partition))",
+        "told = start.offset",
+        f"{_BELOW}checkpoint_of_a_running_broker_proves_no_lost_head",
+    ),
+    _defect(
+        "remote_storage/remote_log/lost_below.py",
+        "a segment that another host finishes meanwhile is called lost",
+        "again = self._listed_again()",
+        "again = self._listed_first()",
+        f"{_BELOW}segment_that_another_host_finishes_meanwhile_is_not_lost",
+    ),
+    _defect(
+        "remote_storage/remote_log/lost_below.py",
+        "a segment in the other layout is called lost",
+        "places = self.location, self.location.in_other_layout",
+        "places = (self.location,)",
+        f"{_BELOW}segments_that_are_complete_in_the_other_layout_are_not_lost",
     ),
 )
 NOTHING_UNKNOWN_IS_COMPUTED = (
@@ -394,6 +423,13 @@ AFTER_A_POWER_LOSS = (
     ),
 )
 PLANS_AND_PEACE = (
+    _defect(
+        "remote_storage/publish/paused_topics.py",
+        "publish gives up beside a run that is at its topic for seconds",
+        "noted = when_nobody_is_at_it(partial(self._save, partitions), self.talk)",
+        "noted = self._save(partitions)",
+        "test_publish_paused.py::test_while_paused_waits_for_a_run_that_took_the_topic_after_the_check",
+    ),
     _defect(
         "snapshot/log/log_start.py",
         "the log start of the leader does not count above an older checkpoint",

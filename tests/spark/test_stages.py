@@ -44,6 +44,7 @@ from tiersnap.jobs.pipeline.counts import (
     MOST_TOLD,
     count_doubt,
     count_findings,
+    count_lost,
     count_tiered,
     count_unled,
     of_findings,
@@ -64,6 +65,7 @@ from tiersnap.snapshot.errors import ExitCode, TransientError, UnfinishedError
 from tiersnap.snapshot.gate.exit_code import exit_code_of
 from tiersnap.snapshot.log.findings import DELETED, NOT_DAMAGED, Finding, FindingKind
 from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions, Scan
+from tiersnap.snapshot.replay.remote_listing import LostRange
 from tiersnap.snapshot.replay.replay_start import is_continued
 from tiersnap.snapshot.tables.all_tables import TABLES
 from tiersnap.snapshot.tables.decodes import SEGMENTS
@@ -420,6 +422,26 @@ def test_run_doubts_a_place_that_holds_nothing_of_any_log(spark: SparkSession) -
         assert exit_code_of(outcome.problems(settings)) == code
         said = "orders-1: its log begins in remote storage, and nothing of it is at s3://elsewhere/"
         assert [str(each.message) for each in outcome.errors] == ([said] if code else [])
+
+
+@pytest.mark.nightly
+def test_run_names_the_partitions_that_lost_offsets(spark: SparkSession) -> None:
+    lost = [LostRange(0, 10)._asdict(), LostRange(20, 30)._asdict()]
+    rows = [
+        {"log_dir": log_dir, "topic": "orders", "partition": number, "lost": ranges}
+        for number, (log_dir, ranges) in enumerate([("/logs", None), ("/logs", []), ("/logs", lost), ("/sent", lost)])
+    ]
+    columns = pa.schema([each.with_nullable(True) for each in LISTED])  # the others are not looked at
+    listed = spark.createDataFrame(pa.Table.from_pylist(rows, columns))
+    outcome, settings = RunOutcome(), RunSettings(("/logs", "/sent"), "/remote", "/warehouse", apply=True)
+    count_lost(outcome, asked([of_listing(listed)]).lost, listed, ["/remote", "--layout", "aiven"], {"/sent"})
+    assert (outcome.error_count, exit_code_of(outcome.problems(settings))) == (2, ExitCode.DATA_CORRUPT)
+    assert not outcome.may_end_better, "no plan names --apply for them"
+    said = "offsets 0 to 9, 20 to 29 are in no complete remote segment of this log"
+    assert [(each.message, each.hint) for each in outcome.errors] == [
+        (f"orders-2: {said}", "tiersnap verify /logs --remote /remote --layout aiven --depth metadata"),
+        (f"orders-3: {said}", "tiersnap verify --remote /remote --layout aiven"),
+    ]
 
 
 @pytest.mark.nightly

@@ -183,6 +183,26 @@ def test_a_topic_that_another_run_began_to_pause_since_the_check_is_refused_and_
     assert own(cluster) == [OWN, OWN]
 
 
+def test_while_paused_waits_for_a_run_that_took_the_topic_after_the_check(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(saved_configs, "_POLL_SECONDS", 0.001)
+    store, said, paused = DirectoryStore(tmp_path), list[str](), list[str]()
+    before: dict[str, str | None] = {RETENTION_MS: OWN[RETENTION_MS], COPY_DISABLE: None}
+    saved = SavedConfigs.of(CLUSTER_ID, PARTITION.topic, PARTITION.topic_id or "", (PARTITION.partition,), before)
+    other = SavedConfigsStore(store, process=Process("another-host", 7, ""))
+
+    def talk(line: str) -> None:
+        said.append(line)
+        if "waiting for it" in line:
+            other.drop(saved)
+
+    topics = PausedTopics(cluster, SavedConfigsStore(store), talk)
+    topics.check([PARTITION])
+    other.put(saved)
+    topics.while_paused([PARTITION], lambda: paused.append(cluster.there[PARTITION.topic].own[COPY_DISABLE]))
+    assert (paused, own(cluster)) == (["true"], [OWN, OWN])
+    assert [line.rpartition(": ")[2] for line in said] == ["waiting for it", "copying was paused and resumed"]
+
+
 def test_a_topic_whose_configs_may_not_be_changed_is_refused_and_the_other_is_published(cluster, publish):
     def refuse(topic: str, values: Any, *, validate_only: bool = False) -> None:
         if topic == PARTITION.topic:

@@ -13,7 +13,7 @@ from tiersnap.jobs.cli.command import command
 from tiersnap.jobs.cli.escaped_text import shown
 from tiersnap.jobs.cli.next_command import situation_place
 from tiersnap.jobs.cli.option_types import clock, once
-from tiersnap.jobs.cli.options import LogStarts, broker_expiry_options, hung_after_option, log_start_option
+from tiersnap.jobs.cli.options import LogStarts, ToldBy, broker_expiry_options, hung_after_option, log_start_option
 from tiersnap.jobs.cli.output import Format, Output, terminal_width
 from tiersnap.jobs.cli.progress import Progress
 from tiersnap.jobs.cli.remote_checks import VerifiedPartition, remote_checks_option, verified_lines, verified_partitions
@@ -246,9 +246,11 @@ def _look(
     if not situation.log_dirs.value:
         return Host(())
     opened = with_stated(open_log_dirs(situation.log_dirs.value), log_starts)
-    inventory = view.inventory(broker_expiry, records_here(situation.cluster.value, compared, opened))
+    cluster = situation.cluster.value
+    ask_log_start = ToldBy(cluster).ask_log_start
+    inventory = view.inventory(broker_expiry, records_here(cluster, compared, opened), ask_log_start)
     progress = Progress(output, "listing", count(opened, Selection()))
-    partitions = located(situation.cluster.value, progress.watch(selected_of(opened, Selection())))
+    partitions = located(cluster, progress.watch(selected_of(opened, Selection())))
     found = Host.of(opened, partitions, inventory, now=broker_expiry.now)
     if inventory is None or view.remote is None:
         return found

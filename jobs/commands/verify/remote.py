@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from tiersnap.jobs.situation.situation import Situation
     from tiersnap.remote_storage.cluster.client import Cluster
     from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+    from tiersnap.remote_storage.remote_log.log_head import ToldStart
     from tiersnap.remote_storage.stores.object_store import ObjectStore
     from tiersnap.remote_storage.verify.check_plan import CheckPlan
     from tiersnap.remote_storage.verify.local_log import LocalLog, LocalLogs
-    from tiersnap.remote_storage.verify.log_head import ToldStart
     from tiersnap.snapshot.formats.checkpoints import TopicPartition
     from tiersnap.snapshot.gate.printed_steps import Place
     from tiersnap.snapshot.log.leader_epochs import Interval
@@ -229,7 +229,7 @@ class TierVerification:
         If a deleted topic has only claims left, it lost nothing: its log starts after all of them.
         """
         from tiersnap.remote_storage.cluster.log_starts import is_deleted, log_start_of
-        from tiersnap.remote_storage.verify.log_head import ToldStart
+        from tiersnap.remote_storage.remote_log.log_head import ToldStart
         from tiersnap.snapshot.log.leader_epochs import ENDLESS
 
         start = None if self.cluster is None else log_start_of(self.cluster, partition)

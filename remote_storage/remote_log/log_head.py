@@ -1,0 +1,177 @@
+"""Offsets of a log that remote storage held and lost: the rules of `verify` and of the look at remote storage.
+
+Retention deletes from the front, so offsets between complete segments are lost. Retention leaves no trace in remote
+storage. The log start tells lost offsets before the first segment from deleted ones: brokers advance it before they
+delete a segment. A finished claim names an upload of tiersnap, also if no object of a partition is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from tiersnap.remote_storage.locks.claim import ClaimedSegment
+from tiersnap.remote_storage.locks.claim_protocol import read_claim
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.gate.lost_ranges import in_no_segment
+from tiersnap.snapshot.gate.remote_check import RemoteVerdict
+from tiersnap.snapshot.log.leader_epochs import ENDLESS, Interval
+from tiersnap.snapshot.log.lock import holder_of
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.log_start import log_start_of
+
+
+@dataclass(frozen=True, slots=True)
+class ToldStart:
+    """A log start offset.
+
+    Attributes:
+        is_current: a cluster told it, or a checkpoint that no running broker owns. The checkpoint of a running broker
+            is up to a minute old, and retention may have passed it.
+    """
+
+    offset: int
+    is_current: bool
+
+
+LogStartOf = Callable[[TopicIdPartition, Sequence[Interval]], ToldStart | None]
+"""Returns the log start of a partition, None if it is unknown, given the offsets that remote segments hold.
+
+It is asked after the segments were listed: brokers advance the log start before they delete a segment.
+"""
+AskLogStart = Callable[[TopicIdPartition], int | None]
+"""Asks a cluster for the log start of a partition; None if the partition has no leader, or another topic id."""
+
+
+def start_by_files(partition: Partition, covered: Sequence[Interval] = ()) -> ToldStart | None:
+    """Return the log start as the files of a log directory tell it, or the `covered` offsets; None if it is unknown."""
+    start = log_start_of(partition, covered)
+    return None if start is None else ToldStart(start, is_current=_has_current_checkpoint(partition))
+
+
+def _has_current_checkpoint(partition: Partition) -> bool:
+    """Return whether the log directory is of this host, and certainly no broker runs there. A copy lags."""
+    try:
+        return partition.is_of_this_host and holder_of(Path(partition.path).parent) is None
+    except OSError:
+        return False
+
+
+def nobody_tells(_: TopicIdPartition, __: Sequence[Interval]) -> ToldStart | None:
+    """Return None: a LogStartOf without a log and without a cluster."""
+    return None
+
+
+def gaps_between(covered: Sequence[Interval], local_from: int | None) -> Iterator[Interval]:
+    """Yield the offsets between covered ones, and those behind them that only remote storage can hold.
+
+    Args:
+        covered: ascending, apart.
+        local_from: base offset of the first local file; None without a local log.
+    """
+    yield from ((stop, begin) for (_, stop), (begin, _) in pairwise(covered))
+    if covered and local_from is not None:
+        yield covered[-1][1], local_from
+
+
+@dataclass(frozen=True)
+class Uploads:
+    """The segments of one log that were uploaded once.
+
+    Attributes:
+        claimed: claims of segments.
+        recorded: base offsets of segments that brokers read, by complete records of the cluster.
+        deleted: ids of segments that brokers delete or have deleted, by records.
+    """
+
+    store: ObjectStore
+    claimed: Iterable[ClaimedSegment]
+    recorded: Collection[int] = ()
+    deleted: Collection[str] = ()
+
+    def has_any(self, start: int, end: int | None) -> bool:
+        """Return whether a segment was uploaded that begins in [start, exclusive end); one request for most logs."""
+        within = range(start, ENDLESS if end is None else end)
+        if any(base in within for base in self.recorded):
+            return True
+        wanted = [each for each in self.claimed if each.base_offset in within]
+        wanted.sort(key=lambda each: (each.base_offset, each.leader_epoch), reverse=True)
+        return any(map(self._was_finished, wanted))
+
+    def last_from(self, offset: int) -> int:
+        """Return the last base offset of an upload at an offset or below; the offset itself without one."""
+        bases = (*self.recorded, *(each.base_offset for each in self.claimed))
+        return max((each for each in bases if each <= offset), default=offset)
+
+    def _was_finished(self, segment: ClaimedSegment) -> bool:
+        with suppress(CorruptDataError):
+            claim = read_claim(self.store, segment)
+            return claim is not None and not {*claim.kept, *filter(None, [claim.finished])}.issubset(self.deleted)
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Offsets from `start` to the exclusive `end` that no remote segment holds; `end` is None if it is unknown."""
+
+    start: int
+    end: int | None
+    verdict: RemoteVerdict
+    reason: str
+
+
+@dataclass(frozen=True)
+class LogHead:
+    """The beginning of one log in remote storage.
+
+    Attributes:
+        first: the first offset that a remote segment holds; None if there is no segment.
+        local_from: base offset of the first local file; None without a local log.
+        needs_upload: offsets are lost only if a segment with some of them was uploaded. Otherwise this is needed only
+            if the local log holds them or no segment is left.
+    """
+
+    uploads: Uploads
+    first: int | None
+    local_from: int | None = None
+    needs_upload: bool = False
+
+    def judge(self, start: ToldStart | None) -> Head | None:
+        """Return the offsets that are lost, or that may be; None if nothing is missing."""
+        if start is None:
+            is_missing = self.uploads.has_any(0, None) if self.first is None else self.first > 0
+            return self._doubt(0, _UNKNOWN_START) if is_missing else None
+        if self.first is not None and self.first <= start.offset:
+            return None
+        if not self._is_proven(start.offset):
+            return None
+        if not start.is_current:
+            return self._doubt(start.offset, _OLD_CHECKPOINT)
+        return Head(start.offset, self.first, RemoteVerdict.MISSING, in_no_segment(self._from(start.offset)))
+
+    def _is_proven(self, start: int) -> bool:
+        """Return whether the offsets were in remote storage."""
+        if self.needs_upload:
+            # The log start may be inside of a segment.
+            return self.uploads.has_any(self.uploads.last_from(start), self.first)
+        is_in_files = self.local_from is not None and self.local_from <= start
+        return not (self.first is None or is_in_files) or self.uploads.has_any(start, self.first)
+
+    def _doubt(self, start: int, why: str) -> Head:
+        return Head(start, self.first, RemoteVerdict.UNVERIFIED, why.format(self._from(start)))
+
+    def _from(self, start: int) -> str:
+        return f"from {start} on" if self.first is None else f"{start} to {self.first - 1}"
+
+
+_ASK = "The log start tells it: give LOGDIR of a broker that has the partition, or --bootstrap-server"
+_UNKNOWN_START = f"offsets {{}} are in no remote segment: retention deleted them or they were lost. {_ASK}"
+_OLD_CHECKPOINT = (
+    "offsets {} are in no remote segment: they were lost, or retention deleted them after the running broker wrote "
+    "its log-start-offset-checkpoint. Give --bootstrap-server, or verify again after a minute"
+)

@@ -1,0 +1,199 @@
+"""Offsets of a log below its first local file that remote storage held and lost.
+
+A claim, or a record of the cluster, at whose base offset no complete segment begins raises the suspicion. Without one
+there is no request. Then the manifests around it are read, and the claims there, the newest first. Nothing is called
+lost before a second listing: another host may have finished the segment since the first one.
+
+A hole between complete segments is always told. Offsets before the first complete segment are told only if the log
+start is current (log_head): that of a running broker's checkpoint may be a minute old.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.locks.claim import ClaimedSegment
+from tiersnap.remote_storage.metadata.segment_metadata import name_of
+from tiersnap.remote_storage.remote_log.known_manifests import KnownManifests
+from tiersnap.remote_storage.remote_log.log_head import (
+    AskLogStart,
+    LogHead,
+    ToldStart,
+    Uploads,
+    gaps_between,
+    start_by_files,
+)
+from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory
+from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_segment
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, list_segments
+from tiersnap.remote_storage.stores.requests import in_waves
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.formats.checkpoints import LeaderEpoch, LeaderEpochs
+from tiersnap.snapshot.gate.lost_ranges import lost_error
+from tiersnap.snapshot.log.coverage import overlap
+from tiersnap.snapshot.log.leader_epochs import ENDLESS, Interval, agreed_intervals, joined
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.replay.remote_listing import LostRange, RemoteSegmentState
+from tiersnap.snapshot.replay.remote_records import PartitionRecords
+
+_DELETED = (RemoteSegmentState.DELETE_SEGMENT_STARTED, RemoteSegmentState.DELETE_SEGMENT_FINISHED)
+
+
+def lost_error_of(location: RemoteLocation, partition: Partition, lost: Sequence[LostRange]) -> CorruptDataError | None:
+    """Return the error about the lost offsets of a partition on this host; None without any."""
+    if not lost:
+        return None
+    log_dir = posixpath.dirname(partition.path) if partition.is_of_this_host else ""
+    return lost_error(partition.name, lost, location.words, log_dir)
+
+
+@dataclass(frozen=True)
+class LostBelow:
+    """The search in one partition.
+
+    Attributes:
+        found: the first listing of `location`.
+        records: of the partition; None if none were read.
+        ask: asks the cluster for the log start of now; None without a cluster.
+    """
+
+    location: RemoteLocation
+    partition: Partition
+    found: RemoteInventory
+    known: KnownManifests
+    records: PartitionRecords | None = None
+    ask: AskLogStart | None = None
+    _held: dict[str, list[Interval]] = field(default_factory=dict)  # offsets of the log, by segment id
+
+    def find(self) -> tuple[LostRange, ...]:
+        """Return the lost offsets, ascending; none if the log start is unknown.
+
+        Raises:
+            TransientError, RemoteStorageError: remote storage or the cluster does not answer, or refuses.
+        """
+        start = start_by_files(self.partition)
+        if start is None or start.offset >= self._first:
+            return ()
+        may_be_current = start if self.ask is None else ToldStart(start.offset, is_current=True)
+        if not any(self._lost(self._listed_first(), may_be_current)):
+            return ()
+        again = self._listed_again()
+        told = None if self.ask is None else self.ask(name_of(self.partition))
+        return tuple(self._lost(again, start if told is None else ToldStart(told, is_current=True)))
+
+    def _listed_first(self) -> list[SegmentObjects]:
+        """Return the segments with all objects by the first listing, ascending."""
+        read = (*self.found.segments, *self.found.uncounted)
+        self._held.update({each.segment_id: each.facts.held(self._lineage) for each in read})
+        return sorted((*self.found.unread, *(each.objects for each in read)), key=_offset)
+
+    def _listed_again(self) -> list[SegmentObjects]:
+        """Return the segments with all objects in either layout by another listing, ascending."""
+        places = self.location, self.location.in_other_layout
+        listed = chain.from_iterable(list_segments(each, self.found.partition) for each in places)
+        return sorted((each for each in listed if not each.missing), key=_offset)
+
+    @property
+    def _first(self) -> int:
+        return self.partition.first_base_offset
+
+    @property
+    def _lineage(self) -> LeaderEpochs:
+        return self.partition.leader_epochs or ()
+
+    def _lost(self, segments: Sequence[SegmentObjects], start: ToldStart) -> Iterator[LostRange]:
+        """Yield the lost offsets, given all segments that have all objects by a listing."""
+        uploads = self._missing_uploads(segments, start.offset)
+        suspected = self._suspected(uploads, segments, start)
+        if not suspected:
+            return
+        self._read_around(segments, suspected)
+        covered = self._covered(segments, start.offset)
+        first = covered[0][0] if covered else self._first
+        if start.is_current and suspected[0] < first:
+            head = LogHead(uploads, first, self._first, needs_upload=True).judge(start)
+            yield from () if head is None else [LostRange(head.start, first)]
+        for gap in gaps_between(covered, self._first):
+            if any(each in range(*gap) for each in suspected) and uploads.has_any(*gap):
+                yield LostRange(*gap)
+
+    def _suspected(self, uploads: Uploads, segments: Sequence[SegmentObjects], start: ToldStart) -> list[int]:
+        """Return offsets that may be lost, ascending. None is before all segments unless the log start is current."""
+        bases = (*uploads.recorded, *(each.base_offset for each in uploads.claimed))
+        suspected = sorted({max(base, start.offset) for base in bases})
+        if start.is_current:
+            return suspected
+        return [each for each in suspected if segments and each > segments[0].start_offset]
+
+    def _missing_uploads(self, segments: Sequence[SegmentObjects], start: int) -> Uploads:
+        """Return the uploads below the local log at whose base offset no segment of the log begins."""
+        begins = {each.start_offset for each in segments if self._held.get(each.segment_id) != []}
+        # The log start may be inside of a segment, which begins below.
+        bases = chain(begins, (each.base_offset for each in self.found.claimed))
+        last = max((base for base in bases if base <= start), default=start)
+        wanted = (each for each in self.found.claimed if last <= each.base_offset < self._first)
+        own = (each for each in wanted if each.base_offset not in begins and self._is_of_log(each))
+        recorded = self._recorded({each.segment_id for each in segments}, start)
+        return Uploads(self.location.store, tuple(own), recorded, self._deleted)
+
+    def _is_of_log(self, claimed: ClaimedSegment) -> bool:
+        """Return whether the log has offsets of the claim's leader epoch from the base offset on."""
+        epochs = (LeaderEpoch(claimed.leader_epoch, claimed.base_offset),)
+        return bool(agreed_intervals(epochs, ENDLESS, self._lineage))
+
+    def _recorded(self, ids: Collection[str], start: int) -> tuple[int, ...]:
+        """Return the base offsets of segments that complete records name and that are not among `ids`."""
+        if self.records is None or not self.records.is_complete:
+            return ()
+        below = (each for each in self.records.published if each.base_offset < self._first)
+        absent = (each for each in below if each.next_base_offset > start and each.segment_id not in ids)
+        return tuple(each.base_offset for each in absent if each.facts.held(self._lineage))
+
+    @cached_property
+    def _deleted(self) -> frozenset[str]:
+        """Ids of the segments that brokers delete or have deleted, as far as records tell."""
+        if self.records is None:
+            return frozenset()
+        gone = (each.segment_id for each in self.records.segments if each.state in _DELETED)
+        return frozenset([*gone, *self.records.doubtful])
+
+    def _read_around(self, segments: Sequence[SegmentObjects], suspected: Iterable[int]) -> None:
+        """Read the segments on both sides of each suspected offset (ascending) until one of the log is among them."""
+        starts = [each.start_offset for each in segments]
+        highest = {bisect_right(starts, offset): offset for offset in suspected}
+        for place, offset in sorted(highest.items(), reverse=True):
+            below = [] if place == 0 else self._held.get(segments[place - 1].segment_id, [])
+            if not overlap(below, offset, offset + 1):
+                any(self._held_by(segments[number]) for number in range(place, len(segments)))
+                self._read_below((segments[number] for number in reversed(range(place))), offset)
+
+    def _read_below(self, segments: Iterable[SegmentObjects], offset: int) -> None:
+        """Read segments, descending, until a whole wave ends at an offset or below: so do the others."""
+        for wave in in_waves(self._held_by, segments, is_known=lambda each: each.segment_id in self._held):
+            held = list(chain.from_iterable(wave))
+            if held and max(end for _, end in held) <= offset:
+                return
+
+    def _held_by(self, segment: SegmentObjects) -> list[Interval]:
+        """Return the offsets of the log that a segment holds; the requests of `read_segment` unless it was read."""
+        if segment.segment_id not in self._held:
+            read = read_segment(self.location.store, segment, self.known)
+            if not isinstance(read, RemoteSegment):
+                return []
+            self._held[segment.segment_id] = read.facts.held(self._lineage)
+        return self._held[segment.segment_id]
+
+    def _covered(self, segments: Iterable[SegmentObjects], start: int) -> list[Interval]:
+        """Return the offsets between the log start and the local log that the segments hold which were read."""
+        held = chain.from_iterable(self._held.get(each.segment_id, ()) for each in segments)
+        return joined((max(begin, start), min(end, self._first)) for begin, end in held)
+
+
+def _offset(segment: SegmentObjects) -> tuple[int, str]:
+    return segment.start_offset, segment.segment_id
