@@ -147,16 +147,10 @@ class HostTier:
     # Ids of complete segments that differ from the log. They count as missing, and nothing deletes them.
     wrong: frozenset[str] = frozenset()
     of_brokers: frozenset[str] | None = None  # the only ids of brokers' segments that count; None for all
-<<<<<<< HEAD
+    log_start_of_now: AskLogStart | None = None  # see Observe.ask_log_start
     asks_forgotten: bool = False  # find the producers that a replica lost
     refusal_of: RefusalOf = _refuse_none  # the refusal of a partition that the cluster does not have
     apply: bool = False  # write to remote storage; False: only plan
-=======
-    log_start_of_now: AskLogStart | None = None  # see Observe.ask_log_start
-    asks_forgotten: bool = False  # look which producers a replica has forgotten
-    refusal_of: RefusalOf = _refuse_none  # of a partition that the cluster does not have
-    apply: bool = False  # write to remote storage; without it the verdicts say what would be
->>>>>>> d4e0fccea8d5eb03993cfa9d7ec66c84b86b8be5
     _kept: KeptSnapshots = field(default_factory=KeptSnapshots)
     _doubt: PlaceDoubt = field(default_factory=PlaceDoubt)
 
