@@ -32,6 +32,10 @@ from tiersnap.snapshot.units import count_of, escaped, human_bytes
 SCHEMA_VERSION = 1
 MOST_TOLD = 200
 MOST_ON_TERMINAL = 50
+_NEXT_STEPS = {
+    FindingKind.PERMISSION_DENIED: "run it as the user that runs the broker",
+    FindingKind.DELETED_FILE: "run the same command again",
+}
 Columns = Sequence[str] | Mapping[str, str]
 T = TypeVar("T")
 
@@ -83,9 +87,10 @@ class Output:
         for message in messages:
             print(self.clear + self._coloured(shown(message), sys.stderr), file=sys.stderr)  # noqa: T201
 
-    def line(self, text: str) -> None:
-        """Print a line of a result for people."""
-        print(self._coloured(text, sys.stdout))  # noqa: T201
+    def line(self, *texts: str) -> None:
+        """Print a result for people, a line each."""
+        for text in texts:
+            print(self._coloured(text, sys.stdout))  # noqa: T201
 
     def _coloured(self, text: str, stream: TextIO) -> str:
         return coloured(text) if self.color.is_used(stream) else text
@@ -163,10 +168,10 @@ class Output:
         self.warn(*map(str, findings[:MOST_TOLD]))
         if len(findings) > MOST_TOLD:
             self.warn(and_more(len(findings) - MOST_TOLD, "finding"))
-        if any(finding.finding_kind is FindingKind.PERMISSION_DENIED for finding in findings):
-            self.warn(f"next for {FindingKind.PERMISSION_DENIED}: run it as the user that runs the broker")
-        if any(finding.is_gone for finding in findings):
-            self.warn(f"next for {FindingKind.DELETED_FILE}: run the same command again")
+        kinds = {finding.finding_kind for finding in findings}
+        for kind, step in _NEXT_STEPS.items():
+            if kind in kinds:
+                self.warn(f"next for {kind}: {step}")
 
     def document(self, result: object, *, errors: Sequence[TiersnapError] = (), command: str | None = None) -> None:
         """Emit one JSON object with the contract's envelope, on one line where lines are asked for.
@@ -214,18 +219,15 @@ class Output:
     def _paragraphs(self, paragraphs: Iterable[Paragraph]) -> None:
         """Print a heading for each row, and its sentence below."""
         for each in paragraphs:
-            self.line(shown(each.heading))
-            for text in folded(shown(each.sentence), terminal_width(), "  ", "  "):
-                self.line(text)
+            self.line(shown(each.heading), *folded(shown(each.sentence), terminal_width(), "  ", "  "))
 
     def _table(self, rows: list[T], headings: Mapping[str, str]) -> None:
         """Print rows below their headings, which are by field name."""
-        values = [[_value_of(row, column) for column in headings] for row in rows]
+        values = [_values_of(row, headings) for row in rows]
         first = values[0] if values else [""] * len(headings)
         is_right = [isinstance(value, int) for value in first]
         cells = [list(headings.values()), *(list(map(cell, line)) for line in values)]
-        for text in lines_of_table(cells, is_right, terminal_width()):
-            self.line(text)
+        self.line(*lines_of_table(cells, is_right, terminal_width()))
 
 
 def _first_on_terminal(kind: type[T], rows: list[T]) -> list[T]:
@@ -247,13 +249,14 @@ def _print_as_kafka(rows: Iterable[object], headings: Mapping[str, str]) -> None
     """Print rows as Kafka's own tool does; `headings` are by field name."""
     from tiersnap.snapshot.exactly_once.transactions.kafka_table import kafka_text
 
-    for text in kafka_text(headings, ({name: _value_of(row, name) for name in headings} for row in rows)):
+    values = (dict(zip(headings, _values_of(row, headings), strict=True)) for row in rows)
+    for text in kafka_text(headings, values):
         sys.stdout.write(text)
 
 
-def _value_of(row: object, column: str) -> object:
+def _values_of(row: object, columns: Iterable[str]) -> list[object]:
     found = members(row)
-    return found[column] if column in found else getattr(row, column, None)
+    return [found[column] if column in found else getattr(row, column, None) for column in columns]
 
 
 def and_more(count: int, noun: str) -> str:

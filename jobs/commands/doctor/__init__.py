@@ -317,10 +317,8 @@ def _print_screen(output: Output, sections: Mapping[str, Iterable[str]], advice:
     width = terminal_width() or _WIDEST
     for name, lines in sections.items():
         for number, line in enumerate(lines):
-            for text in folded(shown(line), width, f"{'' if number else name:<9}", " " * 9):
-                output.line(text)
-    for line in advice.script(width):
-        output.line(shown(line))
+            output.line(*folded(shown(line), width, f"{'' if number else name:<9}", " " * 9))
+    output.line(*map(shown, advice.script(width)))
 
 
 def _sections(answers: _Answers) -> dict[str, list[str]]:
@@ -341,10 +339,12 @@ def _sections(answers: _Answers) -> dict[str, list[str]]:
 
 def _answer_lines(answers: Sequence[ProbeAnswer]) -> Iterator[str]:
     """Yield a line for each answer that is not OK, and one for all that are."""
-    good = [each.probe for each in answers if each.verdict is ProbeVerdict.OK]
+    good = []
     for each in answers:
-        if each.verdict is not ProbeVerdict.OK:
-            step = f"; {each.next_step}" if each.next_step else ""
-            yield f"{each.probe}: {each.verdict}, {each.message}{step}"
+        if each.verdict is ProbeVerdict.OK:
+            good.append(each.probe)
+            continue
+        step = f"; {each.next_step}" if each.next_step else ""
+        yield f"{each.probe}: {each.verdict}, {each.message}{step}"
     if good:
         yield f"OK: {', '.join(good)}"
