@@ -136,16 +136,24 @@ def waiting_trend(warehouse: str) -> tuple[WaitingAt, ...]:
 
 
 def no_rows(warehouse: str, lacks: str) -> SourceNotFoundError:
-    """Return the error about a warehouse without rows: there is none at the place, or it `lacks` them."""
-    place = located(warehouse)
-    if place.startswith("/") and not Path(place).is_dir():
-        lacks = "this is a file, and a warehouse is a folder" if Path(place).exists() else "there is no such folder"
-    elif all(_open(warehouse, name) is None for name in TABLES):
-        lacks = "this is no warehouse, none of its tables is here"
+    """Return the error about a location without a warehouse, or about a warehouse that `lacks` rows."""
     return SourceNotFoundError(
-        f"{warehouse}: {lacks}",
+        f"{warehouse}: {_why_no_warehouse(warehouse) or lacks}",
         hint=f"--warehouse takes the folder that a run was given; {filled_by(warehouse)}",
     )
+
+
+def _why_no_warehouse(warehouse: str) -> str:
+    """Return why a location holds no warehouse; "" if it holds one."""
+    place = located(warehouse)
+    folder = Path(place)
+    if place.startswith("/") and not folder.is_dir():
+        if folder.exists():
+            return "this is a file, and a warehouse is a folder"
+        return "there is no such folder"
+    if all(_open(warehouse, name) is None for name in TABLES):
+        return "this is no warehouse, none of its tables is here"
+    return ""
 
 
 def readiness(warehouse: str) -> Iterator[pa.RecordBatch]:

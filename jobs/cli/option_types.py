@@ -142,11 +142,16 @@ def _http_url(url: str) -> str:
 
 
 def _servers(text: str) -> str:
-    """Return it as it is; librdkafka takes the last 16 bits of a larger port, and asks another one."""
+    """Return the servers as they were written; ValueError for a port that does not exist."""
     ports = [server.strip().rpartition(":")[2] for server in text.split(",")]
-    if not any(ports) or any(port.isdecimal() and not 0 < int(port) < 1 << 16 for port in ports):
+    if not any(ports) or any(map(_is_out_of_range, ports)):
         raise ValueError(f"{shown(text)!r} is not HOST:PORT, with a port from 1 to 65535")
     return text
+
+
+def _is_out_of_range(port: str) -> bool:
+    # librdkafka takes the last 16 bits of a larger number, and asks that port.
+    return port.isdecimal() and not 0 < int(port) < 1 << 16
 
 
 def _place(text: str) -> str:
@@ -219,17 +224,26 @@ def expand(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def _each(word: str) -> Iterator[str]:
-    if os.path.lexists(word) or "://" in word or word.startswith("file:"):
+    if _is_whole(word):
         yield word
         return
-    for part in filter(None, (each.strip() for each in word.split(","))):
-        if os.path.lexists(part) or not glob.has_magic(part):
-            yield part
-            continue
-        pattern = str(Path(part).expanduser())
-        matches = sorted(each for each in glob.glob(pattern) if Path(each).is_dir())  # noqa: PTH207 - as a shell does
-        if not matches:
-            raise SourceNotFoundError(
-                f"{part}: no directory matches", hint="name the entries of log.dirs, as server.properties has them"
-            )
-        yield from matches
+    for part in filter(None, map(str.strip, word.split(","))):
+        yield from _matches(part) if _is_glob(part) else [part]
+
+
+def _is_whole(word: str) -> bool:
+    return os.path.lexists(word) or "://" in word or word.startswith("file:")
+
+
+def _is_glob(part: str) -> bool:
+    return glob.has_magic(part) and not os.path.lexists(part)
+
+
+def _matches(part: str) -> list[str]:
+    pattern = str(Path(part).expanduser())
+    matches = sorted(each for each in glob.glob(pattern) if Path(each).is_dir())  # noqa: PTH207 - as a shell does
+    if not matches:
+        raise SourceNotFoundError(
+            f"{part}: no directory matches", hint="name the entries of log.dirs, as server.properties has them"
+        )
+    return matches

@@ -60,14 +60,15 @@ NOTHING_TO_TIER = "nothing to do: no segment can be tiered now"
 _MOST_FAILURES = 20
 
 
-def tell_failures(output: Output, errors: Sequence[TiersnapError], count: int | None = None) -> None:
-    """Say what failed, and once what to do about each kind of it; `errors` are the first of `count`, or all."""
+def tell_failures(output: Output, errors: Sequence[TiersnapError], count: int = 0) -> None:
+    """Print the errors, then each hint once; `errors` are the first of `count`, or all."""
     told = errors[:_MOST_FAILURES]
     for error in told:
         output.warn(f"failed: {error.message}")
-    if (more := (len(errors) if count is None else count) - len(told)) > 0:
+    more = max(count, len(errors)) - len(told)
+    if more:
         output.warn(f"… and {count_of(more, 'failure')} more")
-    for hint in dict.fromkeys(error.hint for error in told if error.hint):
+    for hint in filter(None, dict.fromkeys(error.hint for error in told)):
         output.warn(f"  {hint}")
 
 
