@@ -149,9 +149,10 @@ def publish(
 def _row(plan: PublishPlan, metadata_topic: MetadataTopic) -> PublishedPartition:
     from tiersnap.remote_storage.publish.segments_to_publish import PublishAction
 
-    publish, finish, known = (PublishAction.PUBLISH, PublishAction.FINISH, PublishAction.KNOWN)
+    publish, finish, known = columns = (PublishAction.PUBLISH, PublishAction.FINISH, PublishAction.KNOWN)
+    others = {action: plan.count(action) for action in PublishAction if action not in columns}
     first = next(iter(plan.errors), None)
-    others = {action: plan.count(action) for action in PublishAction if action not in (publish, finish, known)}
+    reason, hint = ("", "") if first is None else (first.message, first.hint)
     return PublishedPartition(
         topic=plan.partition.topic,
         topic_id=plan.partition.topic_id,
@@ -161,9 +162,9 @@ def _row(plan: PublishPlan, metadata_topic: MetadataTopic) -> PublishedPartition
         finish=plan.count(finish),
         known=plan.count(known),
         others=", ".join(f"{count} {action}" for action, count in others.items() if count),
-        refused=type(plan.refusal).__name__ if plan.refusal else "",
-        reason=first.message if first else "",
-        hint=first.hint if first else "",
+        refused="" if plan.refusal is None else type(plan.refusal).__name__,
+        reason=reason,
+        hint=hint,
     )
 
 
@@ -175,8 +176,13 @@ def refusals_of(done: Published) -> Iterator[str]:
         yield from (doubt.message, f"  {doubt.hint}")
     for plan in done.plans:
         for error in plan.errors:
-            kind = "lost" if isinstance(error, LostCopyError) else "held back"
-            yield f"{'refused' if error is plan.refusal else kind}: {error.message}"
+            if error is plan.refusal:
+                kind = "refused"
+            elif isinstance(error, LostCopyError):
+                kind = "lost"
+            else:
+                kind = "held back"
+            yield f"{kind}: {error.message}"
             yield f"  {error.hint}"
 
 

@@ -297,14 +297,19 @@ def _publish(teller: TellBrokers, done: HostOutcome) -> Published:
     from tiersnap.remote_storage.metadata.segment_metadata import name_of
 
     waiting = (name_of(each.partition) for each in done.partitions if each.awaits_records)
-    # Copies of other attempts that were finished without a byte were not read.
-    uploaded = {event.segment_id for event in done.copied if event.segment_id and event.object_bytes}
     topics = {each.partition.topic for each in done.partitions}
-    published = teller.run(waiting, topics, uploaded, uploads=_uploads(done).keys())
-    ends = {plan.partition: plan.next_offset for plan in published.plans if plan.refusal is None and teller.place.apply}
+    published = teller.run(waiting, topics, _uploaded_ids(done), uploads=_uploads(done).keys())
+    ends: dict[TopicIdPartition, int] = {}
+    if teller.place.apply:
+        ends = {plan.partition: plan.next_offset for plan in published.plans if plan.refusal is None}
     for each in done.partitions:
         each.note_published(ends.get(name_of(each.partition), 0))
     return published
+
+
+def _uploaded_ids(done: HostOutcome) -> set[str]:
+    # Copies of other attempts that were finished without a byte were not read.
+    return {event.segment_id for event in done.copied if event.segment_id and event.object_bytes}
 
 
 def _uploads(done: HostOutcome) -> dict[TopicIdPartition, int]:

@@ -214,8 +214,8 @@ def _show_risk(
     several: bool,
     findings: Sequence[Finding] = (),
 ) -> None:
-    kind: type[Any] = BoundaryRow if asked.boundaries else PartitionRow
-    columns = BOUNDARY_COLUMNS if asked.boundaries else PARTITION_COLUMNS
+    kind: type[Any]
+    kind, columns = (BoundaryRow, BOUNDARY_COLUMNS) if asked.boundaries else (PartitionRow, PARTITION_COLUMNS)
     worst_first = sorted(rows, key=lambda row: row.severity)
     summary = SimulateSummary(**dict[str, Any](sentences), replicas=list(others) or UNSET)
     output.rows(kind, worst_first, columns=columns, several=several, summary=summary, findings=findings)
