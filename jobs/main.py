@@ -200,7 +200,9 @@ def _format_of(argv: list[str]) -> Format:
 
 
 def missing_extra(error: ImportError, what: str) -> MissingExtraError | None:
-    """Return what to raise for a module that an extra brings; None where it is no such module."""
+    """Return the error about the extra that brings a missing module; None if none does."""
     module = (error.name or "").partition(".")[0]
-    extra = next((extra for extra, modules in EXTRAS.items() if module in modules), None)
-    return None if extra is None else MissingExtraError(f"{what} needs {module}", hint=with_extra(extra))
+    for extra, modules in EXTRAS.items():
+        if module in modules:
+            return MissingExtraError(f"{what} needs {module}", hint=with_extra(extra))
+    return None

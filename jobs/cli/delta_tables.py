@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import accumulate, starmap
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,8 +92,11 @@ def _rows(uri: str, found: DeltaTable, columns: list[str], kinds: list[str] | No
     schema = pa.schema(arrow)
     refuse_other(uri, columns, schema.names)
     wanted = ", ".join(f'"{column}"' for column in columns)
-    where = "" if kinds is None else " WHERE kind IN ({})".format(", ".join(f"'{kind}'" for kind in kinds))
-    rows = _query(uri, found, f"SELECT {wanted} FROM found{where}")
+    sql = f"SELECT {wanted} FROM found"
+    if kinds is not None:
+        listed = ", ".join(f"'{kind}'" for kind in kinds)
+        sql += f" WHERE kind IN ({listed})"
+    rows = _query(uri, found, sql)
     # DataFusion gives views of strings, for which Arrow lacks functions.
     return rows.cast(pa.schema([schema.field(column) for column in columns]))
 
@@ -130,9 +132,13 @@ order by run
 def waiting_trend(warehouse: str) -> tuple[WaitingAt, ...]:
     """Return the waiting bytes after each run that changed a verdict, from the table `readiness`."""
     found = _open(warehouse, "readiness")
-    rows = [] if found is None else _query(f"{warehouse}/readiness", found, _WAITING).to_pylist()
-    sizes = accumulate(row["change"] for row in rows)
-    return tuple(sorted(starmap(WaitingAt, zip((row["at"] for row in rows), sizes, strict=True)), key=attrgetter("at")))
+    if found is None:
+        return ()
+    trend, waiting = [], 0
+    for row in _query(f"{warehouse}/readiness", found, _WAITING).to_pylist():
+        waiting += row["change"]
+        trend.append(WaitingAt(row["at"], waiting))
+    return tuple(sorted(trend, key=attrgetter("at")))
 
 
 def no_rows(warehouse: str, lacks: str) -> SourceNotFoundError:

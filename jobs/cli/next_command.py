@@ -54,7 +54,9 @@ def kept_options(ctx: click.Context) -> dict[str, tuple[str, ...]]:
 def _find_command(root: click.Context, name: str) -> click.Command | None:
     command: click.Command | None = root.command
     for word in name.split():
-        command = command.get_command(root, word) if isinstance(command, click.Group) else None
+        if not isinstance(command, click.Group):
+            return None
+        command = command.get_command(root, word)
     return command
 
 

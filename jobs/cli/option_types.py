@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
@@ -79,7 +80,13 @@ def parse_time(text: str) -> int:
         raise ValueError(
             f"{text[:_MOST_SHOWN]!r} is not a time; use 2026-11-21T12:45:00Z or epoch milliseconds"
         ) from error
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
+
+
+def _time(text: str) -> int:
+    return clock() if text == "now" else parse_time(text)
 
 
 def _time_text(value: int | None) -> str:
@@ -163,10 +170,10 @@ def _place(text: str) -> str:
 # Milliseconds, None for `none`; bytes; epoch milliseconds, those of the clock for `now`; the same, None for `boundary`.
 DURATION = Parsed("duration", parse_duration, format_duration)
 SIZE = Parsed("size", parse_size)
-TIME = Parsed("time", lambda text: clock() if text == "now" else parse_time(text), _time_text)
+TIME = Parsed("time", _time, _time_text)
 TIME_OR_BOUNDARY: Parsed[int | None] = Parsed(
     "time",
-    lambda text: None if text == "boundary" else clock() if text == "now" else parse_time(text),
+    lambda text: None if text == "boundary" else _time(text),
     lambda value: "boundary" if value is None else _time_text(value),
 )
 # An expression that must match a whole topic name; <topic>-<partition>, as the folder is called.
@@ -220,7 +227,7 @@ def expand(words: Iterable[str]) -> tuple[str, ...]:
         return ()
     from tiersnap.snapshot.log.places import each_once
 
-    return each_once(uri for word in words for uri in _each(word))
+    return each_once(chain.from_iterable(map(_each, words)))
 
 
 def _each(word: str) -> Iterator[str]:

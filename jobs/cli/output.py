@@ -235,13 +235,16 @@ def _first_on_terminal(kind: type[T], rows: list[T]) -> list[T]:
     if not sys.stdout.isatty() or len(rows) <= MOST_ON_TERMINAL:
         return rows
     rank: Callable[[T], int] | None = getattr(kind, "rank", None)
-    return (rows if rank is None else sorted(rows, key=rank))[:MOST_ON_TERMINAL]
+    if rank is not None:
+        rows = sorted(rows, key=rank)
+    return rows[:MOST_ON_TERMINAL]
 
 
 def _headings(kind: type[Any], columns: Columns | None, *, several: bool) -> Mapping[str, str]:
     """Return the headings of a table by field name; `columns` and `several` as `Output.rows` takes them."""
-    found: Columns = columns or kind.COLUMNS
-    headings = found if isinstance(found, Mapping) else {each: each.replace("_", " ") for each in found}
+    headings: Columns = columns or kind.COLUMNS
+    if not isinstance(headings, Mapping):
+        headings = {each: each.replace("_", " ") for each in headings}
     return {"log_dir": "log dir", **headings} if several else headings
 
 

@@ -166,7 +166,8 @@ def parse(text: str) -> Runbook:
             continue
         entry = RunbookEntry(title, title, ", ".join(plain(each.entry) for each in own), body)
         entries.append(entry)
-        rows += own if entry.is_table else []
+        if entry.is_table:
+            rows += own
     led_to = {link: plain(each.entry) for each in reversed(symptoms) for link in each.links}
     for number, each in enumerate(entries):
         if not each.is_table:

@@ -100,7 +100,7 @@ def tell_mended(output: Output, count: int) -> None:
 def tell_finished_copies(output: Output, count: int) -> None:
     """Report the number of finished copies of other attempts, if there are any."""
     if count:
-        are = count_of(count, "copy", "copies") + (" is" if count == 1 else " are")
+        are = count_of(count, "copy is", "copies are")
         output.talk(f"{are} finished that other attempts had uploaded: nothing was sent")
 
 
@@ -153,8 +153,8 @@ def leftovers_by_kind(objects: int, swept: SweptStore) -> dict[str, int]:
 
 def tell_leftovers(output: Output, objects: int, swept: SweptStore) -> None:
     """Say what ended attempts had left and was removed; nothing where nothing was."""
-    named = [count_of(objects, "object")] if objects else []
-    if said := ", ".join([*named, *filter(None, [str(swept)])]):
+    named = count_of(objects, "object") if objects else ""
+    if said := ", ".join(filter(None, (named, str(swept)))):
         output.talk(f"removed what ended attempts and killed processes had left: {said}")
 
 
@@ -163,6 +163,11 @@ def tell_place(output: Output, proof: PlaceProof | None) -> None:
     if proof is not None:
         say = output.warn if proof.evidence is EvidenceKind.UNPROVEN else output.talk
         say(f"place: {proof.sentence}")
+
+
+def place_fields(proof: PlaceProof | None) -> tuple[str, EvidenceKind] | tuple[()]:
+    """Return the last fields of a summary, about the place; none without a proof."""
+    return () if proof is None else (proof.sentence, proof.evidence)
 
 
 def of_not_compared(snapshots: int, following: str, *, is_certain: bool = True) -> str:
