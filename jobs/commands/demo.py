@@ -77,9 +77,12 @@ def demo(output: Output, folder: Path) -> int:
 
 
 def require_extras() -> None:
-    """Raise MissingExtraError if a later step would lack an extra: the S3 server, Spark, or what talks to S3."""
-    modules = {extra: EXTRAS[extra][0] for extra in _NEEDED}
-    lacking = {extra: module for extra, module in modules.items() if find_spec(module) is None}
+    """Raise MissingExtraError if the S3 server, Spark or the client of S3 is not installed."""
+    lacking = {}
+    for extra in _NEEDED:
+        module = EXTRAS[extra][0]
+        if find_spec(module) is None:
+            lacking[extra] = module
     if lacking:
         raise MissingExtraError(f"the demo needs {' and '.join(lacking.values())}", hint=with_extra(",".join(lacking)))
 

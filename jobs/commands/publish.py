@@ -14,7 +14,7 @@ from tiersnap.jobs.cli.command import command
 from tiersnap.jobs.cli.next_command import again, situation_place
 from tiersnap.jobs.cli.output import Output
 from tiersnap.jobs.cli.publish_options import ProofRequest, next_steps_of, proof_options
-from tiersnap.jobs.cli.sentences import PlaceSentence, tell_place
+from tiersnap.jobs.cli.sentences import PlaceSentence, place_fields, tell_place
 from tiersnap.jobs.cli.situation_options import situation_options
 from tiersnap.jobs.situation.situation import Situation
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
@@ -133,7 +133,7 @@ def publish(
     chosen = prove, log_dirs, broker_id, local, broker_expiry, output.talk
     job = Publish(prover.cluster, metadata_topic, location, *chosen)
     done = job.run(finished, apply=apply)
-    told = () if done.proof is None else (done.proof.sentence, done.proof.evidence)
+    told = place_fields(done.proof)
     output.rows(
         PublishedPartition,
         [_row(plan, metadata_topic) for plan in done.plans],

@@ -163,7 +163,8 @@ def repair(
                 for planned in plan:
                     if planned.action is not RepairAction.KEEP:
                         yield RepairedSnapshot(each.uri, part.name, planned)
-                yield from (RepairedFile(each.uri, part.name, other) for other in others)
+                for other in others:
+                    yield RepairedFile(each.uri, part.name, other)
 
         kind: type[Any] = RepairedSnapshot
         output.rows(kind, rows(), several=len(opened) > 1, findings=job.findings, errors=job.errors)

@@ -251,7 +251,7 @@ def _segments(log_dir: str, scanned: Scanned, place: Place) -> Iterator[ScannedS
 
 
 def _counts(totals: ScanTotals) -> Iterator[str]:
-    verdicts, snapshots = (dict(each.most_common()) for each in (totals.verdicts, totals.snapshots))
+    verdicts, snapshots = dict(totals.verdicts.most_common()), dict(totals.snapshots.most_common())
     yield f"segments: {cell(verdicts)}; snapshots: {cell(snapshots)}"
     if totals.deleted_segments:
         below = count_of(totals.deleted_segments, "segment")

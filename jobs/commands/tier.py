@@ -365,7 +365,8 @@ def _tell_next(
         output.warn(line)  # a cron line that is quiet mails it
     if not info.applied:
         tell_unknown_encryption(output, done.encryption[Encryption.UNKNOWN])
-        output.talk(*([done.plan.sentence] if done.plan else []))
+        if done.plan:
+            output.talk(done.plan.sentence)
         what = f"nothing was written to remote storage; next: {again('--apply')}"
         output.talk(what if may_write else NOTHING_TO_TIER)
     elif done.copies_finished:

@@ -194,7 +194,7 @@ def transactions(
         _show_hanging(output, outcome, as_of=as_of, everything=everything)
         tell_not_compared(output, search.log_starts.continued, log_dirs)
         output.warn(*of_unlocated(search.log_starts.unlocated, remote=False))
-        return exit_code_of([*outcome.problems(), *(Verdict.UNKNOWN_LOG_START for _ in search.log_starts.unlocated)])
+        return exit_code_of([*outcome.problems(), *[Verdict.UNKNOWN_LOG_START] * len(search.log_starts.unlocated)])
     watch = Progress(output, "reading").watch
     log = read_transaction_log(opened, partition_count=partition_count, **rules, watch=watch)
     findings += [*log.findings, *missing_of(opened, log)]
@@ -259,7 +259,7 @@ def _next_steps(outcome: HangingOutcome, left_out: int) -> Iterator[str]:
     from tiersnap.snapshot.gate.kafka_tools import terminate_transaction
 
     judged, verdicts = outcome.judged, outcome.verdicts
-    yield f"open transactions: {cell({str(verdict): count for verdict, count in verdicts.items()})}"
+    yield f"open transactions: {cell(verdicts)}"
     if left_out:
         yield f"not shown: {count_of(left_out, 'open transaction')} not known to hang: --all shows all"
     yield from _commands("next", [abort_step(each.transaction) for each in judged if each.verdict.is_hanging])

@@ -265,11 +265,14 @@ class _Advice:
     def script(self, width: int) -> Iterator[str]:
         """Yield lines that can be pasted into a shell: comments, folded to `width`, and a line for each command."""
         for heading, steps in (("Next:", self.next), ("To check the result:", self.check)):
-            yield from ("", f"# {heading}") if steps else ()
+            if not steps:
+                continue
+            yield from ("", f"# {heading}")
             for each in steps:
                 for comment in each.comments:
                     yield from folded(comment, width, "# ", "# ")
-                yield from filter(None, [each.command])
+                if each.command:
+                    yield each.command
 
 
 def _freeing(host: Host, stuck: Iterable[HungRemoteCopy | FailingCopyTask]) -> tuple[NextStep, ...]:
@@ -279,16 +282,19 @@ def _freeing(host: Host, stuck: Iterable[HungRemoteCopy | FailingCopyTask]) -> t
     if host.can_pause_copying:
         return (UNBLOCK,)
     restarted = {node for node, _, _ in host.brokers} if host.missing else set()
-    return (RESTART_LEADER,) * any(each.broker not in restarted for each in stuck)
+    if any(each.broker not in restarted for each in stuck):
+        return (RESTART_LEADER,)
+    return ()
 
 
 def _advice(host: Host, place: Place, of_cluster: Sequence[Step]) -> _Advice:
     from tiersnap.snapshot.host.next_steps import checks, next_steps
 
-    has_host = bool(host.log_dirs)
+    if not host.log_dirs:
+        return _Advice(steps_once(of_cluster), [])
     before = frozenset(each.command for each in of_cluster)
-    steps = steps_once([*of_cluster, *(next_steps(host, place, before) if has_host else ())])
-    return _Advice(steps, list(checks(host, place)) if has_host else [])
+    steps = steps_once([*of_cluster, *next_steps(host, place, before)])
+    return _Advice(steps, list(checks(host, place)))
 
 
 def _result(answers: _Answers, advice: _Advice) -> DoctorResult:

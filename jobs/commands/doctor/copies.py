@@ -69,10 +69,10 @@ class CopyFindings:
 
     def blocking(self) -> Iterator[str]:
         """Yield a line for each thing that keeps brokers from copying."""
-        yield from (each.says() for each in self.failing)
-        yield from (each.says() for each in self.left_paused)
-        yield from (each.says() for each in self.lost_epochs)
-        yield from (each.says() for each in self.standing)
+        found: Iterable[FailingCopyTask | PausedTopic | LostEpochs | StandingOffset]
+        found = chain(self.failing, self.left_paused, self.lost_epochs, self.standing)
+        for each in found:
+            yield each.says()
 
     def others(self) -> Iterator[str]:
         """Yield a line for each thing that blocks nothing."""

@@ -237,7 +237,9 @@ def simulate(
         found = simulate_warehouse(spark.session, uri, selection, task, everything=asked.everything)
         sentence = found.tally.sentence(task.settings.brokers[-1])
         output.rows(FleetWrite, found.rows, columns=FLEET_COLUMNS, summary=SimulateSummary(sentence))
-        output.talk(*([sentence] if output.format is Format.JSONL else []), *found.said)
+        if output.format is Format.JSONL:
+            output.talk(sentence)
+        output.talk(*found.said)
         if found.unlocated:
             count = count_of(found.unlocated, "partition is", "partitions are")
             output.warn(f"{count} left out: log start unknown: {_run_of(uri).text(STATE_LOG_START)} states it")
@@ -313,8 +315,11 @@ def _simulate_host(
 
     simulation.findings.extend(findings_of(opened))
     partitions = Progress(output, "simulating", count(opened, selection)).watch(selected_of(opened, selection))
-    kind: type[Any] = SimulatedProducer if simulation.by_producer else SimulatedWrite
-    columns = PRODUCER_COLUMNS if simulation.by_producer else WRITE_COLUMNS
+    kind: type[Any]
+    columns: Sequence[str]
+    kind, columns = SimulatedWrite, WRITE_COLUMNS
+    if simulation.by_producer:
+        kind, columns = SimulatedProducer, PRODUCER_COLUMNS
     rows = simulation.answers(partitions)
 
     def summary() -> SimulateSummary:

@@ -298,4 +298,4 @@ def _verify_remote(output: Output, remote: _RemoteSide) -> int:
     output.rows(RemoteCheck, checks, columns=COLUMNS, summary=lambda: _summary(tally), findings=remote.findings)
     remote.tell(output, tally)
     output.warn(*of_unlocated(begins.unlocated, remote=False))
-    return exit_code_of([*remote.findings, *+tally.verdicts, *(Verdict.UNKNOWN_LOG_START for _ in begins.unlocated)])
+    return exit_code_of([*remote.findings, *+tally.verdicts, *[Verdict.UNKNOWN_LOG_START] * len(begins.unlocated)])
