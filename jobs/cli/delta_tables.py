@@ -169,7 +169,7 @@ def readiness(warehouse: str) -> Iterator[pa.RecordBatch]:
         SourceNotFoundError: no partition was ever replayed.
         UnfinishedError: the last run was killed before it judged what it had replayed.
     """
-    kinds = [str(kind) for kind in (FactKind.REPLAYED, FactKind.SEGMENT, FactKind.GONE)]
+    kinds: list[str] = [FactKind.REPLAYED, FactKind.SEGMENT, FactKind.GONE]
     facts = read_table(warehouse, "partitions", _FACTS, kinds)
     if facts.num_rows == 0:
         raise no_rows(warehouse, "no partition was replayed in this warehouse")
@@ -203,7 +203,7 @@ def _verdicts(
 
 def findings(warehouse: str) -> Iterator[Finding]:
     """Yield the damage that the newest replay of each partition found."""
-    kinds = [str(kind) for kind in (FactKind.REPLAYED, FactKind.FINDING, FactKind.GONE)]
+    kinds: list[str] = [FactKind.REPLAYED, FactKind.FINDING, FactKind.GONE]
     for each in newest_results(read_table(warehouse, "partitions", list(_FINDING_COLUMNS), kinds)):
         yield from each.findings
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,7 @@ def _find_command(root: click.Context, name: str) -> click.Command | None:
 
 
 def _words_of(given: Mapping[str, Sequence[str]], options: Iterable[str]) -> tuple[str, ...]:
-    return tuple(word for option in options for word in given.get(option, ()))
+    return tuple(chain.from_iterable(given.get(option, ()) for option in options))
 
 
 def _names(command: click.Command) -> set[str]:

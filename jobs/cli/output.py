@@ -159,10 +159,11 @@ class Output:
 
     def _tell_members(self, told: Mapping[str, object], not_told: Iterable[str]) -> None:
         for name, value in told.items():
-            if name not in not_told:
-                is_size = "bytes" in name.split("_")
-                words = human_bytes(value) if is_size and isinstance(value, int) else in_words(value)
-                self.talk(f"{name.replace('_', ' ')}: {words}")
+            if name in not_told:
+                continue
+            is_size = "bytes" in name.split("_")
+            words = human_bytes(value) if is_size and isinstance(value, int) else in_words(value)
+            self.talk(f"{name.replace('_', ' ')}: {words}")
 
     def _tell_findings(self, findings: Sequence[Finding]) -> None:
         self.warn(*map(str, findings[:MOST_TOLD]))
@@ -181,10 +182,11 @@ class Output:
         self._document(masked_values(plain(result)), errors, command)
 
     def _document(self, result: object, errors: Sequence[TiersnapError], command: str | None = None) -> None:
-        words = click.get_current_context().command_path.partition(" ")[2] if command is None else command
+        if command is None:
+            command = click.get_current_context().command_path.partition(" ")[2]
         body = {
             "schema_version": SCHEMA_VERSION,
-            "command": words,
+            "command": command,
             "result": result,
             "errors": [_error_object(error) for error in errors],
         }

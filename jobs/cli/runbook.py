@@ -87,7 +87,9 @@ class Runbook:
 
     def near(self, word: str) -> list[str]:
         """Return the names that are spelled nearly so."""
-        names = {name: each.entry.replace("`", "") for each in (*self.rows, *self.entries) for name in each.names}
+        names: dict[str, str] = {}
+        for each in (*self.rows, *self.entries):
+            names |= dict.fromkeys(each.names, each.entry.replace("`", ""))
         found = get_close_matches(word.lower(), names, n=_MOST_NEAR, cutoff=0.5)
         return list(dict.fromkeys(names[each] for each in found))
 
@@ -168,7 +170,9 @@ def parse(text: str) -> Runbook:
         entries.append(entry)
         if entry.is_table:
             rows += own
-    led_to = {link: plain(each.entry) for each in reversed(symptoms) for link in each.links}
+    led_to: dict[str, str] = {}
+    for each in reversed(symptoms):
+        led_to |= dict.fromkeys(each.links, plain(each.entry))
     for number, each in enumerate(entries):
         if not each.is_table:
             entries[number] = replace(each, answers=led_to.get(anchor_of(each.entry), ""))

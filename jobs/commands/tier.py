@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -255,7 +256,8 @@ def tier(
     host = host.told(told_by.about(opened, request.topic, output), told_by.left_for)
     host = replace(host, asks_forgotten=report is not None or sinks.is_any)
     if teller is not None:
-        topics = {name.rpartition("-")[0] for names in selected_folders(opened, selection) for name in names}
+        folders = chain.from_iterable(selected_folders(opened, selection))
+        topics = {folder.rpartition("-")[0] for folder in folders}
         host = replace(host, refusal_of=teller.refusals(topics))
     host = host.uploading_again(upload_again, selected_of(opened, selection))
     progress = Progress(output, "tiering", count(opened, selection))

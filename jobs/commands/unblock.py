@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import UNSET, Meta, UnsetType
@@ -143,7 +144,8 @@ def unblock(
     tell_place(output, done.proof)
     tell_failures(output, errors)
     output.warn(*(each.says() for each in done.lost_epochs))
-    output.talk(*dict.fromkeys(next_place.text(step) for each in done.lost_epochs for step in each.cure()))
+    cures = chain.from_iterable(each.cure() for each in done.lost_epochs)
+    output.talk(*dict.fromkeys(map(next_place.text, cures)))
     if rows:
         _tell_freed(output, done, rows, apply=request.apply)
     elif not done.lost_epochs:

@@ -219,11 +219,13 @@ class TierVerification:
         progress = Progress(output, "verifying", len(plan.partitions))
         for partition in progress.watch_done(sorted(plan.partitions, key=str)):
             local = None if self.local_logs is None else self.local_logs.of(partition)
-            compare = None if local is None else local.compare
+            compare = local_from = None
+            if local is not None:
+                compare, local_from = local.compare, local.partition.first_base_offset
             told = known.get((partition.topic, partition.topic_id, partition.partition), {})
             check = PartitionCheck(plan.location, partition, plan.request, told, compare)
             check.log_start_of = partial(self._log_start_of, plan.location.store, local)
-            check.local_from = None if local is None else local.partition.first_base_offset
+            check.local_from = local_from
             yield from check.checks()
             tally.skipped += check.skipped
 
@@ -292,7 +294,7 @@ def verify_on_spark(
 
 
 def _known(file: Path | None) -> Known:
-    """Return what earlier lines tell of segments, by partition and id; lines of another kind are passed by.
+    """Return the earlier checks of segments, by partition and segment id; other lines are skipped.
 
     Raises:
         SourceNotFoundError, UsageError: see `read_lines`.
@@ -300,7 +302,9 @@ def _known(file: Path | None) -> Known:
     from tiersnap.snapshot.report.remote_checks import read_lines
 
     known: defaultdict[Key, dict[str, RemoteCheck]] = defaultdict(dict)
-    for each in () if file is None else read_lines(file, may_be_empty=True):
+    if file is None:
+        return known
+    for each in read_lines(file, may_be_empty=True):
         if each.segment_id:
             known[each.topic, each.topic_id, each.partition][each.segment_id] = each
     return known
