@@ -20,7 +20,7 @@ from tiersnap.jobs.cli.command import HelpPage, output_options
 from tiersnap.jobs.cli.interrupts import Terminated, interruption_of, raise_interrupts
 from tiersnap.jobs.cli.option_types import clock
 from tiersnap.jobs.cli.output import Format, Output
-from tiersnap.jobs.cli.settings import commands_of, leaves, options_of, variable_of
+from tiersnap.jobs.cli.settings import commands_of, leaves, long_options, options_of, variable_of
 from tiersnap.jobs.cli.streams import LogFormat, configure, guarded, mask_tracebacks
 from tiersnap.jobs.commands import COMMANDS, GROUPS, MERGED, words_of_command
 from tiersnap.snapshot import __version__
@@ -184,22 +184,25 @@ def _with_near_option(error: click.ClickException) -> click.ClickException:
     """Return the error, with --remote in place of a --from: elsewhere that names where bytes come from."""
     if not isinstance(error, click.NoSuchOption) or error.option_name != "--from" or error.ctx is None:
         return error
-    has_remote = any("--remote" in param.opts for param in error.ctx.command.params)
-    said = f"{error.message} Did you mean '--remote'?"
-    return click.NoSuchOption("--from", said, ctx=error.ctx) if has_remote else error
+    if "remote" not in long_options(error.ctx.command):
+        return error
+    return click.NoSuchOption("--from", f"{error.message} Did you mean '--remote'?", ctx=error.ctx)
 
 
 def _format_of(argv: list[str]) -> Format:
-    """Return the requested output format of a command line that cannot be parsed."""
+    """Return the form that a command line asks for, which cannot be parsed."""
     found = os.environ.get(variable_of("output"), "")
     for word, following in pairwise([*argv, ""]):
-        if word == "--output" or word.startswith("--output="):
-            found = word.partition("=")[2] or following
+        option, _, value = word.partition("=")
+        if option == "--output":
+            found = value or following
     return Format(found) if found in set(Format) else Format.TABLE
 
 
 def missing_extra(error: ImportError, what: str) -> MissingExtraError | None:
-    """Return the error for a missing module of an extra; None if no extra provides it."""
+    """Return the error about the extra that brings a missing module; None if none does."""
     module = (error.name or "").partition(".")[0]
-    extra = next((extra for extra, modules in EXTRAS.items() if module in modules), None)
-    return None if extra is None else MissingExtraError(f"{what} needs {module}", hint=with_extra(extra))
+    for extra, modules in EXTRAS.items():
+        if module in modules:
+            return MissingExtraError(f"{what} needs {module}", hint=with_extra(extra))
+    return None

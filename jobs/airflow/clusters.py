@@ -21,6 +21,7 @@ import json
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from typing import TypeGuard
 
 from tiersnap.snapshot.errors import UsageError
 
@@ -45,11 +46,13 @@ class BackfilledCluster:
 
     @classmethod
     def parse(cls, found: object) -> BackfilledCluster:
-        """Return one object of the list; refuse unknown or missing keys and values of another kind (UsageError)."""
+        """Return the cluster of an object; UsageError for unknown or missing keys, and values of another kind."""
         if not isinstance(found, Mapping):
             raise UsageError(f"{VARIABLE}: {found!r} is no object", hint=_HINT)
         _check_keys(found, {each.name for each in fields(cls)})
-        sources, options, maintain = (_words(found, key) for key in ("sources", "options", "maintain"))
+        sources = _words(found, "sources")
+        options = _words(found, "options")
+        maintain = _words(found, "maintain")
         name = _text(found, "name")
         return cls(
             name=name,
@@ -96,7 +99,7 @@ def _check_keys(found: Mapping[object, object], known: Set[str]) -> None:
 def _words(found: Mapping[object, object], key: str) -> tuple[str, ...]:
     """Return the list under a key as words of a command line."""
     value = found.get(key, ())
-    if isinstance(value, str) or not isinstance(value, Sequence):
+    if not _is_list(value):
         raise _refusal(found, f"{key!r} is no list")
     for each in value:
         if not _is_word(each):
@@ -115,9 +118,15 @@ def _text(found: Mapping[object, object], key: str) -> str:
 def _conf(found: Mapping[object, object]) -> dict[str, str]:
     """Return Spark's configuration, numbers and booleans as JSON writes them."""
     conf = found.get("conf", {})
-    if not isinstance(conf, Mapping) or not all(isinstance(each, str | int | float) for each in conf.values()):
-        raise _refusal(found, "'conf' is no object of texts")
-    return {str(key): value if isinstance(value, str) else json.dumps(value) for key, value in conf.items()}
+    refusal = _refusal(found, "'conf' is no object of texts")
+    if not isinstance(conf, Mapping):
+        raise refusal
+    texts: dict[str, str] = {}
+    for key, value in conf.items():
+        if not isinstance(value, str | int | float):
+            raise refusal
+        texts[str(key)] = value if isinstance(value, str) else json.dumps(value)
+    return texts
 
 
 def _upload(found: Mapping[object, object]) -> bool:
@@ -131,6 +140,10 @@ def _refusal(found: Mapping[object, object], reason: str, hint: str = _HINT) -> 
     return UsageError(f"{VARIABLE}: {found.get('name')}: {reason}", hint=hint)
 
 
+def _is_list(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
 def _is_word(value: object) -> bool:
     """Return whether a command line can hold the value as JSON writes it."""
     return isinstance(value, str | int | float) and not isinstance(value, bool)
@@ -138,9 +151,9 @@ def _is_word(value: object) -> bool:
 
 def parse_clusters(found: object) -> list[BackfilledCluster]:
     """Return the clusters of the Variable; UsageError if it has none, or two share a name or a report."""
-    if isinstance(found, str) or not isinstance(found, Sequence) or not found:
+    if not _is_list(found) or not found:
         raise UsageError(f"{VARIABLE} is no list of clusters", hint=_HINT)
-    clusters = [BackfilledCluster.parse(each) for each in found]
+    clusters = list(map(BackfilledCluster.parse, found))
     _check_distinct("name", [each.name for each in clusters])
     _check_distinct("report", [each.report for each in clusters])
     return clusters

@@ -52,17 +52,18 @@ class HelpPage(click.Command):
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the page."""
         first, *rest = paragraphs_of(self)
-        examples = [rest.pop(0)] if rest and rest[0].startswith("\b") else []
         self.format_usage(ctx, formatter)
         _write(formatter, [first])
-        for each in examples:
+        if rest and rest[0].startswith("\b"):
             with formatter.section("Examples"):
-                formatter.write_text(each)
+                formatter.write_text(rest.pop(0))
         if isinstance(self, click.Group):
             self.format_commands(ctx, formatter)
         options: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *SECTIONS)}
         for param in self.get_params(ctx):
-            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if not isinstance(param, click.Option):
+                continue
+            record = param.get_help_record(ctx)
             if record is not None:
                 title = "Options" if param.required else _SECTION_OF.get(max(param.opts, key=len)[2:], "Options")
                 options[title].append(record)

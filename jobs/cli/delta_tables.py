@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import accumulate, starmap
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,8 +92,11 @@ def _rows(uri: str, found: DeltaTable, columns: list[str], kinds: list[str] | No
     schema = pa.schema(arrow)
     refuse_other(uri, columns, schema.names)
     wanted = ", ".join(f'"{column}"' for column in columns)
-    where = "" if kinds is None else " WHERE kind IN ({})".format(", ".join(f"'{kind}'" for kind in kinds))
-    rows = _query(uri, found, f"SELECT {wanted} FROM found{where}")
+    sql = f"SELECT {wanted} FROM found"
+    if kinds is not None:
+        listed = ", ".join(f"'{kind}'" for kind in kinds)
+        sql += f" WHERE kind IN ({listed})"
+    rows = _query(uri, found, sql)
     # DataFusion gives views of strings, for which Arrow lacks functions.
     return rows.cast(pa.schema([schema.field(column) for column in columns]))
 
@@ -130,22 +132,34 @@ order by run
 def waiting_trend(warehouse: str) -> tuple[WaitingAt, ...]:
     """Return the waiting bytes after each run that changed a verdict, from the table `readiness`."""
     found = _open(warehouse, "readiness")
-    rows = [] if found is None else _query(f"{warehouse}/readiness", found, _WAITING).to_pylist()
-    sizes = accumulate(row["change"] for row in rows)
-    return tuple(sorted(starmap(WaitingAt, zip((row["at"] for row in rows), sizes, strict=True)), key=attrgetter("at")))
+    if found is None:
+        return ()
+    trend, waiting = [], 0
+    for row in _query(f"{warehouse}/readiness", found, _WAITING).to_pylist():
+        waiting += row["change"]
+        trend.append(WaitingAt(row["at"], waiting))
+    return tuple(sorted(trend, key=attrgetter("at")))
 
 
 def no_rows(warehouse: str, lacks: str) -> SourceNotFoundError:
-    """Return the error about a warehouse without rows: the warehouse does not exist, or it `lacks` them."""
-    place = located(warehouse)
-    if place.startswith("/") and not Path(place).is_dir():
-        lacks = "this is a file, and a warehouse is a folder" if Path(place).exists() else "there is no such folder"
-    elif all(_open(warehouse, name) is None for name in TABLES):
-        lacks = "this is no warehouse, none of its tables is here"
+    """Return the error about a location without a warehouse, or about a warehouse that `lacks` rows."""
     return SourceNotFoundError(
-        f"{warehouse}: {lacks}",
+        f"{warehouse}: {_why_no_warehouse(warehouse) or lacks}",
         hint=f"--warehouse takes the folder that a run was given; {filled_by(warehouse)}",
     )
+
+
+def _why_no_warehouse(warehouse: str) -> str:
+    """Return why a location holds no warehouse; "" if it holds one."""
+    place = located(warehouse)
+    folder = Path(place)
+    if place.startswith("/") and not folder.is_dir():
+        if folder.exists():
+            return "this is a file, and a warehouse is a folder"
+        return "there is no such folder"
+    if all(_open(warehouse, name) is None for name in TABLES):
+        return "this is no warehouse, none of its tables is here"
+    return ""
 
 
 def readiness(warehouse: str) -> Iterator[pa.RecordBatch]:
@@ -155,7 +169,7 @@ def readiness(warehouse: str) -> Iterator[pa.RecordBatch]:
         SourceNotFoundError: no partition was ever replayed.
         UnfinishedError: the last run was killed between replay and judgement.
     """
-    kinds = [str(kind) for kind in (FactKind.REPLAYED, FactKind.SEGMENT, FactKind.GONE)]
+    kinds: list[str] = [FactKind.REPLAYED, FactKind.SEGMENT, FactKind.GONE]
     facts = read_table(warehouse, "partitions", _FACTS, kinds)
     if facts.num_rows == 0:
         raise no_rows(warehouse, "no partition was replayed in this warehouse")
@@ -189,7 +203,7 @@ def _verdicts(
 
 def findings(warehouse: str) -> Iterator[Finding]:
     """Yield the damage that the newest replay of each partition found."""
-    kinds = [str(kind) for kind in (FactKind.REPLAYED, FactKind.FINDING, FactKind.GONE)]
+    kinds: list[str] = [FactKind.REPLAYED, FactKind.FINDING, FactKind.GONE]
     for each in newest_results(read_table(warehouse, "partitions", list(_FINDING_COLUMNS), kinds)):
         yield from each.findings
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.masking import IN_URI, masked
@@ -22,12 +22,16 @@ def shortened(text: str) -> str:
 
 
 def in_words(value: object) -> str:
-    """Return a value of a summary in words."""
+    """Return a value of a summary as text for people."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{count} {name}" for name, count in value.items()) or "none"
+        return _joined(f"{count} {name}" for name, count in value.items())
     if isinstance(value, (list, tuple, set, frozenset)):
-        return ", ".join(map(str, value)) or "none"
+        return _joined(map(str, value))
     return "" if value is None else str(value)
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return ", ".join(texts) or "none"
 
 
 def refuse_credentials(name: str, value: object) -> None:

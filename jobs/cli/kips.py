@@ -32,4 +32,6 @@ def explained_kips() -> tuple[ExplainedKip, ...]:
 def find_kip(word: str) -> ExplainedKip | None:
     """Return the entry of a proposal by its number, as KIP-360 or kip 360; None for any other word."""
     number = re.fullmatch(r"kip[- ]?(\d+)", word.strip(), re.IGNORECASE)
-    return next((each for each in explained_kips() if number and each.kip == f"KIP-{number[1]}"), None)
+    if number is None:
+        return None
+    return next((each for each in explained_kips() if each.kip == f"KIP-{number[1]}"), None)

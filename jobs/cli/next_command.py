@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,12 +55,14 @@ def kept_options(ctx: click.Context) -> dict[str, tuple[str, ...]]:
 def _find_command(root: click.Context, name: str) -> click.Command | None:
     command: click.Command | None = root.command
     for word in name.split():
-        command = command.get_command(root, word) if isinstance(command, click.Group) else None
+        if not isinstance(command, click.Group):
+            return None
+        command = command.get_command(root, word)
     return command
 
 
 def _words_of(given: Mapping[str, Sequence[str]], options: Iterable[str]) -> tuple[str, ...]:
-    return tuple(word for option in options for word in given.get(option, ()))
+    return tuple(chain.from_iterable(given.get(option, ()) for option in options))
 
 
 def _names(command: click.Command) -> set[str]:
@@ -77,7 +80,8 @@ def given_options(ctx: click.Context, *, of_file: Container[str] = ()) -> dict[s
         value = ctx.params.get(str(option.name))
         source = ctx.get_parameter_source(str(option.name))
         is_of_file = source is ParameterSource.DEFAULT_MAP and name in of_file
-        if _is_written(option, value) and (is_of_file or source not in _NOT_GIVEN):
+        is_given = is_of_file or source not in _NOT_GIVEN
+        if is_given and _is_written(option, value):
             found[name] = _as_written(f"--{name}", option, value)
     return found
 
@@ -85,8 +89,15 @@ def given_options(ctx: click.Context, *, of_file: Container[str] = ()) -> dict[s
 def _as_written(name: str, option: click.Option, value: object) -> tuple[str, ...]:
     if isinstance(value, bool):
         return (name,) if value else tuple(option.secondary_opts)
-    values = value if isinstance(value, tuple) else (value,)
-    return tuple(word for each in values for word in (name, text_of(option, each)))
+    words: list[str] = []
+    for each in _values_of(value):
+        words += (name, text_of(option, each))
+    return tuple(words)
+
+
+def _values_of(value: object) -> tuple[object, ...]:
+    """Return the values of a parameter, which may take several."""
+    return value if isinstance(value, tuple) else (value,)
 
 
 def _is_written(option: click.Option, value: object) -> bool:
@@ -110,8 +121,10 @@ def again(*flags: str, without: Container[str] = ()) -> str:
     """
     ctx = click.get_current_context()
     name, *words = ctx.command_path.split()
-    given = given_options(ctx)
-    words += [*_arguments(ctx), *_words_of(given, [option for option in given if option not in without])]
+    words += _arguments(ctx)
+    for option, values in given_options(ctx).items():
+        if option not in without:
+            words += values
     config = given_options(ctx.find_root()).get("config", ())
     # Only flags are compared with the words: a value may equal another word.
     more = (flag for flag in flags if not (flag.startswith("--") and flag in words))
@@ -122,7 +135,7 @@ def _arguments(ctx: click.Context) -> Iterator[str]:
     for param in ctx.command.params:
         if isinstance(param, click.Argument):
             value = ctx.params[str(param.name)]
-            yield from (masked_uri(str(each)) for each in (value if isinstance(value, tuple) else (value,)))
+            yield from (masked_uri(str(each)) for each in _values_of(value))
 
 
 def host_place(log_dirs: Sequence[str], situation: Situation) -> Place:
@@ -138,8 +151,8 @@ def situation_place(log_dirs: Sequence[str], situation: Situation, *, tier: Sequ
     """
     from tiersnap.remote_storage.publish.storage_manager import client_words
 
-    view, broker, named = situation.remote.value, situation.broker.value, situation.broker_location
-    location = view.words if view is not None else [] if named is None else named.words
+    broker, remote = situation.broker.value, situation.remote.value or situation.broker_location
+    location = [] if remote is None else remote.words
     server = () if broker is None else client_words(broker.values)
     return command_place(log_dirs, location=location, cluster=server, tier=tier)
 

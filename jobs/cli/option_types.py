@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
@@ -79,7 +80,13 @@ def parse_time(text: str) -> int:
         raise ValueError(
             f"{text[:_MOST_SHOWN]!r} is not a time; use 2026-11-21T12:45:00Z or epoch milliseconds"
         ) from error
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
+
+
+def _time(text: str) -> int:
+    return clock() if text == "now" else parse_time(text)
 
 
 def _time_text(value: int | None) -> str:
@@ -142,11 +149,16 @@ def _http_url(url: str) -> str:
 
 
 def _servers(text: str) -> str:
-    """Return it as it is; librdkafka takes the last 16 bits of a larger port, and asks another one."""
+    """Return the servers as they were written; ValueError for a port that does not exist."""
     ports = [server.strip().rpartition(":")[2] for server in text.split(",")]
-    if not any(ports) or any(port.isdecimal() and not 0 < int(port) < 1 << 16 for port in ports):
+    if not any(ports) or any(map(_is_out_of_range, ports)):
         raise ValueError(f"{shown(text)!r} is not HOST:PORT, with a port from 1 to 65535")
     return text
+
+
+def _is_out_of_range(port: str) -> bool:
+    # librdkafka takes the last 16 bits of a larger number, and asks that port.
+    return port.isdecimal() and not 0 < int(port) < 1 << 16
 
 
 def _place(text: str) -> str:
@@ -158,10 +170,10 @@ def _place(text: str) -> str:
 # Milliseconds, None for `none`; bytes; epoch milliseconds, those of the clock for `now`; the same, None for `boundary`.
 DURATION = Parsed("duration", parse_duration, format_duration)
 SIZE = Parsed("size", parse_size)
-TIME = Parsed("time", lambda text: clock() if text == "now" else parse_time(text), _time_text)
+TIME = Parsed("time", _time, _time_text)
 TIME_OR_BOUNDARY: Parsed[int | None] = Parsed(
     "time",
-    lambda text: None if text == "boundary" else clock() if text == "now" else parse_time(text),
+    lambda text: None if text == "boundary" else _time(text),
     lambda value: "boundary" if value is None else _time_text(value),
 )
 # An expression that must match a whole topic name; <topic>-<partition>, as the folder is called.
@@ -217,21 +229,30 @@ def expand(words: Iterable[str]) -> tuple[str, ...]:
         return ()
     from tiersnap.snapshot.log.places import each_once
 
-    return each_once(uri for word in words for uri in _each(word))
+    return each_once(chain.from_iterable(map(_each, words)))
 
 
 def _each(word: str) -> Iterator[str]:
-    if os.path.lexists(word) or "://" in word or word.startswith("file:"):
+    if _is_whole(word):
         yield word
         return
-    for part in filter(None, (each.strip() for each in word.split(","))):
-        if os.path.lexists(part) or not glob.has_magic(part):
-            yield part
-            continue
-        pattern = str(Path(part).expanduser())
-        matches = sorted(each for each in glob.glob(pattern) if Path(each).is_dir())  # noqa: PTH207 - as a shell does
-        if not matches:
-            raise SourceNotFoundError(
-                f"{part}: no directory matches", hint="name the entries of log.dirs, as server.properties has them"
-            )
-        yield from matches
+    for part in filter(None, map(str.strip, word.split(","))):
+        yield from _matches(part) if _is_glob(part) else [part]
+
+
+def _is_whole(word: str) -> bool:
+    return os.path.lexists(word) or "://" in word or word.startswith("file:")
+
+
+def _is_glob(part: str) -> bool:
+    return glob.has_magic(part) and not os.path.lexists(part)
+
+
+def _matches(part: str) -> list[str]:
+    pattern = str(Path(part).expanduser())
+    matches = sorted(each for each in glob.glob(pattern) if Path(each).is_dir())  # noqa: PTH207 - as a shell does
+    if not matches:
+        raise SourceNotFoundError(
+            f"{part}: no directory matches", hint="name the entries of log.dirs, as server.properties has them"
+        )
+    return matches

@@ -32,6 +32,10 @@ from tiersnap.snapshot.units import count_of, escaped, human_bytes
 SCHEMA_VERSION = 1
 MOST_TOLD = 200
 MOST_ON_TERMINAL = 50
+_NEXT_STEPS = {
+    FindingKind.PERMISSION_DENIED: "run it as the user that runs the broker",
+    FindingKind.DELETED_FILE: "run the same command again",
+}
 Columns = Sequence[str] | Mapping[str, str]
 T = TypeVar("T")
 
@@ -83,9 +87,10 @@ class Output:
         for message in messages:
             print(self.clear + self._coloured(shown(message), sys.stderr), file=sys.stderr)  # noqa: T201
 
-    def line(self, text: str) -> None:
-        """Print a line of a result for people."""
-        print(self._coloured(text, sys.stdout))  # noqa: T201
+    def line(self, *texts: str) -> None:
+        """Print a result for people, a line each."""
+        for text in texts:
+            print(self._coloured(text, sys.stdout))  # noqa: T201
 
     def _coloured(self, text: str, stream: TextIO) -> str:
         return coloured(text) if self.color.is_used(stream) else text
@@ -154,19 +159,20 @@ class Output:
 
     def _tell_members(self, told: Mapping[str, object], not_told: Iterable[str]) -> None:
         for name, value in told.items():
-            if name not in not_told:
-                is_size = "bytes" in name.split("_")
-                words = human_bytes(value) if is_size and isinstance(value, int) else in_words(value)
-                self.talk(f"{name.replace('_', ' ')}: {words}")
+            if name in not_told:
+                continue
+            is_size = "bytes" in name.split("_")
+            words = human_bytes(value) if is_size and isinstance(value, int) else in_words(value)
+            self.talk(f"{name.replace('_', ' ')}: {words}")
 
     def _tell_findings(self, findings: Sequence[Finding]) -> None:
         self.warn(*map(str, findings[:MOST_TOLD]))
         if len(findings) > MOST_TOLD:
             self.warn(and_more(len(findings) - MOST_TOLD, "finding"))
-        if any(finding.finding_kind is FindingKind.PERMISSION_DENIED for finding in findings):
-            self.warn(f"next for {FindingKind.PERMISSION_DENIED}: run it as the user that runs the broker")
-        if any(finding.is_gone for finding in findings):
-            self.warn(f"next for {FindingKind.DELETED_FILE}: run the same command again")
+        kinds = {finding.finding_kind for finding in findings}
+        for kind, step in _NEXT_STEPS.items():
+            if kind in kinds:
+                self.warn(f"next for {kind}: {step}")
 
     def document(self, result: object, *, errors: Sequence[TiersnapError] = (), command: str | None = None) -> None:
         """Emit one JSON object with the contract's envelope, on one line where lines are asked for.
@@ -176,10 +182,11 @@ class Output:
         self._document(masked_values(plain(result)), errors, command)
 
     def _document(self, result: object, errors: Sequence[TiersnapError], command: str | None = None) -> None:
-        words = click.get_current_context().command_path.partition(" ")[2] if command is None else command
+        if command is None:
+            command = click.get_current_context().command_path.partition(" ")[2]
         body = {
             "schema_version": SCHEMA_VERSION,
-            "command": words,
+            "command": command,
             "result": result,
             "errors": [_error_object(error) for error in errors],
         }
@@ -214,18 +221,15 @@ class Output:
     def _paragraphs(self, paragraphs: Iterable[Paragraph]) -> None:
         """Print a heading for each row, and its sentence below."""
         for each in paragraphs:
-            self.line(shown(each.heading))
-            for text in folded(shown(each.sentence), terminal_width(), "  ", "  "):
-                self.line(text)
+            self.line(shown(each.heading), *folded(shown(each.sentence), terminal_width(), "  ", "  "))
 
     def _table(self, rows: list[T], headings: Mapping[str, str]) -> None:
         """Print rows below their headings, which are by field name."""
-        values = [[_value_of(row, column) for column in headings] for row in rows]
+        values = [_values_of(row, headings) for row in rows]
         first = values[0] if values else [""] * len(headings)
         is_right = [isinstance(value, int) for value in first]
         cells = [list(headings.values()), *(list(map(cell, line)) for line in values)]
-        for text in lines_of_table(cells, is_right, terminal_width()):
-            self.line(text)
+        self.line(*lines_of_table(cells, is_right, terminal_width()))
 
 
 def _first_on_terminal(kind: type[T], rows: list[T]) -> list[T]:
@@ -233,13 +237,16 @@ def _first_on_terminal(kind: type[T], rows: list[T]) -> list[T]:
     if not sys.stdout.isatty() or len(rows) <= MOST_ON_TERMINAL:
         return rows
     rank: Callable[[T], int] | None = getattr(kind, "rank", None)
-    return (rows if rank is None else sorted(rows, key=rank))[:MOST_ON_TERMINAL]
+    if rank is not None:
+        rows = sorted(rows, key=rank)
+    return rows[:MOST_ON_TERMINAL]
 
 
 def _headings(kind: type[Any], columns: Columns | None, *, several: bool) -> Mapping[str, str]:
     """Return the headings of a table by field name; `columns` and `several` as `Output.rows` takes them."""
-    found: Columns = columns or kind.COLUMNS
-    headings = found if isinstance(found, Mapping) else {each: each.replace("_", " ") for each in found}
+    headings: Columns = columns or kind.COLUMNS
+    if not isinstance(headings, Mapping):
+        headings = {each: each.replace("_", " ") for each in headings}
     return {"log_dir": "log dir", **headings} if several else headings
 
 
@@ -247,13 +254,14 @@ def _print_as_kafka(rows: Iterable[object], headings: Mapping[str, str]) -> None
     """Print rows as Kafka's own tool does; `headings` are by field name."""
     from tiersnap.snapshot.exactly_once.transactions.kafka_table import kafka_text
 
-    for text in kafka_text(headings, ({name: _value_of(row, name) for name in headings} for row in rows)):
+    values = (dict(zip(headings, _values_of(row, headings), strict=True)) for row in rows)
+    for text in kafka_text(headings, values):
         sys.stdout.write(text)
 
 
-def _value_of(row: object, column: str) -> object:
+def _values_of(row: object, columns: Iterable[str]) -> list[object]:
     found = members(row)
-    return found[column] if column in found else getattr(row, column, None)
+    return [found[column] if column in found else getattr(row, column, None) for column in columns]
 
 
 def and_more(count: int, noun: str) -> str:

@@ -113,17 +113,18 @@ publishing_options = opt.as_one(
 
 
 def to_publish(done: Published, uploads: Mapping[TopicIdPartition, int]) -> dict[str, int]:
-    """Return how many segments --apply publishes, by topic; nothing of a run that has published.
+    """Return the number of segments that --apply publishes, by topic; empty if the run has published.
 
     Args:
         uploads: number of segments that it uploads first, by partition.
     """
     if done.records or done.doubts:
         return {}
-    refused = {plan.partition for plan in done.plans if not plan.is_open and plan.refusal is not None}
+    refused = {plan.partition for plan in done.plans if plan.refusal is not None}
     planned: Counter[str] = Counter(each.topic_id_partition.topic for each in done.told)
     for partition, count in uploads.items():
-        planned[partition.topic] += 0 if partition in refused else count
+        if partition not in refused:
+            planned[partition.topic] += count
     return +planned
 
 

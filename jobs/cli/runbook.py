@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from importlib import resources
+from itertools import chain
 from typing import ClassVar
 
 _SECTIONS = re.compile(r"^(##+) (.+)\n", re.MULTILINE)
@@ -66,25 +67,34 @@ class Runbook:
     symptoms: tuple[RunbookEntry, ...]
 
     def find(self, word: str) -> tuple[RunbookEntry, ...]:
-        """Return the entries and rows for a word, the rows that explain it first; empty without any."""
+        """Return the entries that answer a word, the rows that explain it first; empty without any."""
+        return next(filter(None, self._answers(word)), ())
+
+    def _answers(self, word: str) -> Iterator[tuple[RunbookEntry, ...]]:
+        """Yield the entries of each search for a word, the best search first; some find none."""
         wanted = word.strip().removeprefix("exit code ").lower()
-        titled = [each for each in self.entries if wanted in (each.entry.lower(), anchor_of(each.entry))]
-        if titled:
-            return tuple(titled)
+        yield self._titled(wanted)
         rows = [each for each in self.rows if wanted in each.names]
-        symptoms = [each for each in self.symptoms if re.search(rf"\b{re.escape(word.strip())}\b", each.entry)]
+        whole_word = re.compile(rf"\b{re.escape(word.strip())}\b")
+        symptoms = [each for each in self.symptoms if whole_word.search(each.entry)]
         if rows:
-            return tuple(dict.fromkeys([*rows, *self._linked([*rows, *symptoms])]))
-        for found in (self._within_titles(wanted), self._linked(symptoms), self._quoting(word), self._holding(wanted)):
-            if found:
-                return found
-        return ()
+            yield tuple(dict.fromkeys([*rows, *self._linked([*rows, *symptoms])]))
+        yield self._within_titles(wanted)
+        yield self._linked(symptoms)
+        yield self._of_quoted_symptoms(word)
+        yield self._quoting(word)
+        yield self._holding(wanted)
 
     def near(self, word: str) -> list[str]:
         """Return the names that are spelled nearly so."""
-        names = {name: each.entry.replace("`", "") for each in (*self.rows, *self.entries) for name in each.names}
+        names: dict[str, str] = {}
+        for each in (*self.rows, *self.entries):
+            names |= dict.fromkeys(each.names, each.entry.replace("`", ""))
         found = get_close_matches(word.lower(), names, n=_MOST_NEAR, cutoff=0.5)
         return list(dict.fromkeys(names[each] for each in found))
+
+    def _titled(self, wanted: str) -> tuple[RunbookEntry, ...]:
+        return tuple(each for each in self.entries if wanted in (each.entry.lower(), anchor_of(each.entry)))
 
     def _within_titles(self, wanted: str) -> tuple[RunbookEntry, ...]:
         return tuple(each for each in self.entries if len(wanted) >= _SHORTEST and wanted in each.entry.lower())
@@ -92,12 +102,15 @@ class Runbook:
     def _linked(self, rows: Sequence[RunbookEntry]) -> tuple[RunbookEntry, ...]:
         """Return the entries that these rows lead to, without tables of words."""
         by_anchor = {anchor_of(each.entry): each for each in self.entries if not each.is_table}
-        return tuple(dict.fromkeys(by_anchor[link] for row in rows for link in row.links if link in by_anchor))
+        links = chain.from_iterable(row.links for row in rows)
+        return tuple(dict.fromkeys(filter(None, map(by_anchor.get, links))))
+
+    def _of_quoted_symptoms(self, word: str) -> tuple[RunbookEntry, ...]:
+        """Return the entries of the symptoms that the word, as a line of a log, shows."""
+        return self._linked([each for each in self.symptoms if _quotes(each.entry, word)])
 
     def _quoting(self, word: str) -> tuple[RunbookEntry, ...]:
-        """Return the entries that quote a part of the word, which may be a line of a log; symptoms lead to entries."""
-        rows = [each for each in self.symptoms if _quotes(each.entry, word)]
-        return self._linked(rows) or tuple(each for each in self._of_symptoms() if _quotes(each.text, word))
+        return tuple(each for each in self._of_symptoms() if _quotes(each.text, word))
 
     def _holding(self, wanted: str) -> tuple[RunbookEntry, ...]:
         return tuple(each for each in self._of_symptoms() if len(wanted) >= _SHORTEST and wanted in each.text.lower())
@@ -107,14 +120,21 @@ class Runbook:
 
 
 def _quotes(text: str, word: str) -> bool:
-    """Return whether the text quotes something that the word holds; `…` and numbers of a quotation are any."""
+    """Return whether the word contains a quotation of the text; its `…` and numbers match any."""
     for code, said in _QUOTED.findall(text):
         phrase = code or said
-        is_common = len(phrase) < _SHORTEST or (" " not in phrase and not re.search("[A-Z_]", phrase))  # as `doctor`
+        if _is_common(phrase):
+            continue
         pattern = re.sub(r"\d+", r"\\d+", re.escape(phrase)).replace("…", ".*")
-        if not is_common and not phrase.startswith("tiersnap ") and re.search(pattern, word):
+        if re.search(pattern, word):
             return True
     return False
+
+
+def _is_common(phrase: str) -> bool:
+    """Return whether a quotation says too little to find an entry: a short or plain word, or a command of ours."""
+    is_plain_word = " " not in phrase and not re.search("[A-Z_]", phrase)  # as `doctor`
+    return is_plain_word or len(phrase) < _SHORTEST or phrase.startswith("tiersnap ")
 
 
 def plain(text: str) -> str:
@@ -148,8 +168,11 @@ def parse(text: str) -> Runbook:
             continue
         entry = RunbookEntry(title, title, ", ".join(plain(each.entry) for each in own), body)
         entries.append(entry)
-        rows += own if entry.is_table else []
-    led_to = {link: plain(each.entry) for each in reversed(symptoms) for link in each.links}
+        if entry.is_table:
+            rows += own
+    led_to: dict[str, str] = {}
+    for each in reversed(symptoms):
+        led_to |= dict.fromkeys(each.links, plain(each.entry))
     for number, each in enumerate(entries):
         if not each.is_table:
             entries[number] = replace(each, answers=led_to.get(anchor_of(each.entry), ""))

@@ -35,9 +35,13 @@ def lines_of_markdown(heading: str, text: str, width: int) -> Iterator[str]:
 def _blocks(text: str, opens: re.Pattern[str]) -> Iterator[list[str]]:
     """Yield as its lines each paragraph, table, text in fences, and line that `opens` a step of a list or a cell."""
     for paragraph in re.split(r"\n\s*\n", text):
+        lines = paragraph.splitlines()
+        if paragraph.startswith(("|", "```")):
+            yield lines
+            continue
         block: list[str] = []
-        for line in paragraph.splitlines():
-            if block and opens.match(line) and not block[0].startswith(("|", "```")):
+        for line in lines:
+            if block and opens.match(line):
                 yield block
                 block = []
             block.append(line)
@@ -49,15 +53,21 @@ def _lines_of_block(block: list[str], width: int) -> Iterator[str]:
     if block[0].startswith("|"):
         yield from _lines_of_table(block, width)
     elif block[0].startswith("```"):
-        has_output = not all(line.startswith("$ ") for line in block[1:-1])
-        yield from (f"    {line if has_output else line.removeprefix('$ ')}" for line in block[1:-1])
+        yield from _lines_of_terminal(block[1:-1])
     elif block[0].startswith("#"):
         yield plain(block[0].lstrip("# "))
     else:
         step = _STEP.match(block[0])
         mark = step[1] if step else ""
-        told = " ".join(line.strip() for line in block).removeprefix(mark)
+        told = " ".join(map(str.strip, block)).removeprefix(mark)
         yield from _lines_of_text(told, mark, " " * len(mark), width)
+
+
+def _lines_of_terminal(lines: list[str]) -> Iterator[str]:
+    """Yield the lines that a person sees there; commands without output lose their prompt."""
+    has_output = not all(line.startswith("$ ") for line in lines)
+    for line in lines:
+        yield "    " + (line if has_output else line.removeprefix("$ "))
 
 
 def _lines_of_table(block: list[str], width: int) -> Iterator[str]:
@@ -70,12 +80,11 @@ def _lines_of_table(block: list[str], width: int) -> Iterator[str]:
 
 def _lines_of_text(told: str, first: str, later: str, width: int) -> Iterator[str]:
     """Yield the text in lines, and each command in it alone."""
-    parts = _COMMAND.split(told)
-    for number, part in enumerate(parts):
-        if number % 2:
-            yield f"{later}    {' '.join(part.split())}"
-        elif said := plain(part).strip() if number == 0 else plain(part).lstrip(" .,;)").rstrip():
-            yield from _wrapped(said, first if number == 0 else later, later, width)
+    before, *parts = _COMMAND.split(told)
+    yield from _wrapped(plain(before).strip(), first, later, width)
+    for command, after in zip(parts[::2], parts[1::2], strict=True):
+        yield f"{later}    {' '.join(command.split())}"
+        yield from _wrapped(plain(after).lstrip(" .,;)").rstrip(), later, later, width)
 
 
 def _wrapped(told: str, first: str, later: str, width: int) -> Iterable[str]:

@@ -60,14 +60,15 @@ NOTHING_TO_TIER = "nothing to do: no segment can be tiered now"
 _MOST_FAILURES = 20
 
 
-def tell_failures(output: Output, errors: Sequence[TiersnapError], count: int | None = None) -> None:
-    """Print the first errors, and each distinct hint once; `errors` are the first of `count`, or all."""
+def tell_failures(output: Output, errors: Sequence[TiersnapError], count: int = 0) -> None:
+    """Print the errors, then each hint once; `errors` are the first of `count`, or all."""
     told = errors[:_MOST_FAILURES]
     for error in told:
         output.warn(f"failed: {error.message}")
-    if (more := (len(errors) if count is None else count) - len(told)) > 0:
+    more = max(count, len(errors)) - len(told)
+    if more:
         output.warn(f"… and {count_of(more, 'failure')} more")
-    for hint in dict.fromkeys(error.hint for error in told if error.hint):
+    for hint in filter(None, dict.fromkeys(error.hint for error in told)):
         output.warn(f"  {hint}")
 
 
@@ -99,7 +100,7 @@ def tell_mended(output: Output, count: int) -> None:
 def tell_finished_copies(output: Output, count: int) -> None:
     """Report the number of finished copies of other attempts, if there are any."""
     if count:
-        are = count_of(count, "copy", "copies") + (" is" if count == 1 else " are")
+        are = count_of(count, "copy is", "copies are")
         output.talk(f"{are} finished that other attempts had uploaded: nothing was sent")
 
 
@@ -151,9 +152,9 @@ def leftovers_by_kind(objects: int, swept: SweptStore) -> dict[str, int]:
 
 
 def tell_leftovers(output: Output, objects: int, swept: SweptStore) -> None:
-    """Print the counts of removed leftovers, if there are any."""
-    named = [count_of(objects, "object")] if objects else []
-    if said := ", ".join([*named, *filter(None, [str(swept)])]):
+    """Say what ended attempts had left and was removed; nothing where nothing was."""
+    named = count_of(objects, "object") if objects else ""
+    if said := ", ".join(filter(None, (named, str(swept)))):
         output.talk(f"removed what ended attempts and killed processes had left: {said}")
 
 
@@ -162,6 +163,11 @@ def tell_place(output: Output, proof: PlaceProof | None) -> None:
     if proof is not None:
         say = output.warn if proof.evidence is EvidenceKind.UNPROVEN else output.talk
         say(f"place: {proof.sentence}")
+
+
+def place_fields(proof: PlaceProof | None) -> tuple[str, EvidenceKind] | tuple[()]:
+    """Return the last fields of a summary, about the place; none without a proof."""
+    return () if proof is None else (proof.sentence, proof.evidence)
 
 
 def of_not_compared(snapshots: int, following: str, *, is_certain: bool = True) -> str:

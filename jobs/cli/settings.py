@@ -65,10 +65,18 @@ def long_options(command: click.Command) -> dict[str, click.Option]:
     """Return the options with a long name, by that name without dashes."""
     found = {}
     for param in command.params:
-        names = [name.removeprefix("--") for name in param.opts if name.startswith("--")]
-        if isinstance(param, click.Option) and names:
-            found[names[0]] = param
+        name = _long_name(param)
+        if name and isinstance(param, click.Option):
+            found[name] = param
     return found
+
+
+def _long_name(param: click.Parameter) -> str:
+    """Return the first long name without dashes; "" without one."""
+    for name in param.opts:
+        if name.startswith("--"):
+            return name.removeprefix("--")
+    return ""
 
 
 def _reason(error: Exception) -> str:
@@ -100,7 +108,7 @@ def read(path: Path, commands: Mapping[str, click.Command]) -> dict[str, Any]:
         _require(str(key), all_names, path, said_once)
         for name, options in known.items():
             if key in options:
-                defaults[name][str(options[key].name)] = _value(value, options[key], path, str(key))
+                defaults[name][str(options[key].name)] = _value(value, options[key], f"{path}: {key}")
     for name in commands.keys() & found.keys():
         defaults[name] |= _read_section(found[name], name, commands[name], path)
     return _nested(defaults)
@@ -130,26 +138,33 @@ def _read_section(section: object, name: str, command: click.Command, path: Path
     options, values = options_of(command), {}
     for key, value in section.items():
         _require(str(key), set(options), path, _said_once(command), section=name)
-        values[str(options[key].name)] = _value(value, options[key], path, str(key), section=name)
+        values[str(options[key].name)] = _value(value, options[key], f"{path}: {key} of {name}")
     return values
 
 
-def _value(value: object, option: click.Option, path: Path, key: str, *, section: str = "") -> object:
-    """Return a value as text that its option can parse, as a user would type it; YAML parsed some as numbers.
+def _value(value: object, option: click.Option, setting: str) -> object:
+    """Return a value as a user would type it, for its option to parse: YAML turned some into numbers.
+
+    Args:
+        setting: its file and name, for errors.
 
     Raises:
-        UsageError: no value, a boolean for an option that is no flag, or a number that is too large.
+        UsageError: there is no value, or the option does not take it.
     """
-    where = f" of {section}" if section else ""
     if value is None:
-        raise UsageError(f"{path}: {key}{where} has no value", hint="give it one, or leave the line out")
+        raise UsageError(f"{setting} has no value", hint="give it one, or leave the line out")
     if isinstance(value, list):
-        return [_value(each, option, path, key, section=section) for each in value]
-    if isinstance(value, bool) and not option.is_flag:
-        raise UsageError(f"{path}: {key}{where} is no flag", hint="a value that reads yes, no, on, off wants quotes")
-    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-        raise UsageError(f"{path}: {key}{where} is too large a number")
+        return [_value(each, option, setting) for each in value]
+    _refuse_misread(value, option, setting)
     return value if isinstance(value, (bool, dict)) else str(value)
+
+
+def _refuse_misread(value: object, option: click.Option, setting: str) -> None:
+    """Refuse a truth value of an option that is no flag, and a number that no option takes."""
+    if isinstance(value, bool) and not option.is_flag:
+        raise UsageError(f"{setting} is no flag", hint="a value that reads yes, no, on, off wants quotes")
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        raise UsageError(f"{setting} is too large a number")
 
 
 def _nested(defaults: Mapping[str, dict[str, object]]) -> dict[str, Any]:

@@ -11,9 +11,11 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise, zip_longest
+from typing import TypeVar
 
 _HEADING, _SENTENCE = 9, 24  # columns below which neither is folded
 Cells = Sequence[Sequence[str]]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -26,10 +28,11 @@ class _Column:
 
     @staticmethod
     def of(texts: Sequence[str]) -> _Column:
-        full, heading, values = max(map(len, texts)), len(texts[0]), texts[1:]
+        heading, *values = texts
+        full = max(map(len, texts))
         is_sentence = full > _SENTENCE and any(" " in text for text in values)
-        words = [len(word) for text in values for word in text.split()]
-        return _Column(full, _SENTENCE if is_sentence else full, max([min(heading, _HEADING), *words]))
+        longest_word = max(map(len, " ".join(values).split()), default=0)
+        return _Column(full, _SENTENCE if is_sentence else full, max(longest_word, min(len(heading), _HEADING)))
 
 
 def lines_of_table(cells: Cells, is_right: Sequence[bool], width: int | None) -> Iterator[str]:
@@ -37,15 +40,19 @@ def lines_of_table(cells: Cells, is_right: Sequence[bool], width: int | None) ->
 
     `cells` are the texts of the heading and of each row; `is_right` has a True for each right-aligned column.
     """
-    columns = [_Column.of(texts) for texts in zip(*cells, strict=True)]
+    columns = list(map(_Column.of, zip(*cells, strict=True)))
     kept = list(range(len(columns)))
     apart = [] if width is None else sorted(_taken_out(columns, kept, width))
-    widths = _widths([columns[each] for each in kept], width)
+    widths = _widths(_picked(columns, kept), width)
     below: list[list[str]] = [[], *(_named_values(cells[0], row, apart) for row in cells[1:])]
     for row, (texts, following) in zip(cells, pairwise([*below, []]), strict=True):
-        yield from _row([row[each] for each in kept], widths, [is_right[each] for each in kept])
+        yield from _row(_picked(row, kept), widths, _picked(is_right, kept))
         if texts != following:
             yield from chain.from_iterable(folded(text, width, "  ", "    ") for text in texts)
+
+
+def _picked(found: Sequence[T], places: Iterable[int]) -> list[T]:
+    return [found[each] for each in places]
 
 
 def folded(text: str, width: int | None, first: str = "", others: str = "") -> list[str]:
@@ -60,28 +67,40 @@ def _named_values(headings: Sequence[str], row: Sequence[str], columns: Iterable
 
 
 def _taken_out(columns: Sequence[_Column], kept: list[int], width: int) -> Iterator[int]:
-    """Move columns from `kept` to below the rows until the others fit, and yield them; the first column stays."""
-    while len(kept) > 1 and _total([columns[each].full for each in kept]) > width:
-        sentences = [each for each in kept[1:] if columns[each].wide < columns[each].full]
-        if _total([columns[each].wide for each in kept]) <= width:
+    """Remove from `kept` and yield the columns that stand below the rows, until the others fit; the first one stays."""
+    while len(kept) > 1:
+        wide, least = _totals(_picked(columns, kept))
+        if wide <= width:
             return
-        if not sentences and _total([columns[each].least for each in kept]) <= width:
+        sentences = [each for each in kept[1:] if columns[each].wide < columns[each].full]
+        if not sentences and least <= width:
             return
         taken = max(sentences, key=lambda each: columns[each].full, default=kept[-1])
         kept.remove(taken)
         yield taken
 
 
+def _totals(columns: Sequence[_Column]) -> tuple[int, int]:
+    """Return the widths of a row whose columns are `wide`, and of one whose columns have the least width."""
+    return _total([each.wide for each in columns]), _total([each.least for each in columns])
+
+
 def _widths(columns: Sequence[_Column], width: int | None) -> list[int]:
     """Return the widths of columns that fit: sentences are folded first, then headings."""
     widths = [each.full for each in columns]
-    for least in ([each.wide for each in columns], [each.least for each in columns]):
-        while width is not None and _total(widths) > width:
-            widest = max(range(len(widths)), key=lambda each: (widths[each] > least[each], widths[each]))
-            if widths[widest] <= least[widest]:
-                break
-            widths[widest] -= 1
+    if width is not None:
+        _narrow(widths, [each.wide for each in columns], width)
+        _narrow(widths, [each.least for each in columns], width)
     return widths
+
+
+def _narrow(widths: list[int], least: Sequence[int], width: int) -> None:
+    """Narrow the widest columns, none below its `least`, until all fit or none can be narrowed."""
+    while _total(widths) > width:
+        widest = max(range(len(widths)), key=lambda each: (widths[each] > least[each], widths[each]))
+        if widths[widest] <= least[widest]:
+            return
+        widths[widest] -= 1
 
 
 def _total(widths: Sequence[int]) -> int:
@@ -89,10 +108,13 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _row(row: Sequence[str], widths: Sequence[int], is_right: Sequence[bool]) -> Iterator[str]:
-    parts = [
-        textwrap.wrap(text, size, break_on_hyphens=False) if len(text) > size else [text]
-        for text, size in zip(row, widths, strict=True)
-    ]
-    for line in zip_longest(*parts, fillvalue=""):
-        aligned = zip(line, widths, is_right, strict=True)
-        yield "  ".join(part.rjust(size) if right else part.ljust(size) for part, size, right in aligned).rstrip()
+    for line in zip_longest(*map(_wrapped, row, widths), fillvalue=""):
+        yield "  ".join(map(_aligned, line, widths, is_right)).rstrip()
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_on_hyphens=False) if len(text) > width else [text]
+
+
+def _aligned(text: str, width: int, is_right: bool) -> str:
+    return text.rjust(width) if is_right else text.ljust(width)

@@ -63,9 +63,11 @@ def read_topic_ids(path: Path | None) -> dict[str, str]:
     """
     from tiersnap.snapshot.formats.checkpoints import is_topic_id, is_topic_name
 
+    if path is None:
+        return {}
     ids: dict[str, str] = {}
     topics: dict[str, str] = {}
-    for number, line in () if path is None else _numbered_lines(path, "--topic-ids"):
+    for number, line in _numbered_lines(path, "--topic-ids"):
         words = line.split("#", 1)[0].split()
         if not words:
             continue

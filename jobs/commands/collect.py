@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import click
@@ -106,7 +107,7 @@ def collect(
     selected, totals = selected_folders(opened, selection), CollectTotals(findings=[*findings_of(opened)])
     disks = [DiskCollection(*each) for each in zip(opened, targets, selected, strict=True)]
     is_new = any(disk.is_new for disk in disks)
-    collected = (done for disk in disks for done in disk.run(with_batches=headers, now=now, apply=apply))
+    collected = chain.from_iterable(disk.run(with_batches=headers, now=now, apply=apply) for disk in disks)
     progress = Progress(output, "collecting", count(opened, selection))
 
     def rows() -> Iterator[CollectedPartition]:

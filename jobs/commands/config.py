@@ -48,7 +48,10 @@ def config(ctx: click.Context, output: Output, commands: tuple[str, ...]) -> Non
         if name not in known:
             raise click.UsageError(f"no such command: {name}; known are {', '.join(known)}")
     names = commands or [name for name in known if name != "config"]
-    output.rows(Setting, [row for name in names for row in _settings(ctx, name, known[name])])
+    rows: list[Setting] = []
+    for name in names:
+        rows += _settings(ctx, name, known[name])
+    output.rows(Setting, rows)
 
 
 def _settings(ctx: click.Context, name: str, of: click.Command) -> Iterator[Setting]:
@@ -68,8 +71,9 @@ def _settings(ctx: click.Context, name: str, of: click.Command) -> Iterator[Sett
 
 
 def _text(option: click.Option, value: object) -> str | None:
-    """Return the value as a user would write it, without secrets; None without a value."""
-    if hasattr(option.type, "text") and (value is not None or isinstance(option.default, str)):
+    """Return the value as it would be written, without secrets; None without a value."""
+    is_told = value is not None or isinstance(option.default, str)
+    if is_told and hasattr(option.type, "text"):
         return str(option.type.text(value))
     if value is None or value == ():
         return None

@@ -77,15 +77,18 @@ def demo(output: Output, folder: Path) -> int:
 
 
 def require_extras() -> None:
-    """Raise MissingExtraError if a later step would lack an extra: the S3 server, Spark, or the S3 client."""
-    modules = {extra: EXTRAS[extra][0] for extra in _NEEDED}
-    lacking = {extra: module for extra, module in modules.items() if find_spec(module) is None}
+    """Raise MissingExtraError if the S3 server, Spark or the client of S3 is not installed."""
+    lacking = {}
+    for extra in _NEEDED:
+        module = EXTRAS[extra][0]
+        if find_spec(module) is None:
+            lacking[extra] = module
     if lacking:
         raise MissingExtraError(f"the demo needs {' and '.join(lacking.values())}", hint=with_extra(",".join(lacking)))
 
 
 MARKER = ".tiersnap-demo"
-_LEFT = frozenset({"report", "report-again", "topic-ids.txt", "warehouse"})
+_LEFT = frozenset({MARKER, "report", "report-again", "topic-ids.txt", "warehouse"})
 
 
 def find_logs() -> Path:
@@ -97,19 +100,13 @@ def find_logs() -> Path:
 
 
 def make_room(folder: Path) -> None:
-    """Make a folder that contains only the demo's marker, and delete the files of an earlier demo in it.
-
-    Raises:
-        UsageError: the folder has other files, or is a broker's log directory.
-    """
+    """Make a folder that holds our marker alone; UsageError for a log directory, or one with files of others."""
     refuse_log_dir(folder, "--to")
     try:
         if folder.exists() and any(folder.iterdir()):
-            others = sorted(path.name for path in folder.iterdir() if path.name not in {MARKER, *_LEFT})
-            if others or not (folder / MARKER).is_file() or folder.is_symlink():
-                named = ", ".join(others[:3]) or "all of it"
+            if others := _others_in(folder):
                 raise UsageError(
-                    f"--to {folder}: there is something in it that is no demo's: {named}",
+                    f"--to {folder}: there is something in it that is no demo's: {others}",
                     hint="give a folder that is not there yet; only what a demo left is deleted",
                 )
             shutil.rmtree(folder)
@@ -118,3 +115,12 @@ def make_room(folder: Path) -> None:
         (folder / MARKER).touch()
     except OSError as error:
         raise cannot_write(folder, error) from error
+
+
+def _others_in(folder: Path) -> str:
+    """Return the names of files that no demo left, the first ones; "" if a demo left all of them."""
+    others = sorted({path.name for path in folder.iterdir()} - _LEFT)
+    if others:
+        return ", ".join(others[:3])
+    is_of_demo = (folder / MARKER).is_file() and not folder.is_symlink()
+    return "" if is_of_demo else "all of it"

@@ -22,6 +22,7 @@ from tiersnap.jobs.cli.publish_options import ProofRequest, proof_options
 from tiersnap.jobs.cli.sentences import (
     MissingRemoteSegment,
     PlaceSentence,
+    place_fields,
     tell_failures,
     tell_old_versions,
     tell_place,
@@ -159,7 +160,9 @@ def mend(
         source = open_location(open_existing_store(wrong, view.stores, writes=False), lies_as or target.layout.name)
         if (source.store.uri, source.layout) == (target.store.uri, target.layout):
             raise UsageError("--from and --remote are the same location", hint="name that of the mistaken upload")
-    checked = CheckDepth(depth) if depth else None if source else CheckDepth.SNAPSHOTS
+    checked = None if source else CheckDepth.SNAPSHOTS
+    if depth:
+        checked = CheckDepth(depth)
     request = MendRequest(source, checked, log_dirs, delete_bad, allow_plaintext, apply)
     with prover.metadata_topic.read_all() as reader, Progress(output, "mending") as progress:
         ask = partial(read_by_brokers, cluster, reader, lambda name: matches_topic(name, topic))
@@ -200,7 +203,7 @@ def _told(output: Output, mended: Mended, *, apply: bool) -> int:
     done, missing, proof = mended.done, mended.missing, mended.proof
     errors = [*(each.error for each in done if each.error is not None), *mended.failures]
     count = sum(each.outcome is MendOutcome.MENDED for each in done)
-    told = () if proof is None else (proof.sentence, proof.evidence)
+    told = place_fields(proof)
     unknown = {each.metadata.id.topic_id_partition for each in done if each.encryption is Encryption.UNKNOWN}
     summary = MendSummary(missing.known, len(missing.segments), mended.wrong, count, len(unknown), *told)
     output.rows(MendedSegment, map(MendedSegment.of, done), summary=summary, errors=errors)

@@ -82,4 +82,4 @@ def producers(
             f"{format_duration(listing.producer_expiration)} or more, and dropped by brokers; --producer-expiration "
             "none lists them"
         )
-    return exit_code_of([*listing.findings, *(Verdict.UNKNOWN_LOG_START for _ in listing.log_starts.unlocated)])
+    return exit_code_of([*listing.findings, *[Verdict.UNKNOWN_LOG_START] * len(listing.log_starts.unlocated)])

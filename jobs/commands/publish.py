@@ -14,7 +14,7 @@ from tiersnap.jobs.cli.command import command
 from tiersnap.jobs.cli.next_command import again, situation_place
 from tiersnap.jobs.cli.output import Output
 from tiersnap.jobs.cli.publish_options import ProofRequest, next_steps_of, proof_options
-from tiersnap.jobs.cli.sentences import PlaceSentence, tell_place
+from tiersnap.jobs.cli.sentences import PlaceSentence, place_fields, tell_place
 from tiersnap.jobs.cli.situation_options import situation_options
 from tiersnap.jobs.situation.situation import Situation
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
@@ -133,7 +133,7 @@ def publish(
     chosen = prove, log_dirs, broker_id, local, broker_expiry, output.talk
     job = Publish(prover.cluster, metadata_topic, location, *chosen)
     done = job.run(finished, apply=apply)
-    told = () if done.proof is None else (done.proof.sentence, done.proof.evidence)
+    told = place_fields(done.proof)
     output.rows(
         PublishedPartition,
         [_row(plan, metadata_topic) for plan in done.plans],
@@ -149,9 +149,10 @@ def publish(
 def _row(plan: PublishPlan, metadata_topic: MetadataTopic) -> PublishedPartition:
     from tiersnap.remote_storage.publish.segments_to_publish import PublishAction
 
-    publish, finish, known = (PublishAction.PUBLISH, PublishAction.FINISH, PublishAction.KNOWN)
+    publish, finish, known = columns = (PublishAction.PUBLISH, PublishAction.FINISH, PublishAction.KNOWN)
+    others = {action: plan.count(action) for action in PublishAction if action not in columns}
     first = next(iter(plan.errors), None)
-    others = {action: plan.count(action) for action in PublishAction if action not in (publish, finish, known)}
+    reason, hint = ("", "") if first is None else (first.message, first.hint)
     return PublishedPartition(
         topic=plan.partition.topic,
         topic_id=plan.partition.topic_id,
@@ -161,9 +162,9 @@ def _row(plan: PublishPlan, metadata_topic: MetadataTopic) -> PublishedPartition
         finish=plan.count(finish),
         known=plan.count(known),
         others=", ".join(f"{count} {action}" for action, count in others.items() if count),
-        refused=type(plan.refusal).__name__ if plan.refusal else "",
-        reason=first.message if first else "",
-        hint=first.hint if first else "",
+        refused="" if plan.refusal is None else type(plan.refusal).__name__,
+        reason=reason,
+        hint=hint,
     )
 
 
@@ -175,8 +176,13 @@ def refusals_of(done: Published) -> Iterator[str]:
         yield from (doubt.message, f"  {doubt.hint}")
     for plan in done.plans:
         for error in plan.errors:
-            kind = "lost" if isinstance(error, LostCopyError) else "held back"
-            yield f"{'refused' if error is plan.refusal else kind}: {error.message}"
+            if error is plan.refusal:
+                kind = "refused"
+            elif isinstance(error, LostCopyError):
+                kind = "lost"
+            else:
+                kind = "held back"
+            yield f"{kind}: {error.message}"
             yield f"  {error.hint}"
 
 

@@ -163,7 +163,8 @@ def repair(
                 for planned in plan:
                     if planned.action is not RepairAction.KEEP:
                         yield RepairedSnapshot(each.uri, part.name, planned)
-                yield from (RepairedFile(each.uri, part.name, other) for other in others)
+                for other in others:
+                    yield RepairedFile(each.uri, part.name, other)
 
         kind: type[Any] = RepairedSnapshot
         output.rows(kind, rows(), several=len(opened) > 1, findings=job.findings, errors=job.errors)
@@ -190,7 +191,7 @@ def _written(repair: HostRepair, *, writes: bool, in_place: bool) -> Iterator[st
     yield from _snapshots(repair, count, writes=writes, has_files=files > 0)
     if files:
         yield f"{count_of(files, 'other file')} {'in place' if writes else 'to write; nothing was written'}"
-    if (count or files) and not repair.undone:
+    if count + files and not repair.undone:
         yield from _next_of(repair, writes=writes, in_place=in_place)
     yield from _unwritten(repair, in_place=in_place)
 
@@ -213,6 +214,8 @@ def _next_of(repair: HostRepair, *, writes: bool, in_place: bool) -> Iterator[st
 def _snapshots(repair: HostRepair, count: int, *, writes: bool, has_files: bool) -> Iterator[str]:
     kept = repair.actions[RepairAction.KEEP]
     right = count_of(kept, "snapshot is", "snapshots are")
+    beginnings, not_compared = repair.beginnings, repair.actions[RepairAction.NOT_COMPARED]
+    is_complete = not any((beginnings.unknown, beginnings.unlocated, not_compared))
     if writes and count:
         yield f"{count_of(count, 'snapshot is', 'snapshots are')} in place, {kept} right already"
     elif count:
@@ -222,9 +225,7 @@ def _snapshots(repair: HostRepair, count: int, *, writes: bool, has_files: bool)
         yield f"nothing was written; {right} right already"
     elif has_files:
         yield f"{right} right already"
-    elif kept or not (
-        repair.beginnings.unknown or repair.beginnings.unlocated or repair.actions[RepairAction.NOT_COMPARED]
-    ):
+    elif kept or is_complete:
         yield f"nothing to write: {right} right already"
 
 

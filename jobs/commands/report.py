@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -221,13 +222,13 @@ def report(
         write_report(summary, folder, ExactlyOnce(audit(warehouse), failover(warehouse)))
         output.talk(f"wrote {folder}/index.html, readiness.json, readiness.csv and what they point to")
     verdicts = {verdict: count.segments for verdict, count in summary.cluster.verdicts.items()}
-    without_producers = (OtherProblem.REPLICA_WITHOUT_PRODUCERS for _ in forgetful)
+    without_producers = [OtherProblem.REPLICA_WITHOUT_PRODUCERS] * len(forgetful)
     return exit_code_of([*problems_of(verdicts), *findings(warehouse), *without_producers])
 
 
 def _show_topics(output: Output, report: Report, members: ReportSummary | None, *, by_partition: bool) -> None:
     if by_partition:
-        partitions = (each for topic in report.topics for each in topic.partitions)
+        partitions = chain.from_iterable(topic.partitions for topic in report.topics)
         output.rows(ReportedPartition, map(partition_row, partitions), summary=members)
     else:
         output.rows(ReportedTopic, map(topic_row, report.topics), summary=members)

@@ -227,14 +227,18 @@ def _rows(
     errors: Sequence[TiersnapError] = (),
 ) -> None:
     if segments:
-        output.rows(RestoredSegment, [row for plan, _ in results for row in _segments(plan)], errors=errors)
+        rows: list[RestoredSegment] = []
+        for plan, _ in results:
+            rows += _segments(plan)
+        output.rows(RestoredSegment, rows, errors=errors)
     else:
         output.rows(RestoredPartition, [_partition(plan, found) for plan, found in results], errors=errors)
 
 
 def _partition(plan: RestorePlan, found: RestoredLog | None) -> RestoredPartition:
-    """Return the row of a partition; `found` is None for a plan."""
-    chain, opened = plan.folder.chain, plan.told_open if found is None else found.open_transactions
+    """One row a partition; `found` is None for a plan."""
+    chain = plan.folder.chain
+    opened = plan.told_open if found is None else found.open_transactions
     stable = min([chain.end_offset, *(each.first_offset for each in opened)])
     return RestoredPartition(
         partition=plan.folder.name,
@@ -260,7 +264,8 @@ def _segments(plan: RestorePlan) -> Iterator[RestoredSegment]:
     """Yield a row for each segment to restore, then one for each remote segment that is left out."""
     name, chain = plan.folder.name, plan.folder.chain
     for piece in chain.pieces:
-        size, action = piece.copy.metadata.segment_size, "FETCH" if piece.is_whole else "FETCH, CUT"
+        size = piece.copy.metadata.segment_size
+        action = "FETCH" if piece.is_whole else "FETCH, CUT"
         yield RestoredSegment(name, piece.start_offset, piece.end_offset, size, piece.copy.segment_id, action)
     for copy in chain.left_out:
         action = f"LEFT OUT: {copy.reason}"

@@ -348,11 +348,16 @@ def _summary(outcome: RunOutcome, run_id: str, report: Path) -> RunSummary:
 
 def _next_of(outcome: RunOutcome, settings: RunSettings, place: Place) -> str:
     """Return the last line of a run without uploads, with the command that does the rest."""
-    may_upload = may_be_tiered(outcome.verdicts, settings.replay) or outcome.has_leftovers or outcome.may_end_better
-    if may_upload or (outcome.has_rows and not settings.apply):
-        where = " to remote storage" if settings.apply else ""
-        return f"nothing was written{where}; next: {place.clears(Verdict.READY)}"
-    return "the tables were written; no segment can be tiered now" if outcome.has_rows else NOTHING_TO_TIER
+    can_tier = may_be_tiered(outcome.verdicts, settings.replay)
+    may_upload = any((can_tier, outcome.has_leftovers, outcome.error_count))
+    if not may_upload and not outcome.has_rows:
+        return NOTHING_TO_TIER
+    following = f"next: {place.clears(Verdict.READY)}"
+    if not settings.apply:
+        return f"nothing was written; {following}"
+    if may_upload:
+        return f"nothing was written to remote storage; {following}"
+    return "the tables were written; no segment can be tiered now"
 
 
 def _tell_troubles(output: Output, outcome: RunOutcome, place: Place) -> None:

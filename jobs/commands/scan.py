@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -31,6 +31,7 @@ from tiersnap.snapshot.units import count_of, human_bytes
 if TYPE_CHECKING:
     from tiersnap.snapshot.gate.printed_steps import Place
     from tiersnap.snapshot.host.scanned import Scanned, ScanTotals
+    from tiersnap.snapshot.log.findings import Finding
     from tiersnap.snapshot.metrics.of_run import ScanMetrics
     from tiersnap.snapshot.report.of_scan import ScanPage
 
@@ -251,7 +252,7 @@ def _segments(log_dir: str, scanned: Scanned, place: Place) -> Iterator[ScannedS
 
 
 def _counts(totals: ScanTotals) -> Iterator[str]:
-    verdicts, snapshots = (dict(each.most_common()) for each in (totals.verdicts, totals.snapshots))
+    verdicts, snapshots = dict(totals.verdicts.most_common()), dict(totals.snapshots.most_common())
     yield f"segments: {cell(verdicts)}; snapshots: {cell(snapshots)}"
     if totals.deleted_segments:
         below = count_of(totals.deleted_segments, "segment")
@@ -292,17 +293,27 @@ def _of_problems(totals: ScanTotals, place: Place) -> Iterator[str]:
 
 def _steps_of_verdicts(totals: ScanTotals, place: Place) -> Iterator[tuple[str, str]]:
     """Yield (step, verdict)."""
-    from tiersnap.snapshot.log.findings import NOT_READ, FindingKind
+    from tiersnap.snapshot.log.findings import FindingKind
     from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS
 
-    paths = (each.path for each in totals.findings if each.finding_kind not in NOT_READ and each.path.endswith(".log"))
-    damaged = place.beside(next(paths, "FILE"))
+    damaged = place.beside(_damaged_log(totals.findings))
     has_no_watermarks = any(each.path.endswith(f"/{HIGH_WATERMARKS}") for each in totals.findings)
     for verdict in map(Verdict, _CAUSES):
         is_met = totals.unread if verdict is Verdict.UNVERIFIED_SNAPSHOT else totals.verdicts[verdict]
-        if is_met:
-            waits_for_file = verdict is Verdict.ABOVE_LSO and has_no_watermarks
-            yield damaged.clears(FindingKind.MISSING_CHECKPOINT if waits_for_file else verdict), verdict
+        if not is_met:
+            continue
+        waits_for_file = verdict is Verdict.ABOVE_LSO and has_no_watermarks
+        yield damaged.clears(FindingKind.MISSING_CHECKPOINT if waits_for_file else verdict), verdict
+
+
+def _damaged_log(findings: Iterable[Finding]) -> str:
+    """Return the path of the first damaged segment, a placeholder without any."""
+    from tiersnap.snapshot.log.findings import NOT_READ
+
+    for each in findings:
+        if each.finding_kind not in NOT_READ and each.path.endswith(".log"):
+            return each.path
+    return "FILE"
 
 
 def _steps_of_findings(totals: ScanTotals, place: Place) -> Iterator[tuple[str, str]]:
@@ -311,9 +322,12 @@ def _steps_of_findings(totals: ScanTotals, place: Place) -> Iterator[tuple[str, 
 
     has_wrong_snapshots = any(totals.wanted[each] for each in _WRONG)
     for each in totals.findings:
-        is_told = has_wrong_snapshots and each.finding_kind is FindingKind.CORRUPT_SNAPSHOT
-        if not (each.is_gone or is_told):
-            yield place.beside(each.path).clears(each.finding_kind), each.finding_kind
+        kind = each.finding_kind
+        if each.is_gone:
+            continue
+        if has_wrong_snapshots and kind is FindingKind.CORRUPT_SNAPSHOT:
+            continue
+        yield place.beside(each.path).clears(kind), kind
 
 
 def _of_lost_indexes(totals: ScanTotals, place: Place) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -255,7 +256,8 @@ def tier(
     host = host.told(told_by.about(opened, request.topic, output), told_by.left_for)
     host = replace(host, asks_forgotten=report is not None or sinks.is_any, log_start_of_now=told_by.ask_log_start)
     if teller is not None:
-        topics = {name.rpartition("-")[0] for names in selected_folders(opened, selection) for name in names}
+        folders = chain.from_iterable(selected_folders(opened, selection))
+        topics = {folder.rpartition("-")[0] for folder in folders}
         host = replace(host, refusal_of=teller.refusals(topics))
     host = host.uploading_again(upload_again, selected_of(opened, selection))
     progress = Progress(output, "tiering", count(opened, selection))
@@ -297,14 +299,19 @@ def _publish(teller: TellBrokers, done: HostOutcome) -> Published:
     from tiersnap.remote_storage.metadata.segment_metadata import name_of
 
     waiting = (name_of(each.partition) for each in done.partitions if each.awaits_records)
-    # Segments of other attempts whose claims alone were finished were not read.
-    uploaded = {event.segment_id for event in done.copied if event.segment_id and event.object_bytes}
     topics = {each.partition.topic for each in done.partitions}
-    published = teller.run(waiting, topics, uploaded, uploads=_uploads(done).keys())
-    ends = {plan.partition: plan.next_offset for plan in published.plans if plan.refusal is None and teller.place.apply}
+    published = teller.run(waiting, topics, _uploaded_ids(done), uploads=_uploads(done).keys())
+    ends: dict[TopicIdPartition, int] = {}
+    if teller.place.apply:
+        ends = {plan.partition: plan.next_offset for plan in published.plans if plan.refusal is None}
     for each in done.partitions:
         each.note_published(ends.get(name_of(each.partition), 0))
     return published
+
+
+def _uploaded_ids(done: HostOutcome) -> set[str]:
+    # Copies of other attempts that were finished without a byte were not read.
+    return {event.segment_id for event in done.copied if event.segment_id and event.object_bytes}
 
 
 def _uploads(done: HostOutcome) -> dict[TopicIdPartition, int]:
@@ -360,7 +367,8 @@ def _tell_next(
         output.warn(line)  # a cron line that is quiet mails it
     if not info.applied:
         tell_unknown_encryption(output, done.encryption[Encryption.UNKNOWN])
-        output.talk(*([done.plan.sentence] if done.plan else []))
+        if done.plan:
+            output.talk(done.plan.sentence)
         what = f"nothing was written to remote storage; next: {again('--apply')}"
         output.talk(what if may_write else NOTHING_TO_TIER)
     elif done.copies_finished:

@@ -194,7 +194,7 @@ def transactions(
         _show_hanging(output, outcome, as_of=as_of, everything=everything)
         tell_not_compared(output, search.log_starts.continued, log_dirs)
         output.warn(*of_unlocated(search.log_starts.unlocated, remote=False))
-        return exit_code_of([*outcome.problems(), *(Verdict.UNKNOWN_LOG_START for _ in search.log_starts.unlocated)])
+        return exit_code_of([*outcome.problems(), *[Verdict.UNKNOWN_LOG_START] * len(search.log_starts.unlocated)])
     watch = Progress(output, "reading").watch
     log = read_transaction_log(opened, partition_count=partition_count, **rules, watch=watch)
     findings += [*log.findings, *missing_of(opened, log)]
@@ -223,9 +223,14 @@ def _opened(judged: JudgedTransaction, as_of: int) -> ListedOpenTransaction:
 
     place = command_place()
     transaction, coordinated, verdict = judged.transaction, judged.coordinated, judged.verdict
-    state = None if coordinated is None else coordinated.value
-    transactional_id = None if coordinated is None else coordinated.transactional_id
-    terminated = transactional_id if verdict is TransactionVerdict.TWO_PHASE else None
+    abort = abort_before_3_0 = terminate = transactional_id = state = None
+    if verdict.is_hanging:
+        abort = place.text(abort_step(transaction))
+        abort_before_3_0 = place.text(abort_step(transaction, before_3_0=True))
+    if coordinated is not None:
+        transactional_id, state = coordinated.transactional_id, coordinated.value
+    if transactional_id is not None and verdict is TransactionVerdict.TWO_PHASE:
+        terminate = place.text(terminate_transaction(transactional_id))
     return ListedOpenTransaction(
         transaction=transaction,
         duration_minutes=judged.minutes(as_of),
@@ -235,9 +240,9 @@ def _opened(judged: JudgedTransaction, as_of: int) -> ListedOpenTransaction:
         transaction_state=None if state is None else state.transaction_state,
         coordinator_producer_epoch=None if state is None else state.producer_epoch,
         is_late=judged.is_late,
-        abort_command=place.text(abort_step(transaction)) if verdict.is_hanging else None,
-        abort_command_before_3_0=place.text(abort_step(transaction, before_3_0=True)) if verdict.is_hanging else None,
-        terminate_command=None if terminated is None else place.text(terminate_transaction(terminated)),
+        abort_command=abort,
+        abort_command_before_3_0=abort_before_3_0,
+        terminate_command=terminate,
     )
 
 
@@ -254,7 +259,7 @@ def _next_steps(outcome: HangingOutcome, left_out: int) -> Iterator[str]:
     from tiersnap.snapshot.gate.kafka_tools import terminate_transaction
 
     judged, verdicts = outcome.judged, outcome.verdicts
-    yield f"open transactions: {cell({str(verdict): count for verdict, count in verdicts.items()})}"
+    yield f"open transactions: {cell(verdicts)}"
     if left_out:
         yield f"not shown: {count_of(left_out, 'open transaction')} not known to hang: --all shows all"
     yield from _commands("next", [abort_step(each.transaction) for each in judged if each.verdict.is_hanging])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import UNSET, Meta, UnsetType
@@ -15,7 +16,14 @@ from tiersnap.jobs.cli.option_types import clock
 from tiersnap.jobs.cli.output import Output
 from tiersnap.jobs.cli.progress import Progress
 from tiersnap.jobs.cli.publish_options import ProofRequest, proof_options
-from tiersnap.jobs.cli.sentences import PlaceSentence, tell_failures, tell_mended, tell_place, tell_unknown_encryption
+from tiersnap.jobs.cli.sentences import (
+    PlaceSentence,
+    place_fields,
+    tell_failures,
+    tell_mended,
+    tell_place,
+    tell_unknown_encryption,
+)
 from tiersnap.jobs.commands.tier import HostRequest, host_options
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
 from tiersnap.remote_storage.unblock.unblock_outcome import End
@@ -126,17 +134,18 @@ def unblock(
         done = job.run()
     errors = (*done.tiered.errors, *done.refusals, *done.doubts)
     next_place = host_place(tuple(log_dirs), situation)
-    rows = [
-        FreedPartition.of(each, next_place.clears(each.waits_for) if each.waits_for else each.hint)
-        for each in done.freeings
-    ]
+    rows = []
+    for each in done.freeings:
+        step = next_place.clears(each.waits_for) if each.waits_for else each.hint
+        rows.append(FreedPartition.of(each, step))
     summary = _summary(done, request) if rows else None
     findings = done.tiered.findings if rows else ()
     output.rows(FreedPartition, rows, summary=summary, findings=findings, errors=errors)
     tell_place(output, done.proof)
     tell_failures(output, errors)
     output.warn(*(each.says() for each in done.lost_epochs))
-    output.talk(*dict.fromkeys(next_place.text(step) for each in done.lost_epochs for step in each.cure()))
+    cures = chain.from_iterable(each.cure() for each in done.lost_epochs)
+    output.talk(*dict.fromkeys(map(next_place.text, cures)))
     if rows:
         _tell_freed(output, done, rows, apply=request.apply)
     elif not done.lost_epochs:
@@ -148,8 +157,8 @@ def unblock(
 
 def _summary(done: Unblocked, request: HostRequest) -> UnblockSummary:
     tiered = done.tiered
-    told = () if done.proof is None else (done.proof.sentence, done.proof.evidence)
-    summary = UnblockSummary(request.tierer.run_id, len(tiered.copied), tiered.counts.snapshots_mended, *told)
+    counts = len(tiered.copied), tiered.counts.snapshots_mended
+    summary = UnblockSummary(request.tierer.run_id, *counts, *place_fields(done.proof))
     return summary if request.apply else replace(summary, plan=tiered.plan)
 
 

@@ -48,6 +48,8 @@ class KnownTopicIds:
 
         if self.cluster is None:
             return {}
-        folders = (split_folder_name(folder) for each in self.log_dirs for folder in each.log_dir.folders)
-        names = {name for name, _ in filter(None, folders)}
+        names: set[str] = set()
+        for each in self.log_dirs:
+            for name, _ in filter(None, map(split_folder_name, each.log_dir.folders)):
+                names.add(name)
         return {name: topic.topic_id for name, topic in self.cluster.topics(names).items()}

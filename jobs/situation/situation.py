@@ -158,9 +158,12 @@ class Situation:
             ("cluster", self.cluster),
         )
         for name, fact in found:
-            if fact.source not in (COMMAND_LINE, NOT_ASKED) and (not names or name in names):
-                known = "not known" if fact.value is None else _shown(fact.value)
-                yield f"{name}: {known}: {fact.source}"
+            if fact.source in (COMMAND_LINE, NOT_ASKED):
+                continue
+            if names and name not in names:
+                continue
+            known = "not known" if fact.value is None else _shown(fact.value)
+            yield f"{name}: {known}: {fact.source}"
 
 
 def _answering(fact: Known[T], ask: Callable[[T], object]) -> tuple[Known[T], list[TiersnapError]]:
@@ -211,9 +214,11 @@ def _broker(found: Sequence[BrokerSettings | str], given: Given) -> Known[Broker
         return Known(known[0], SERVER_PROPERTIES)
     if len(known) == 1:
         return Known(known[0], _named(known[0]))
-    if known and not (given.log_dirs or given.remote or given.cluster):
+    if not known:
+        return Known(None, _why_no_broker(found, given))
+    if not any((given.log_dirs, given.remote, given.cluster)):
         raise UsageError(f"{_several(known)}: which one?", hint=_one_command_each(known))
-    return Known(None, _several(known) if known else _why_no_broker(found, given))
+    return Known(None, _several(known))
 
 
 def _why_no_broker(found: Iterable[BrokerSettings | str], given: Given) -> str:
@@ -239,7 +244,8 @@ def _log_dirs(given: Given, broker: Known[BrokerSettings]) -> Known[tuple[str, .
     if broker.value is None:
         return Known(None, broker.source)
     named = broker.value.log_dirs
-    if not broker.value.pid and not any(Path(each).is_dir() for each in named):
+    has_log_dir = any(Path(each).is_dir() for each in named)
+    if not broker.value.pid and not has_log_dir:
         return Known(None, f"{broker.source} names {', '.join(named)}, and this host has no such directory")
     return Known(named, broker.source)
 
@@ -248,13 +254,13 @@ def _remote(given: Given, broker: Known[BrokerSettings]) -> tuple[Known[RemoteVi
     """Return the remote location, and the name of its layout if that is known."""
     found = _location_of(broker)
     theirs = found.value
-    layout = given.layout or (None if theirs is None else theirs.layout)
-    uri = given.remote or (None if theirs is None else theirs.remote)
-    if uri is None:
+    uri, layout, stores = given.remote, given.layout, given.stores
+    if theirs is not None:
+        uri, layout = uri or theirs.remote, layout or theirs.layout
+        if uri.rstrip("/") == theirs.remote.rstrip("/"):
+            stores = stores.or_else(theirs.settings)
+    if not uri:
         return Known(None, found.source), layout
-    stores = given.stores
-    if theirs is not None and uri.rstrip("/") == theirs.remote.rstrip("/"):
-        stores = stores.or_else(theirs.settings)
     source = found.source if given.remote is None else COMMAND_LINE
     return Known(RemoteView(uri, layout or DEFAULT_LAYOUT, stores), source), layout
 

@@ -267,11 +267,14 @@ class _Advice:
     def script(self, width: int) -> Iterator[str]:
         """Yield lines that can be pasted into a shell: comments, folded to `width`, and a line for each command."""
         for heading, steps in (("Next:", self.next), ("To check the result:", self.check)):
-            yield from ("", f"# {heading}") if steps else ()
+            if not steps:
+                continue
+            yield from ("", f"# {heading}")
             for each in steps:
                 for comment in each.comments:
                     yield from folded(comment, width, "# ", "# ")
-                yield from filter(None, [each.command])
+                if each.command:
+                    yield each.command
 
 
 def _freeing(host: Host, stuck: Iterable[HungRemoteCopy | FailingCopyTask]) -> tuple[NextStep, ...]:
@@ -281,16 +284,19 @@ def _freeing(host: Host, stuck: Iterable[HungRemoteCopy | FailingCopyTask]) -> t
     if host.can_pause_copying:
         return (UNBLOCK,)
     restarted = {node for node, _, _ in host.brokers} if host.missing else set()
-    return (RESTART_LEADER,) * any(each.broker not in restarted for each in stuck)
+    if any(each.broker not in restarted for each in stuck):
+        return (RESTART_LEADER,)
+    return ()
 
 
 def _advice(host: Host, place: Place, of_cluster: Sequence[Step]) -> _Advice:
     from tiersnap.snapshot.host.next_steps import checks, next_steps
 
-    has_host = bool(host.log_dirs)
+    if not host.log_dirs:
+        return _Advice(steps_once(of_cluster), [])
     before = frozenset(each.command for each in of_cluster)
-    steps = steps_once([*of_cluster, *(next_steps(host, place, before) if has_host else ())])
-    return _Advice(steps, list(checks(host, place)) if has_host else [])
+    steps = steps_once([*of_cluster, *next_steps(host, place, before)])
+    return _Advice(steps, list(checks(host, place)))
 
 
 def _result(answers: _Answers, advice: _Advice) -> DoctorResult:
@@ -319,10 +325,8 @@ def _print_screen(output: Output, sections: Mapping[str, Iterable[str]], advice:
     width = terminal_width() or _WIDEST
     for name, lines in sections.items():
         for number, line in enumerate(lines):
-            for text in folded(shown(line), width, f"{'' if number else name:<9}", " " * 9):
-                output.line(text)
-    for line in advice.script(width):
-        output.line(shown(line))
+            output.line(*folded(shown(line), width, f"{'' if number else name:<9}", " " * 9))
+    output.line(*map(shown, advice.script(width)))
 
 
 def _sections(answers: _Answers) -> dict[str, list[str]]:
@@ -343,10 +347,12 @@ def _sections(answers: _Answers) -> dict[str, list[str]]:
 
 def _answer_lines(answers: Sequence[ProbeAnswer]) -> Iterator[str]:
     """Yield a line for each answer that is not OK, and one for all that are."""
-    good = [each.probe for each in answers if each.verdict is ProbeVerdict.OK]
+    good = []
     for each in answers:
-        if each.verdict is not ProbeVerdict.OK:
-            step = f"; {each.next_step}" if each.next_step else ""
-            yield f"{each.probe}: {each.verdict}, {each.message}{step}"
+        if each.verdict is ProbeVerdict.OK:
+            good.append(each.probe)
+            continue
+        step = f"; {each.next_step}" if each.next_step else ""
+        yield f"{each.probe}: {each.verdict}, {each.message}{step}"
     if good:
         yield f"OK: {', '.join(good)}"

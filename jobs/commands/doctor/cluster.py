@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeGuard, TypeVar
 
 from msgspec import Meta
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
     from tiersnap.remote_storage.publish.location_proof import LocationVerdict
     from tiersnap.snapshot.gate.printed_steps import Place, Step
+    from tiersnap.snapshot.log.log_dir import Partition
     from tiersnap.snapshot.log.selection import NamedLogDir
     from tiersnap.snapshot.replay.remote_records import Records
 
@@ -68,10 +69,10 @@ class ToldCopies:
 def told_copies(
     cluster: Cluster | None, log_dirs: tuple[str, ...], now: int, hung_after: int | None, records: MetadataCache | None
 ) -> ToldCopies:
-    """Return the hung copies and duplicate segments that a cluster's records show; none without a cluster.
+    """Return the copies in the records of a cluster; empty without a cluster.
 
     Args:
-        records: all records of the cluster, if they were read before.
+        records: of the cluster, if they were read before.
 
     Raises:
         UsageError: a log directory is of another cluster.
@@ -79,18 +80,18 @@ def told_copies(
     if cluster is None or hung_after is None:
         return ToldCopies()
     from tiersnap.remote_storage.cluster.copy_tasks import check_cluster_of
-    from tiersnap.remote_storage.cluster.hung_copies import HungLimit, copied_twice, find_all_hung, read_all_records
+    from tiersnap.remote_storage.cluster.hung_copies import HungLimit, find_all_hung, read_all_records
     from tiersnap.snapshot.log.selection import open_log_dirs
 
-    opened = open_log_dirs(log_dirs) if log_dirs else ()
+    opened = open_log_dirs(log_dirs)
     if opened:
         check_cluster_of(cluster, {each.source: each.log_dir for each in opened})
     cache = read_all_records(cluster) if records is None else records
     hung = find_all_hung(cluster, cache, [each.source for each in opened], HungLimit(now, hung_after))
     rows = tuple(_rows(opened, hung))
     said = [f"{each.says()}; {human_bytes(row.waiting_bytes)} wait" for each, row in zip(hung, rows, strict=True)]
-    twice = [CopiedTwice(str(each), *pair) for each in cache.partitions() for pair in copied_twice(cache, each)]
-    return ToldCopies(rows, tuple(twice), (*said, *_of_twice(twice)))
+    twice = tuple(_copied_twice(cache))
+    return ToldCopies(rows, twice, (*said, *_of_twice(twice)))
 
 
 def _rows(opened: Iterable[NamedLogDir], hung: Sequence[HungCopy]) -> Iterator[HungRemoteCopy]:
@@ -99,6 +100,14 @@ def _rows(opened: Iterable[NamedLogDir], hung: Sequence[HungCopy]) -> Iterator[H
     for key, each in zip(begins, hung, strict=True):
         at, size = each.attempt, waiting.get(key, each.attempt.segment_size)
         yield HungRemoteCopy(*key, at.broker_id, at.id.segment_id, at.start_offset, each.age, each.usual, size)
+
+
+def _copied_twice(cache: MetadataCache) -> Iterator[CopiedTwice]:
+    from tiersnap.remote_storage.cluster.hung_copies import copied_twice
+
+    for partition in cache.partitions():
+        for segment_id, read in copied_twice(cache, partition):
+            yield CopiedTwice(str(partition), segment_id, read)
 
 
 def _of_twice(twice: Sequence[CopiedTwice]) -> Iterator[str]:
@@ -115,9 +124,14 @@ def _waiting_bytes(opened: Iterable[NamedLogDir], begins: Mapping[tuple[str, int
     for log_dir in opened:
         for partition in named(log_dir.log_dir, begins):
             key = partition.topic, partition.partition
-            closed = (at for at in partition.segments if not at.is_active and at.base_offset >= begins[key])
-            waiting[key] += sum(at.log.size for at in closed)
+            waiting[key] += closed_bytes(partition, begins[key])
     return waiting
+
+
+def closed_bytes(partition: Partition, offset: int) -> int:
+    """Return the bytes of the closed segments from an offset on."""
+    closed = (each for each in partition.segments if not each.is_active and each.base_offset >= offset)
+    return sum(each.log.size for each in closed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +235,7 @@ def problems_of_cluster(
     compared: Compared | None, copies: ToldCopies, location: JudgedLocation | None
 ) -> Iterator[OtherProblem]:
     """Yield the problems that the cluster and its remote location show."""
-    if compared is not None and compared.missing.segments:
+    if _lacks_segments(compared):
         yield OtherProblem.LOST_REMOTE_SEGMENT
     if copies.hung:
         yield OtherProblem.HUNG_COPY
@@ -232,11 +246,15 @@ def problems_of_cluster(
 def steps_of_cluster(
     place: Place, compared: Compared | None, copies: ToldCopies, freeing: Iterable[NextStep]
 ) -> Iterator[Step]:
-    """Yield the steps that restore lost remote segments, and `freeing`, which frees hung copies."""
-    if compared is not None and compared.missing.segments:
+    """Yield the steps that put lost remote segments back, and `freeing`, which frees copies that hang."""
+    if _lacks_segments(compared):
         yield from map(place.render, _mending(place, compared))
     if copies.hung:
         yield from map(place.render, _of_hung(copies, freeing))
+
+
+def _lacks_segments(compared: Compared | None) -> TypeGuard[Compared]:
+    return compared is not None and bool(compared.missing.segments)
 
 
 def _of_hung(copies: ToldCopies, freeing: Iterable[NextStep]) -> Iterator[NextStep]:

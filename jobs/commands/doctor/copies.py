@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
+from tiersnap.jobs.commands.doctor.cluster import closed_bytes
 from tiersnap.jobs.situation.remote_view import RemoteView
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.lost_epochs import LostEpochs
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.stuck import StuckPartition
     from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
     from tiersnap.snapshot.gate.printed_steps import Step
-    from tiersnap.snapshot.log.log_dir import Partition
     from tiersnap.snapshot.log.selection import NamedLogDir
 
 
@@ -69,10 +69,10 @@ class CopyFindings:
 
     def blocking(self) -> Iterator[str]:
         """Yield a line for each thing that keeps brokers from copying."""
-        yield from (each.says() for each in self.failing)
-        yield from (each.says() for each in self.left_paused)
-        yield from (each.says() for each in self.lost_epochs)
-        yield from (each.says() for each in self.standing)
+        found: Iterable[FailingCopyTask | PausedTopic | LostEpochs | StandingOffset]
+        found = chain(self.failing, self.left_paused, self.lost_epochs, self.standing)
+        for each in found:
+            yield each.says()
 
     def others(self) -> Iterator[str]:
         """Yield a line for each thing that blocks nothing."""
@@ -94,14 +94,20 @@ class CopyFindings:
 
         if self.failing:
             yield from freeing
-        elif any(each.state is not PauseState.NOTHING_SAVED for each in self.left_paused):
-            yield from steps_of(OtherProblem.LEFT_PAUSED)
-        yield from map(NextStep, dict.fromkeys(each.hint for each in self.paused if each.hint))
+        yield from self._steps_of_pauses()
         yield from dict.fromkeys(chain.from_iterable(each.cure() for each in self.lost_epochs))
         if self.standing:
             yield from steps_of(OtherProblem.STANDING_LSO)
         if self.leftovers and not self.failing:
             yield REMOVE_ORPHANS
+
+    def _steps_of_pauses(self) -> Iterator[NextStep]:
+        from tiersnap.snapshot.gate.steps import steps_of
+
+        has_saved_configs = any(each.state is not PauseState.NOTHING_SAVED for each in self.left_paused)
+        if has_saved_configs and not self.failing:  # the steps that free a copy task put them back, too
+            yield from steps_of(OtherProblem.LEFT_PAUSED)
+        yield from map(NextStep, filter(None, dict.fromkeys(each.hint for each in self.paused)))
 
 
 def steps_once(steps: Iterable[Step]) -> list[Step]:
@@ -166,12 +172,11 @@ def _rows(failing: Iterable[StuckPartition], opened: Sequence[NamedLogDir]) -> I
     from tiersnap.snapshot.log.selection import named
 
     found = {(each.partition.topic, each.partition.partition): each for each in failing}
-    here: Mapping[tuple[str, int], Partition] = {
-        (each.topic, each.partition): each for log_dir in opened for each in named(log_dir.log_dir, found)
-    }
+    waiting: dict[tuple[str, int], int] = {}
+    for log_dir in opened:
+        for partition in named(log_dir.log_dir, found):
+            key = partition.topic, partition.partition
+            waiting[key] = closed_bytes(partition, found[key].next_offset)
     for key, each in found.items():
-        segments = here[key].segments if key in here else ()
-        closed = [at for at in segments if not at.is_active and at.base_offset >= each.next_offset]
-        size = sum(at.log.size for at in closed)
-        row = (each.leader, each.next_offset, each.attempts, each.has_not_looked, size)
+        row = (each.leader, each.next_offset, each.attempts, each.has_not_looked, waiting.get(key, 0))
         yield FailingCopyTask(str(each.partition), *row)

@@ -40,14 +40,16 @@ def _broker(host: Host) -> Iterator[str]:
 
 
 def _running(host: Host) -> Iterator[str]:
+    unknown = [f"not to be told for {each.uri}: {each.lock_unknown}" for each in host.log_dirs if each.lock_unknown]
     if host.pids:
-        names = [f"process {pid}" if pid else "a process of another container" for pid in host.pids]
-        yield f"yes: {', '.join(names)} holds .lock"
-    unknown = [each for each in host.log_dirs if each.lock_unknown]
-    for each in unknown:
-        yield f"not to be told for {each.uri}: {each.lock_unknown}"
-    if not host.pids and not unknown:
+        yield f"yes: {', '.join(map(_process, host.pids))} holds .lock"
+    elif not unknown:
         yield _stopped(host)
+    yield from unknown
+
+
+def _process(pid: int) -> str:
+    return f"process {pid}" if pid else "a process of another container"
 
 
 def _stopped(host: Host) -> str:

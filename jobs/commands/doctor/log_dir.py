@@ -44,15 +44,21 @@ class ExaminedLogDir:
     @classmethod
     def of(cls, host: Host, each: Examined) -> ExaminedLogDir:
         """Return a log directory of a host."""
+        meta, holder = each.meta, each.holder
+        cluster_id = node_id = directory_id = pid = version = None
+        if meta is not None:
+            cluster_id, node_id, directory_id = meta.cluster_id, meta.node_id, meta.directory_id
+        if holder is not None:
+            pid, version = holder.pid, holder.version
         return cls(
             log_dir=each.uri,
-            cluster_id=None if each.meta is None else each.meta.cluster_id,
-            node_id=None if each.meta is None else each.meta.node_id,
-            directory_id=None if each.meta is None else each.meta.directory_id,
+            cluster_id=cluster_id,
+            node_id=node_id,
+            directory_id=directory_id,
             is_clean=each.is_clean,
-            is_running=None if each.lock_unknown else each.holder is not None,
-            pid=None if each.holder is None else each.holder.pid,
-            version=None if each.holder is None else each.holder.version,
+            is_running=None if each.lock_unknown else holder is not None,
+            pid=pid,
+            version=version,
             mount=each.disk.mount,
             disk_bytes=each.disk.total,
             free_bytes=each.disk.free,

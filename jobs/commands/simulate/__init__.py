@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -107,7 +107,7 @@ class _Answers:
         )
 
     def of_warehouse(self) -> SimulatePartition:
-        """Return the task over the tables, which hold the state that is computed, and no entries of files.
+        """Return the task over the tables; they hold the computed state, not the entries of files.
 
         Raises:
             UsageError: the options need a host's files, or --expiration and --producer-expiration conflict.
@@ -117,11 +117,12 @@ class _Answers:
         if self.at is not None or self.producers:
             raise UsageError("--at and --producers need a LOGDIR", hint="the tables keep one state a partition")
         kept = (str(SnapshotOrigin.OURS), str(SnapshotOrigin.EMPTY))
-        if self.start_from is not None and self.start_from not in kept:
+        start_from = kept[0] if self.start_from is None else self.start_from
+        if start_from not in kept:
             raise UsageError(
-                f"--from {self.start_from} needs a LOGDIR", hint=f"over a warehouse --from takes {' or '.join(kept)}"
+                f"--from {start_from} needs a LOGDIR", hint=f"over a warehouse --from takes {' or '.join(kept)}"
             )
-        return SimulatePartition(SnapshotOrigin(self.start_from or kept[0]), self._settings)
+        return SimulatePartition(SnapshotOrigin(start_from), self._settings)
 
     @property
     def _settings(self) -> SimulationSettings:
@@ -236,7 +237,9 @@ def simulate(
         found = simulate_warehouse(spark.session, uri, selection, task, everything=asked.everything)
         sentence = found.tally.sentence(task.settings.brokers[-1])
         output.rows(FleetWrite, found.rows, columns=FLEET_COLUMNS, summary=SimulateSummary(sentence))
-        output.talk(*([sentence] if output.format is Format.JSONL else []), *found.said)
+        if output.format is Format.JSONL:
+            output.talk(sentence)
+        output.talk(*found.said)
         if found.unlocated:
             count = count_of(found.unlocated, "partition is", "partitions are")
             output.warn(f"{count} left out: log start unknown: {_run_of(uri).text(STATE_LOG_START)} states it")
@@ -270,14 +273,15 @@ def warehouse_of(ctx: click.Context, log_dirs: Sequence[str], warehouse: str | N
 
     UsageError if both were given, or neither.
     """
-    names = ("log_dirs", "warehouse")
-    typed = [name for name in names if opt.is_typed(ctx, name)]
     hint = "give log directories of this host, or --warehouse for what run has read"
-    if len(typed) == 2:
+    is_typed = opt.is_typed(ctx, "warehouse")
+    if is_typed and opt.is_typed(ctx, "log_dirs"):
         raise UsageError("LOGDIR and --warehouse are two ways to say where the logs are", hint=hint)
     if not log_dirs and not warehouse:
         raise UsageError("neither LOGDIR nor --warehouse was given", hint=hint)
-    if not warehouse or not ("warehouse" in typed or not log_dirs):
+    if not warehouse:
+        return None
+    if log_dirs and not is_typed:
         return None
     from tiersnap.snapshot.log.places import located
 
@@ -285,11 +289,21 @@ def warehouse_of(ctx: click.Context, log_dirs: Sequence[str], warehouse: str | N
 
 
 def _refuse_options_of_the_other(ctx: click.Context, *, is_risk: bool) -> None:
+    option = _first_typed(ctx, _OF_ANSWERS if is_risk else _OF_RISK)
+    if option is None:
+        return
+    if is_risk:
+        raise UsageError(f"{option} and --risk exclude each other", hint=f"leave out {option}")
+    raise UsageError(f"{option} needs --risk", hint="add --risk")
+
+
+def _first_typed(ctx: click.Context, names: Container[str]) -> str | None:
+    """Return the first of these parameters' options on the command line; None without any."""
     for param in ctx.command.params:
-        if opt.is_typed(ctx, str(param.name)) and param.name in (_OF_ANSWERS if is_risk else _OF_RISK):
-            if is_risk:
-                raise UsageError(f"{param.opts[0]} and --risk exclude each other", hint=f"leave out {param.opts[0]}")
-            raise UsageError(f"{param.opts[0]} needs --risk", hint="add --risk")
+        name = str(param.name)
+        if name in names and opt.is_typed(ctx, name):
+            return param.opts[0]
+    return None
 
 
 def _simulate_host(
@@ -301,8 +315,11 @@ def _simulate_host(
 
     simulation.findings.extend(findings_of(opened))
     partitions = Progress(output, "simulating", count(opened, selection)).watch(selected_of(opened, selection))
-    kind: type[Any] = SimulatedProducer if simulation.by_producer else SimulatedWrite
-    columns = PRODUCER_COLUMNS if simulation.by_producer else WRITE_COLUMNS
+    kind: type[Any]
+    columns: Sequence[str]
+    kind, columns = SimulatedWrite, WRITE_COLUMNS
+    if simulation.by_producer:
+        kind, columns = SimulatedProducer, PRODUCER_COLUMNS
     rows = simulation.answers(partitions)
 
     def summary() -> SimulateSummary:

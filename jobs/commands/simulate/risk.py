@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import click
@@ -167,12 +168,12 @@ def show_risk_of_host(
 
     host, progress = HostRisk(opened, check_crc), Progress(output, "reading", count(opened, selection))
     risks = list(host.risks(progress.watch(selected_of(opened, selection)), settings))
-    others = [found for each in asked.replicas for found in host.disagreements(each)]
-    rows = [partition_row(each) for each in risks]
+    others = list(chain.from_iterable(map(host.disagreements, asked.replicas)))
+    rows = list(map(partition_row, risks))
     sentences = RiskTotals.of(rows).sentences()
-    found: list[BoundaryRow | PartitionRow] = (
-        [row for each in risks for row in boundary_rows(each)] if asked.boundaries else [*rows]
-    )
+    found: list[BoundaryRow | PartitionRow] = [*rows]
+    if asked.boundaries:
+        found = list(chain.from_iterable(map(boundary_rows, risks)))
     _show_risk(output, found, sentences, asked, others, several=len(opened) > 1, findings=host.findings)
     if output.format is not Format.JSON:
         for row in others:
@@ -181,7 +182,7 @@ def show_risk_of_host(
         output.talk(f"left out: {count_of(host.never_tiered, 'partition')} of topics that are never tiered")
     tell_not_compared(output, host.log_starts.continued, [each.uri for each in host.log_dirs])
     output.warn(*of_unlocated(host.log_starts.unlocated, remote=False))
-    return exit_code_of([*host.findings, *(Verdict.UNKNOWN_LOG_START for _ in host.log_starts.unlocated)])
+    return exit_code_of([*host.findings, *[Verdict.UNKNOWN_LOG_START] * len(host.log_starts.unlocated)])
 
 
 def show_risk_of_warehouse(
@@ -214,8 +215,10 @@ def _show_risk(
     several: bool,
     findings: Sequence[Finding] = (),
 ) -> None:
-    kind: type[Any] = BoundaryRow if asked.boundaries else PartitionRow
-    columns = BOUNDARY_COLUMNS if asked.boundaries else PARTITION_COLUMNS
+    kind: type[Any]
+    kind, columns = PartitionRow, PARTITION_COLUMNS
+    if asked.boundaries:
+        kind, columns = BoundaryRow, BOUNDARY_COLUMNS
     worst_first = sorted(rows, key=lambda row: row.severity)
     summary = SimulateSummary(**dict[str, Any](sentences), replicas=list(others) or UNSET)
     output.rows(kind, worst_first, columns=columns, several=several, summary=summary, findings=findings)

@@ -146,7 +146,7 @@ def verify(
     situation, unanswered = situation.answering()
     view = situation.view_to_read()
     opened = with_stated(open_log_dirs(log_dirs), log_starts)
-    expiry = replace(broker_expiry, expiration=None) if strict or against is not None else broker_expiry
+    expiry = counted if against is None else replace(broker_expiry, expiration=None)
     cluster = situation.cluster.value
     moved, locate = partial(moved_up, cluster), partial(located, cluster)
     folds, beginnings = FoldsAhead(check_crc=check_crc), view.beginnings(broker_expiry)
@@ -208,13 +208,12 @@ def _show(
 
 
 def _log_dirs(situation: Situation, tier: TierRequest) -> tuple[str, ...]:
-    """Return the log directories of the command line, or those that were found.
-
-    The found ones do not count if the command line has --remote or --warehouse without LOGDIR.
-    """
+    """Return the log directories; if only the remote location or a warehouse was named, none that were found."""
     found = situation.log_dirs
     is_alone = situation.remote.source == COMMAND_LINE or tier.warehouse is not None
-    return found.value or () if found.source == COMMAND_LINE or not is_alone else ()
+    if is_alone and found.source != COMMAND_LINE:
+        return ()
+    return found.value or ()
 
 
 @dataclass(frozen=True)
@@ -301,4 +300,4 @@ def _verify_remote(output: Output, remote: _RemoteSide) -> int:
     output.rows(RemoteCheck, checks, columns=COLUMNS, summary=lambda: _summary(tally), findings=remote.findings)
     remote.tell(output, tally)
     output.warn(*of_unlocated(begins.unlocated, remote=False))
-    return exit_code_of([*remote.findings, *+tally.verdicts, *(Verdict.UNKNOWN_LOG_START for _ in begins.unlocated)])
+    return exit_code_of([*remote.findings, *+tally.verdicts, *[Verdict.UNKNOWN_LOG_START] * len(begins.unlocated)])

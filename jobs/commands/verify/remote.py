@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     Known = Mapping[Key, Mapping[str, RemoteCheck]]
 
 COLUMNS = ("topic", "partition", "base_offset", "next_base_offset", "segment_id", "verdict", "compared_with", "reason")
-_SAMPLE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(%?)")
+_SAMPLE = re.compile(r"(0*[1-9][0-9]*)|([0-9]+(?:\.[0-9]+)?)%")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,11 @@ class SegmentSample:
 
 def _sample(text: str) -> SegmentSample:
     found = _SAMPLE.fullmatch(text)
-    if found is not None and found[2] and 0 < float(found[1]) <= 100:
-        return SegmentSample(percent=float(found[1]))
-    if found is not None and not found[2] and found[1].isdigit() and int(found[1]):
-        return SegmentSample(number=int(found[1]))
+    number, percent = ("", "") if found is None else found.groups("")
+    if number:
+        return SegmentSample(number=int(number))
+    if percent and 0 < float(percent) <= 100:
+        return SegmentSample(percent=float(percent))
     raise ValueError(f"{text!r} is no sample; use a number of segments as 100, or 5%")
 
 
@@ -165,20 +166,25 @@ class CheckTally:
             yield each
 
     def sentence(self, depth: CheckDepth) -> str:
-        """Return the counts in words."""
+        """Return the counts for people."""
         there = self.verdicts.total() - self.verdicts[RemoteVerdict.GONE] - self.ranges
-        unread = self.verdicts[RemoteVerdict.NOT_CHECKABLE]
-        sound = sum(count for verdict, count in self.verdicts.items() if verdict.is_sound and verdict not in _UNREAD)
-        told = ", ".join(f"{self.verdicts[each]} {each}" for each in RemoteVerdict if self.verdicts[each])
         of = count_of(there, "remote segment is sound", "remote segments are sound")
-        skipped = f"; {count_of(self.skipped, 'segment was', 'segments were')} skipped" if self.skipped else ""
-        of_unread = count_of(unread, "encrypted segment was", "encrypted segments were")
-        encrypted = f"; {of_unread} not read" if unread else ""
-        counts = f": {told}" if told else ""
-        said = f"{sound} of {of}" if there else "no remote segment was verified"
-        ranges = count_of(self.ranges, "range of offsets is", "ranges of offsets are")
-        counts += f"; {ranges} in no segment" if self.ranges else ""
-        return f"{said} at depth {depth}, {human_bytes(self.bytes)}{counts}{encrypted}{skipped}"
+        said = f"{self._sound()} of {of}" if there else "no remote segment was verified"
+        told = ", ".join(f"{self.verdicts[each]} {each}" for each in RemoteVerdict if self.verdicts[each])
+        said += f" at depth {depth}, {human_bytes(self.bytes)}{': ' if told else ''}{told}"
+        unread = self.verdicts[RemoteVerdict.NOT_CHECKABLE]
+        others = (
+            (self.ranges, "range of offsets is", "ranges of offsets are", "in no segment"),
+            (unread, "encrypted segment was", "encrypted segments were", "not read"),
+            (self.skipped, "segment was", "segments were", "skipped"),
+        )
+        for count, one, many, outcome in others:
+            if count:
+                said += f"; {count_of(count, one, many)} {outcome}"
+        return said
+
+    def _sound(self) -> int:
+        return sum(count for verdict, count in self.verdicts.items() if verdict.is_sound and verdict not in _UNREAD)
 
 
 @dataclass(frozen=True)
@@ -213,31 +219,43 @@ class TierVerification:
         progress = Progress(output, "verifying", len(plan.partitions))
         for partition in progress.watch_done(sorted(plan.partitions, key=str)):
             local = None if self.local_logs is None else self.local_logs.of(partition)
-            compare = None if local is None else local.compare
+            compare = local_from = None
+            if local is not None:
+                compare, local_from = local.compare, local.partition.first_base_offset
             told = known.get((partition.topic, partition.topic_id, partition.partition), {})
             check = PartitionCheck(plan.location, partition, plan.request, told, compare)
             check.log_start_of = partial(self._log_start_of, plan.location.store, local)
-            check.local_from = None if local is None else local.partition.first_base_offset
+            check.local_from = local_from
             yield from check.checks()
             tally.skipped += check.skipped
 
     def _log_start_of(
         self, store: ObjectStore, local: LocalLog | None, partition: TopicIdPartition, covered: Sequence[Interval]
     ) -> ToldStart | None:
-        """Return the log start from the cluster, else from the local log.
+        """Return the log start from the cluster, else from the local log."""
+        from tiersnap.remote_storage.verify.log_head import ToldStart
+
+        start = self._start_in_cluster(store, partition, covered)
+        if start is not None:
+            return ToldStart(start, is_current=True)
+        return None if local is None else local.log_start(covered)
+
+    def _start_in_cluster(
+        self, store: ObjectStore, partition: TopicIdPartition, covered: Sequence[Interval]
+    ) -> int | None:
+        """Return the log start that the cluster tells; None if it tells none.
 
         If a deleted topic has only claims left, it lost nothing: its log starts after all of them.
         """
         from tiersnap.remote_storage.cluster.log_starts import is_deleted, log_start_of
-        from tiersnap.remote_storage.remote_log.log_head import ToldStart
         from tiersnap.snapshot.log.leader_epochs import ENDLESS
 
-        start = None if self.cluster is None else log_start_of(self.cluster, partition)
-        if self.cluster is not None and start is None and not covered:
-            start = ENDLESS if is_deleted(self.cluster, store, partition) else None
-        if start is not None:
-            return ToldStart(start, is_current=True)
-        return None if local is None else local.log_start(covered)
+        if self.cluster is None:
+            return None
+        start = log_start_of(self.cluster, partition)
+        if start is None and not covered and is_deleted(self.cluster, store, partition):
+            return ENDLESS
+        return start
 
 
 def _planned(
@@ -276,7 +294,7 @@ def verify_on_spark(
 
 
 def _known(file: Path | None) -> Known:
-    """Return the earlier checks of segments, by partition and segment id; other kinds of lines are skipped.
+    """Return the earlier checks of segments, by partition and segment id; other lines are skipped.
 
     Raises:
         SourceNotFoundError, UsageError: see `read_lines`.
@@ -284,7 +302,9 @@ def _known(file: Path | None) -> Known:
     from tiersnap.snapshot.report.remote_checks import read_lines
 
     known: defaultdict[Key, dict[str, RemoteCheck]] = defaultdict(dict)
-    for each in () if file is None else read_lines(file, may_be_empty=True):
+    if file is None:
+        return known
+    for each in read_lines(file, may_be_empty=True):
         if each.segment_id:
             known[each.topic, each.topic_id, each.partition][each.segment_id] = each
     return known
