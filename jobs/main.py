@@ -190,7 +190,7 @@ def _with_near_option(error: click.ClickException) -> click.ClickException:
 
 
 def _format_of(argv: list[str]) -> Format:
-    """Return the form that a command line asks for, which cannot be parsed."""
+    """Return the form that an unparsable command line asks for."""
     found = os.environ.get(variable_of("output"), "")
     for word, following in pairwise([*argv, ""]):
         option, _, value = word.partition("=")

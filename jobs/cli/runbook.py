@@ -106,7 +106,7 @@ class Runbook:
         return tuple(dict.fromkeys(filter(None, map(by_anchor.get, links))))
 
     def _of_quoted_symptoms(self, word: str) -> tuple[RunbookEntry, ...]:
-        """Return the entries of the symptoms that the word, as a line of a log, shows."""
+        """Return the entries of the symptoms whose quotation the word contains, as a line of a log does."""
         return self._linked([each for each in self.symptoms if _quotes(each.entry, word)])
 
     def _quoting(self, word: str) -> tuple[RunbookEntry, ...]:
