@@ -233,7 +233,7 @@ class TierVerification:
         self, store: ObjectStore, local: LocalLog | None, partition: TopicIdPartition, covered: Sequence[Interval]
     ) -> ToldStart | None:
         """Return the log start from the cluster, else from the local log."""
-        from tiersnap.remote_storage.verify.log_head import ToldStart
+        from tiersnap.remote_storage.remote_log.log_head import ToldStart
 
         start = self._start_in_cluster(store, partition, covered)
         if start is not None:
