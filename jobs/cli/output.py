@@ -233,7 +233,7 @@ class Output:
 
 
 def _first_on_terminal(kind: type[T], rows: list[T]) -> list[T]:
-    """Return all rows; on a terminal the first ones, by `rank` of their type if it has one, the lowest first."""
+    """Return all rows; on a terminal the MOST_ON_TERMINAL rows of the lowest `rank`, or the first ones without a rank."""
     if not sys.stdout.isatty() or len(rows) <= MOST_ON_TERMINAL:
         return rows
     rank: Callable[[T], int] | None = getattr(kind, "rank", None)

@@ -86,7 +86,7 @@ class Runbook:
         yield self._holding(wanted)
 
     def near(self, word: str) -> list[str]:
-        """Return the names that are spelled nearly so."""
+        """Return the names with a similar spelling."""
         names: dict[str, str] = {}
         for each in (*self.rows, *self.entries):
             names |= dict.fromkeys(each.names, each.entry.replace("`", ""))
@@ -106,7 +106,7 @@ class Runbook:
         return tuple(dict.fromkeys(filter(None, map(by_anchor.get, links))))
 
     def _of_quoted_symptoms(self, word: str) -> tuple[RunbookEntry, ...]:
-        """Return the entries of the symptoms whose quotation the word contains, as a line of a log does."""
+        """Return the entries of the symptoms that the word quotes; the word may be a pasted log line."""
         return self._linked([each for each in self.symptoms if _quotes(each.entry, word)])
 
     def _quoting(self, word: str) -> tuple[RunbookEntry, ...]:

@@ -1,4 +1,4 @@
-"""The table `record_batches`: the segments that it lacks, their decode, and the rows that count."""
+"""The table `record_batches`: which segments it lacks, how they are decoded, and which rows are valid."""
 
 from __future__ import annotations
 

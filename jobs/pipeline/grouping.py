@@ -25,7 +25,7 @@ def by_key(
     *,
     tasks: int | None = None,
 ) -> DataFrame:
-    """Return the batches that `task` gives for the rows of each key, which it gets in batches, sorted by `order`.
+    """Run `task` once for each key and return its batches. It gets the key's rows in batches, sorted by `order`.
 
     Spark holds no group whole. It does not promise the order, which one exchange and one sort give; a task that relies
     on it checks it (partition_input).

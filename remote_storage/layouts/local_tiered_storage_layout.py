@@ -51,7 +51,7 @@ class LocalTieredStorageLayout(Layout):
         )
 
     def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> StoredState:
-        """See Layout; complete is all mandatory files and a log of the right size."""
+        """See Layout. A segment is complete if all mandatory files exist and its log has the right size."""
         sizes = {found.key: found.size for found in store.list(self.stem(metadata))}
         if not sizes:
             return StoredState.ABSENT

@@ -37,7 +37,7 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        """Return whether tables show words or times, which they pad on the right."""
+        """Return whether the column holds text or times, which tables pad on the right."""
         return self.words is not None or self.is_time
 
     def text_field(self) -> Field:

@@ -233,5 +233,5 @@ def _lacks_room(log_dir: Examined) -> bool:
 
 
 def _takes(count: int, rate: int) -> str:
-    """Return bytes and their duration in words, with a second for the start."""
+    """Return as text the bytes and the time that they take, one second for the start included."""
     return f"{human_bytes(count)}, about {human_duration(1000 * (1 + count // rate))}"

@@ -25,7 +25,7 @@ def of_words(what: str, told: str) -> TiersnapError | None:
 
 
 def of_table(place: str, told: str) -> TiersnapError:
-    """Return the error for a table that cannot be read: damage only if the words say so."""
+    """Return the error for a table that cannot be read. It says damage only if the reader's message does."""
     told = _without_stack(told)
     known = next((_error(place, told, each) for each in (*KNOWN_FAILURES, TABLE_DAMAGED) if _is(each, told)), None)
     return known or RemoteStorageError(f"{place}: cannot be read: {_line(told, None)}", hint="look at the place")

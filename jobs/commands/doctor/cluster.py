@@ -117,7 +117,7 @@ def _of_twice(twice: Sequence[CopiedTwice]) -> Iterator[str]:
 
 
 def _waiting_bytes(opened: Iterable[NamedLogDir], begins: Mapping[tuple[str, int], int]) -> Counter[tuple[str, int]]:
-    """Return for each partition the bytes of its closed segments from the offset in `begins` on."""
+    """Return for each partition the bytes of its closed segments at or above the offset in `begins`."""
     from tiersnap.snapshot.log.selection import named
 
     waiting: Counter[tuple[str, int]] = Counter()
@@ -129,7 +129,7 @@ def _waiting_bytes(opened: Iterable[NamedLogDir], begins: Mapping[tuple[str, int
 
 
 def closed_bytes(partition: Partition, offset: int) -> int:
-    """Return the bytes of the closed segments from an offset on."""
+    """Return the bytes of the closed segments at or above an offset."""
     closed = (each for each in partition.segments if not each.is_active and each.base_offset >= offset)
     return sum(each.log.size for each in closed)
 
