@@ -233,7 +233,7 @@ class Output:
 
 
 def _first_on_terminal(kind: type[T], rows: list[T]) -> list[T]:
-    """Return all rows; on a terminal the MOST_ON_TERMINAL rows of the lowest `rank`, or the first ones without a rank."""
+    """Return all rows; on a terminal at most MOST_ON_TERMINAL, those of the lowest `rank` if they have one."""
     if not sys.stdout.isatty() or len(rows) <= MOST_ON_TERMINAL:
         return rows
     rank: Callable[[T], int] | None = getattr(kind, "rank", None)

@@ -84,7 +84,7 @@ class Progress:
         return self._each(partitions, lambda each: each.name, lambda each: each.log_bytes)
 
     def watch_done(self, results: Iterable[T]) -> Iterator[T]:
-        """Yield the results, one for each partition, and count them. The caller runs its own loop over the partitions."""
+        """Yield the results, one for each partition, and count them. The caller loops over the partitions."""
         return self._each(results)
 
     def _each(

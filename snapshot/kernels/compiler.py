@@ -34,7 +34,7 @@ _OUTSIDE = ("llvm.", "crc32c_extend", "memset", "memcpy")
 
 
 def compiled(kernel: Kernel) -> bytes:
-    """Return an object file with one function. It has the kernel's name and takes the kernel's arguments in their order.
+    """Return an object file with one function of the kernel's name, which takes the kernel's arguments in order.
 
     An array is an address and a size. Numbers are int64; the last argument is the address of int64 results.
 

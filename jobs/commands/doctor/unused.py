@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 def unused_topics(cluster: Cluster | None, view: RemoteView) -> list[UnusedTopic]:
-    """Return the topics of the location that the cluster certainly lacks; none if one of the two is unknown or does not answer."""
+    """Return the topics of the location that the cluster certainly lacks; none if one of them does not answer."""
     if cluster is None or view.remote is None:
         return []
     from tiersnap.remote_storage.cluster.unused_topics import find_unused
