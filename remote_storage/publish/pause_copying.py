@@ -110,7 +110,7 @@ def _put_back(cluster: Cluster, saved: SavedConfigs) -> None:
     deadline = time.monotonic() + _RESTORE_SECONDS
     while True:
         try:
-            # Also what is not seen aside: the broker that is asked may lag behind.
+            # Configs that do not look overridden are included, because the broker that answers may lag behind.
             values = changed_by_nobody(cluster.settings(saved.topic), saved.before)
             try:
                 _change_back(cluster, saved.topic, values)
@@ -137,7 +137,7 @@ def _change_back(cluster: Cluster, topic: str, values: Values) -> None:
 
 
 def _switch_on_alone(cluster: Cluster, saved: SavedConfigs, refused: ClusterRefusedError) -> None:
-    """Copying as it was before, without what the broker refuses: a disk fills while copying is off."""
+    """Restore only the config of copying if the broker refuses others, because disks fill without copying."""
     topic = saved.topic
     _log.warning("%s: settings cannot be put back: %s", topic, refused.message)
     aside = still_aside(cluster.settings(topic), saved.before)
@@ -182,10 +182,11 @@ def _deferred_signals() -> Iterator[None]:
 
 def settings_while_off(settings: Mapping[str, TopicConfig]) -> dict[str, str]:
     """Return the configs with which the broker accepts that copying is off, and deletes nothing."""
-    bytes_too = value_of(settings, RETENTION_BYTES, UNLIMITED) != UNLIMITED
-    # Endless local retention is that of the total one.
-    local = [name for name in LOCAL_RETENTION if value_of(settings, name, AS_TOTAL) not in {AS_TOTAL, UNLIMITED}]
-    names = (COPY_DISABLE, RETENTION_MS, *([RETENTION_BYTES] if bytes_too else []), *local)
+    names = [COPY_DISABLE, RETENTION_MS]
+    if value_of(settings, RETENTION_BYTES, UNLIMITED) != UNLIMITED:
+        names.append(RETENTION_BYTES)
+    # Unlimited local retention follows the total one, so it needs no override.
+    names += [name for name in LOCAL_RETENTION if value_of(settings, name, AS_TOTAL) not in {AS_TOTAL, UNLIMITED}]
     return {name: OVERRIDES[name] for name in names}
 
 
@@ -211,11 +212,19 @@ def changed_by_nobody(settings: Mapping[str, TopicConfig], before: Values) -> di
 
 
 def as_options(values: Values) -> str:
-    """`values` as options of `kafka-configs --alter`, each with a space before it."""
-    added = ",".join(f"{name}={value}" for name, value in values.items() if value is not None)
-    deleted = ",".join(name for name, value in values.items() if value is None)
-    options = f" --add-config {added}" if added else ""
-    return f"{options} --delete-config {deleted}" if deleted else options
+    """Return `values` as options of `kafka-configs --alter`, each with a space before it."""
+    added, deleted = [], []
+    for name, value in values.items():
+        if value is None:
+            deleted.append(name)
+        else:
+            added.append(f"{name}={value}")
+    options = ""
+    if added:
+        options += f" --add-config {','.join(added)}"
+    if deleted:
+        options += f" --delete-config {','.join(deleted)}"
+    return options
 
 
 def _unlike(settings: Mapping[str, TopicConfig], before: Values, aside: Mapping[str, str]) -> dict[str, str | None]:
