@@ -92,18 +92,26 @@ class CheckPlan:
             self.bytes += size
 
     def _add_log(self, size: int, modified: int) -> None:
-        depth, expiration = self.asked.depth, self.asked.producer_expiration
+        depth = self.asked.depth
         self.segments += 1
-        of_depth = _LOCAL if self.location.is_local else _AIVEN
+        of_depth = _AIVEN
+        if self.location.is_local:
+            of_depth = _LOCAL
+            self.bytes += min(size, _TAIL_BYTES)
         self.requests += of_depth[depth]
         if self.sampled is not None and depth is not CheckDepth.METADATA:
             self.requests += of_depth[CheckDepth.METADATA] + 1  # the snapshot of the segment before it
-        may_live = expiration is None or self.asked.now - modified < expiration
-        if depth is CheckDepth.FULL or (depth is CheckDepth.SNAPSHOTS and may_live):
+        if self._is_log_read(modified):
             self.requests += 1 - size // -FETCH_SIZE
             self.bytes += size
-        if self.location.is_local:
-            self.bytes += min(size, _TAIL_BYTES)
+
+    def _is_log_read(self, modified: int) -> bool:
+        """Return whether the depth reads the log of a segment, written at `modified` (ms)."""
+        if self.asked.depth is CheckDepth.FULL:
+            return True
+        expiration = self.asked.producer_expiration
+        may_live = expiration is None or self.asked.now - modified < expiration
+        return self.asked.depth is CheckDepth.SNAPSHOTS and may_live
 
 
 def plan_check(
@@ -167,10 +175,15 @@ def _largest_of(
     """Return the largest `sample_order` of the `number` segments that are first in it."""
     first: list[int] = []
     for key, _ in _keys(location, is_wanted):
-        if key.segment_id is not None and _is_of_segment(key, location) and key.kind in _LOGS:
-            order = -sample_order(key.segment_id, asked.now)
-            if len(first) < number:
-                heappush(first, order)
-            else:
-                heappushpop(first, order)
-    return -first[0] if first else 0
+        if key.segment_id is None or key.kind not in _LOGS:
+            continue
+        if not _is_of_segment(key, location):
+            continue
+        order = -sample_order(key.segment_id, asked.now)
+        if len(first) < number:
+            heappush(first, order)
+        else:
+            heappushpop(first, order)
+    if not first:
+        return 0
+    return -first[0]
