@@ -24,7 +24,7 @@ from tiersnap.snapshot.units import count_of, human_bytes
 
 _LOGS = (KeyKind.LOG, KeyKind.LOCAL_LOG)
 _SMALLEST = (KeyKind.RSM_MANIFEST, KeyKind.LOCAL_LEADER_EPOCHS, KeyKind.LOCAL_OFFSET_INDEX)
-# Requests of a segment beside those for its log: what the listing needs, and more of it for each depth.
+# Requests of a segment without those for its log: the listing's, and those of each depth.
 _AIVEN = {CheckDepth.METADATA: 1, CheckDepth.SNAPSHOTS: 2, CheckDepth.FULL: 2}
 _LOCAL = {CheckDepth.METADATA: 3, CheckDepth.SNAPSHOTS: 9, CheckDepth.FULL: 9}
 # Requests of a partition: its listings, and the indexes of its newest segment, for the lineage.
@@ -40,8 +40,8 @@ class CheckPlan:
     Attributes:
         partitions: segments of each; 0 if only claims are left.
         bytes: at most what the depth reads, without `largest`.
-        largest: bytes of the largest object of each kind but logs, of which each partition reads one more.
-        sampled: see CheckRequest; None where all segments are verified.
+        largest: bytes of the largest object of each kind except logs. Each partition reads one more of each.
+        sampled: see CheckRequest; None if all segments are verified.
     """
 
     location: RemoteLocation

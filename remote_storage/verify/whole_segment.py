@@ -1,4 +1,4 @@
-"""Verify complete remote segments of one partition one after the other, with what the earlier ones told."""
+"""Verify the complete remote segments of one partition in order, each with the state after the earlier ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.snapshot_comparison import compare
 from tiersnap.snapshot.units import count_of
 
-_SMALL = 1 << 20  # bytes: what is fetched ahead, some dozens at once
+_SMALL = 1 << 20  # bytes: greatest indexes that are read ahead, some dozens of them at once
 _ALIKE = "the same bytes as"
 Indexes = Mapping[IndexType, bytes | None]
 
@@ -332,7 +332,7 @@ def _size(copy: RemoteSegment) -> int:
 
 
 def _of_other_files(faults: Iterable[str], told: Iterable[str]) -> list[str]:
-    """Return the faults of files of which none is told."""
+    """Return the faults of files without a reported fault."""
     files = {fault.partition(":")[0] for fault in told}
     return [fault for fault in faults if fault.partition(":")[0] not in files]
 
