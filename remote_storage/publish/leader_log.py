@@ -132,7 +132,7 @@ def _as_bytes(data: str | bytes | None) -> bytes | None:
 
 
 def _is_of_time(message: Message, timestamp: int) -> bool:
-    """Return whether the client's time matches; a broker stamps whole batches, so its time always matches."""
+    """Return whether the client's time matches; True for a broker's time, which it gives to whole batches."""
     from confluent_kafka import TIMESTAMP_CREATE_TIME
 
     kind, at = message.timestamp()

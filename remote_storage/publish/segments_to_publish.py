@@ -32,7 +32,7 @@ class PublishAction(StrEnum):
     """The action on one segment."""
 
     PUBLISH = "PUBLISH"  # COPY_SEGMENT_STARTED, then COPY_SEGMENT_FINISHED
-    FINISH = "FINISH"  # somebody was killed between the two
+    FINISH = "FINISH"  # a run was killed between the two
     KNOWN = "KNOWN"
     DELETED = "DELETED"  # a broker has deleted it since, by retention
     COVERED = "COVERED"  # complete segments that brokers know, or that are published with it, hold its offsets

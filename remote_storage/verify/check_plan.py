@@ -1,6 +1,6 @@
 """Plan a check: count partitions and their segments in one listing of the store; nothing else is read.
 
-A partition of which only claims are left is checked, too: it lost all its segments, or retention deleted them.
+A partition that has only claims is checked, too, because it lost all its segments, or retention deleted them.
 """
 
 from __future__ import annotations

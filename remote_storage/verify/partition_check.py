@@ -1,17 +1,17 @@
-"""Verify what remote storage holds of one partition, in ascending offsets.
+"""Verify the remote segments of one partition, in ascending offsets.
 
-    metadata   every object is there, in the size that its manifest says; the segments, laid end to end under the leader
-               epochs of the newest one, have no hole
-    snapshots  the indexes are right by their size and the order of their entries; each snapshot is compared with the
-               first of these that there is: the local log; a snapshot at the offset that a run compared or computed;
-               the claim that vouches for it; the fold of its own segment, if a producer of it may live. Whatever lives
-               in an earlier snapshot must be in it, or batches explain it
-    full       the CRC-32C of every batch, their leader epochs, the indexes; and each snapshot is compared with the fold
-               of the remote log, from where that begins
+    metadata   Every object exists in the size of its manifest. The segments leave no hole under the leader epochs of
+               the newest one.
+    snapshots  The indexes have the right sizes, and their entries the right order. Each snapshot is compared with the
+               first of these that exists: the local log, a snapshot at the offset that a run compared or computed, the
+               claim that vouches for it, the fold of its own segment if one of its producers may live. A living
+               producer of an earlier snapshot must be in it, unless batches explain its absence.
+    full       The CRC-32C and leader epoch of every batch, and the indexes, are right. Each snapshot is compared with
+               the fold of the remote log, from its begin on.
 
-A segment of which an earlier check still holds is not looked into; where its state is needed its snapshot is read.
-Retention may delete segments during the check: one that vanishes together with all older ones is not reported.
-The rules for snapshots are those of remote_log.remote_state.
+A segment is skipped if an earlier check of it still holds. If its state is needed, its snapshot is read. Retention may
+delete segments during the check, so a segment that vanishes together with all older ones is not reported.
+remote_log.remote_state has the rules for snapshots.
 """
 
 from __future__ import annotations

@@ -254,7 +254,7 @@ class WholeSegmentCheck:
         return Told(RemoteVerdict(found.verdict(expiry).value), f"snapshot: {found.reason(expiry)}", of)
 
     def _vouched(self, copy: RemoteSegment, data: bytes) -> Told | None:
-        """Say whether a snapshot is the one that the claim of its segment vouches for; None where none does."""
+        """Return the result of comparing a snapshot with its segment's claim; None if no claim vouches for it."""
         claim = copy.claim
         if claim is None and copy.claimed_as in self.claimed:
             try:
