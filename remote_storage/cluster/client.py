@@ -327,18 +327,19 @@ class Cluster:
 
     def to_error(self, what: str, error: KafkaError, needs: str = "") -> TiersnapError:
         """Return a KafkaError as a TiersnapError; `needs` is the permission for the hint, as in "READ of orders"."""
-        if error.name() in PASSING or error.retriable():
+        name = error.name()
+        if name in PASSING or error.retriable():
             self._client().poll(0)
-            why = self._last_trouble if error.name() in NO_CONNECTION else ""
-            return BrokerUnavailableError(
-                f"{self.bootstrap_server}: {what}: {why or error.str()}",
-                hint=_GONE if self._has_answered else _NEVER_ANSWERED,
-            )
-        return ClusterRefusedError(
-            f"{self.bootstrap_server}: {what}: {error.name()}: {error.str()}",
-            hint=needs_permission(needs) if needs and error.name() in _DENIED else "the broker's log says more",
-            code=error.name(),
-        )
+            why, hint = error.str(), _NEVER_ANSWERED
+            if name in NO_CONNECTION and self._last_trouble:
+                why = self._last_trouble
+            if self._has_answered:
+                hint = _GONE
+            return BrokerUnavailableError(f"{self.bootstrap_server}: {what}: {why}", hint=hint)
+        hint = "the broker's log says more"
+        if needs and name in _DENIED:
+            hint = needs_permission(needs)
+        return ClusterRefusedError(f"{self.bootstrap_server}: {what}: {name}: {error.str()}", hint=hint, code=name)
 
 
 def _epoch_of(info: ListOffsetsResultInfo) -> int:

@@ -42,19 +42,21 @@ class ClusterRecords:
         live = leaders_of(topics, wanted)
         starts = self._cluster.log_starts(live)
         cache = reader.read_to_end()
-        found = {
-            each: KnownPartition(
+        found = {}
+        for each in wanted:
+            log_start = None
+            if each in live:
+                log_start = starts.get(each, 0)
+            found[each] = KnownPartition(
                 each,
                 self.cluster_id,
                 dict(cache.segments(each)),
                 frozenset(cache.doubtful),
                 ended_attempts(cache, each),
                 reader.log_starts[self._topic.partition_of(each)],
-                starts.get(each, 0) if each in live else None,
+                log_start,
                 live.get(each, 0) >= 0,
             )
-            for each in wanted
-        }
         return self._with_absent(found, topics)
 
     def _with_absent(
@@ -104,13 +106,18 @@ def read_published(
     """
     wanted = list(partitions)
     topics = cluster.topics({each.topic for each in wanted})
-    absent = [each for each in wanted if not is_there(topics, each)]
-    if absent and not unpublished:
-        raise _unknown(cluster, absent[0], topics.get(absent[0].topic))
-    found: dict[TopicIdPartition, Published] = {each: {} for each in absent}
-    left = [each for each in wanted if each not in found]
+    found: dict[TopicIdPartition, Published] = {}
+    left = []
+    for each in wanted:
+        if is_there(topics, each):
+            left.append(each)
+        elif unpublished:
+            found[each] = {}
+        else:
+            raise _unknown(cluster, each, topics.get(each.topic))
     if left:
         with MetadataTopic.of(cluster).read(left) as reader:
             cache = reader.read_to_end()
-            found |= {each: dict(cache.segments(each)) for each in left}
+            for each in left:
+                found[each] = dict(cache.segments(each))
     return found

@@ -13,6 +13,7 @@ from tiersnap.remote_storage.errors import ClusterRefusedError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, name_of
 from tiersnap.remote_storage.stores.requests import in_parallel
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition, read_properties
 from tiersnap.snapshot.log.selection import NamedLogDir, named
@@ -48,14 +49,18 @@ def ask_topics(cluster: Cluster, log_dirs: Sequence[NamedLogDir], records: Metad
     Raises:
         BrokerUnavailableError: the cluster does not answer.
     """
-    here = {topic for topic, _ in partitions_of(log_dirs)}
-    names = here if log_dirs else set(cluster.partition_counts())
-    topics = cluster.topics(names | {each.topic for each in records.partitions()})
+    names = {each.topic for each in records.partitions()}
+    if log_dirs:
+        names.update(topic for topic, _ in partitions_of(log_dirs))
+    else:
+        names.update(cluster.partition_counts())
+    topics = cluster.topics(names)
     configs = configs_of(cluster, topics)
-    copied = [(name, number) for name in _copied(configs) for number in topics[name].leaders]
-    return CopiedTopics(
-        led_partitions(topics, copied), {name: topics[name].topic_id for name in configs if is_marked(configs[name])}
-    )
+    copied: list[TopicPartition] = []
+    for name in _copied(configs):
+        copied += [(name, number) for number in topics[name].leaders]
+    paused = {name: topics[name].topic_id for name in configs if is_marked(configs[name])}
+    return CopiedTopics(led_partitions(topics, copied), paused)
 
 
 def _copied(configs: Mapping[str, Mapping[str, TopicConfig]]) -> Iterator[str]:

@@ -58,14 +58,10 @@ def attempts(cache: MetadataCache, partition: TopicIdPartition, next_offset: int
 
 def blind_attempts(cache: MetadataCache, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
     """Return the unfinished attempts at segments that had been finished: the copy task had not read the records."""
-    finished = [
-        (each.start_offset, each.end_offset, cache.order(each)[1])
-        for each in cache.in_state(partition, SegmentState.COPY_SEGMENT_FINISHED)
-    ]
+    finished = list(cache.in_state(partition, SegmentState.COPY_SEGMENT_FINISHED))
     started = list(cache.attempts(partition))
-    since: dict[int, float] = {}
-    for start in {each.start_offset for each in started}:
-        since[start] = min((done for first, last, done in finished if first <= start <= last), default=math.inf)
+    starts = {each.start_offset for each in started}
+    since = {start: _finished_since(cache, finished, start) for start in starts}
     return [each for each in started if cache.order(each)[0] > since[each.start_offset]]
 
 
@@ -114,11 +110,22 @@ def watch(reader: MetadataReader, watched: Iterable[Watched], quiet: float) -> M
     return found
 
 
+def _finished_since(cache: MetadataCache, finished: Iterable[RemoteLogSegmentMetadata], offset: int) -> float:
+    """Return the place of the first record that finished a segment with this offset; infinite without one."""
+    copies = (each for each in finished if each.start_offset <= offset <= each.end_offset)
+    return min((cache.order(each)[1] for each in copies), default=math.inf)
+
+
 def progress_of(cache: MetadataCache, watched: Watched) -> CopyProgress | None:
     """Return the progress of a copy task by its new records; None while they show too little."""
     new = [segment for name, segment in cache.segments(watched.partition).items() if name not in watched.seen]
-    if any(segment.end_offset < watched.next_offset for segment in new):
-        return CopyProgress.FAILING
-    if any(segment.id.segment_id in cache.copied for segment in new):
+    has_finished = False
+    for segment in new:
+        if segment.end_offset < watched.next_offset:
+            return CopyProgress.FAILING
+        has_finished |= segment.id.segment_id in cache.copied
+    if has_finished:
         return CopyProgress.MOVED_ON
-    return CopyProgress.STUCK_AHEAD if len(new) >= STUCK_AFTER else None
+    if len(new) >= STUCK_AFTER:
+        return CopyProgress.STUCK_AHEAD
+    return None

@@ -100,7 +100,9 @@ def hung_copy(
         return None
     usual = _usual_duration(cache, known)
     age = limit.now - newest.event_timestamp
-    return HungCopy(newest, age, usual) if limit.is_passed(age, usual) else None
+    if not limit.is_passed(age, usual):
+        return None
+    return HungCopy(newest, age, usual)
 
 
 def _of_brokers(cache: MetadataCache, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
@@ -157,8 +159,14 @@ def find_all_hung(
 def _leaders_if_copied(cluster: Cluster, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, int]:
     """Return the leaders of the partitions that brokers copy; one request for each topic."""
     leaders = leaders_of(cluster.topics({each.topic for each in partitions}), partitions)
-    copied = {name: is_copied(cluster.settings(name)) for name in {each.topic for each in leaders}}
-    return {each: leader for each, leader in leaders.items() if copied[each.topic]}
+    copied = set(_copied(cluster, {each.topic for each in leaders}))
+    return {each: leader for each, leader in leaders.items() if each.topic in copied}
+
+
+def _copied(cluster: Cluster, topics: Iterable[str]) -> Iterator[str]:
+    for each in topics:
+        if is_copied(cluster.settings(each)):
+            yield each
 
 
 def read_all_records(cluster: Cluster) -> MetadataCache:

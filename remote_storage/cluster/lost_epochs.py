@@ -61,8 +61,7 @@ def find_lost_epochs(
     found = []
     for each in partitions:
         name = name_of(each)
-        end = _remote_end(records, name, each)
-        lacking = [segment for segment in each.segments if _is_lacking(each, segment) and segment.base_offset >= end]
+        lacking = _lacking(each, _remote_end(records, name, each))
         if lacking and name in leaders:
             size = sum(segment.log.size for segment in lacking)
             first, leader = lacking[0].base_offset, leaders[name]
@@ -82,7 +81,20 @@ def _is_lacking(partition: Partition, segment: Segment) -> bool:
 
 def _remote_end(records: MetadataCache, name: TopicIdPartition, partition: Partition) -> int:
     """Return the next offset to copy: the end of the segments with epochs that the checkpoint still has; 0 without."""
-    left = {epoch for epoch, start in partition.leader_epochs or () if start >= partition.epochs_lost_below}
-    finished = records.in_state(name, SegmentState.COPY_SEGMENT_FINISHED)
-    ends = (each.end_offset + 1 for each in finished if not left.isdisjoint(dict(each.segment_leader_epochs)))
-    return max(ends, default=0)
+    left = _epochs_left(partition)
+    end = 0
+    for each in records.in_state(name, SegmentState.COPY_SEGMENT_FINISHED):
+        if not left.isdisjoint(dict(each.segment_leader_epochs)):
+            end = max(end, each.end_offset + 1)
+    return end
+
+
+def _epochs_left(partition: Partition) -> set[int]:
+    epochs = partition.leader_epochs or ()
+    return {epoch for epoch, start in epochs if start >= partition.epochs_lost_below}
+
+
+def _lacking(partition: Partition, end: int) -> list[Segment]:
+    """Return the segments from an offset on that have no leader epoch."""
+    later = (each for each in partition.segments if each.base_offset >= end)
+    return [each for each in later if _is_lacking(partition, each)]

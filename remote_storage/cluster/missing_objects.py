@@ -10,12 +10,14 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.cluster.topics import leaders_of
 from tiersnap.remote_storage.layouts.layout import StoredState
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, mandatory, segments_by_id
 from tiersnap.remote_storage.stores.requests import in_parallel
@@ -70,9 +72,12 @@ class Missing:
         worst = self.segments[0].metadata.id.topic_id_partition
         of_worst = [each.metadata for each in self.segments if each.metadata.id.topic_id_partition == worst]
         first, last = of_worst[0].start_offset, of_worst[-1].end_offset
+        verb = "are"
+        if len(self.segments) == 1:
+            verb = "is"
         return (
             f"{len(self.segments)} of {count_of(self.known, 'segment')} that brokers know "
-            f"{'is' if len(self.segments) == 1 else 'are'} not at {self.uri}, in "
+            f"{verb} not at {self.uri}, in "
             f"{count_of(self.partitions, 'partition')}: once local files are deleted consumers read nothing of them; "
             f"{worst} lacks {count_of(len(of_worst), 'segment')} between offsets {first} and {last}"
         )
@@ -94,11 +99,13 @@ def find_missing(known: Known, ask: Callable[[], Known], ours: Collection[str], 
     missing = dict(_missing(known, dict(zip(partitions, there, strict=True)), local=location.is_local))
     if missing:
         # Brokers may have deleted some since. They publish a deletion before they delete an object.
-        still = {each for segments in ask().values() for each in segments}
+        still = set(chain.from_iterable(ask().values()))
         missing = {each: lacking for each, lacking in missing.items() if each in still}
     _log.debug("%d segments are missing in %s", len(missing), uri)
     found = worst_first(MissingSegment(each, each.id.segment_id in ours, lacking) for each, lacking in missing.items())
-    elsewhere = _other_layout(location, found[0].metadata) if found else None
+    elsewhere = None
+    if found:
+        elsewhere = _other_layout(location, found[0].metadata)
     return Missing(uri, sum(map(len, known.values())), tuple(found), elsewhere)
 
 
@@ -120,12 +127,18 @@ def read_by_brokers(cluster: Cluster, reader: MetadataReader, is_wanted: Callabl
     found = {}
     for each in live:
         start = starts.get(each, 0)  # without a leader the log start is unknown, so all segments count
-        found_ids = cache.index(each).found()
-        finished = (segment for segment in cache.in_state(each, _FINISHED) if segment.id in found_ids)
-        segments = [segment for segment in finished if segment.end_offset >= start]
+        segments = _found_from(cache, each, start)
         if segments:
-            found[each] = sorted(segments, key=lambda segment: (segment.start_offset, segment.id.segment_id))
+            found[each] = segments
     return ReadByBrokers(found, starts)
+
+
+def _found_from(cache: MetadataCache, partition: TopicIdPartition, start: int) -> list[RemoteLogSegmentMetadata]:
+    """Return the segments that brokers find from an offset on, ascending."""
+    found_ids = cache.index(partition).found()
+    finished = (each for each in cache.in_state(partition, _FINISHED) if each.id in found_ids)
+    living = (each for each in finished if each.end_offset >= start)
+    return sorted(living, key=lambda each: (each.start_offset, each.id.segment_id))
 
 
 def worst_first(missing: Iterable[MissingSegment]) -> list[MissingSegment]:

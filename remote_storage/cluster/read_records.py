@@ -19,8 +19,13 @@ from tiersnap.snapshot.replay.remote_records import Records
 
 def partitions_of(log_dirs: Iterable[NamedLogDir], topic: re.Pattern[str] | None = None) -> set[TopicPartition]:
     """Return the partitions in log directories; `topic` matches the names of topics, None for all."""
-    folders = (split_folder_name(folder) for each in log_dirs for folder in each.log_dir.folders)
-    return {name for name in folders if name is not None and matches_topic(name[0], topic)}
+    found = set()
+    for each in log_dirs:
+        for folder in each.log_dir.folders:
+            name = split_folder_name(folder)
+            if name is not None and matches_topic(name[0], topic):
+                found.add(name)
+    return found
 
 
 def with_topic_ids(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[TopicIdPartition]:

@@ -86,9 +86,13 @@ class ReadRecords:
         number = rows[0].number
         if self.bootstrap_server is None:
             return _of_replicas([each.log_dir for each in rows if each.log_dir is not None], number)
-        named = list(map(_name_of, rows))
+        return self._ask(self.bootstrap_server, list(map(_name_of, rows)), number)
+
+    def _ask(
+        self, server: str, named: Sequence[TopicIdPartition], number: int
+    ) -> dict[TopicIdPartition, PartitionRecords]:
         try:
-            with MetadataReader(Cluster(self.bootstrap_server, self.properties), {number}) as reader:
+            with MetadataReader(Cluster(server, self.properties), {number}) as reader:
                 cache = reader.read_to_end()
                 is_complete = not reader.log_starts[number]
         except TiersnapError as error:

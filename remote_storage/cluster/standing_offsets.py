@@ -6,7 +6,7 @@ watermark that does not advance, keeps that offset where it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.cluster.client import Cluster
@@ -49,20 +49,29 @@ def find_standing(
         partitions: local partitions that brokers copy and that have a leader.
         now: ms.
     """
-    names = {(each.topic, each.partition): each for each in partitions if partitions[each][1].segments[1:]}
-    offsets = cluster.stable_offsets(names).items()
-    standing = (_standing(*partitions[names[name]], offset, now) for name, offset in offsets)
-    found = [each for each in standing if each is not None]
+    found = list(_find_standing_now(cluster, partitions, now))
     # A transaction with old timestamps may have been open only for a moment, so the offset is requested again.
     again = cluster.stable_offsets([(each.topic, each.partition) for each in _named(found, partitions)])
     still = {f"{topic}-{number}": offset for (topic, number), offset in again.items()}
     return [each for each in found if still[each.partition] == each.last_stable_offset]
 
 
+def _find_standing_now(
+    cluster: Cluster, partitions: Mapping[TopicIdPartition, tuple[FileSystem, Partition]], now: int
+) -> Iterator[StandingOffset]:
+    names = {(each.topic, each.partition): each for each in partitions if partitions[each][1].segments[1:]}
+    for name, offset in cluster.stable_offsets(names).items():
+        standing = _standing(*partitions[names[name]], offset, now)
+        if standing is not None:
+            yield standing
+
+
 def _standing(filesystem: FileSystem, partition: Partition, offset: int, now: int) -> StandingOffset | None:
     """Return a last stable offset that has stood long enough; None if it has not, or if no closed segment waits."""
-    waiting = [each for each in partition.segments if (each.next_base_offset or 0) > offset]
-    since = _time_at(filesystem, partition, offset, now) if waiting else now
+    waiting = list(_waiting(partition, offset))
+    if not waiting:
+        return None
+    since = _time_at(filesystem, partition, offset, now)
     if since > now - STANDS_AFTER_MS:
         return None
     size = sum(each.log.size for each in waiting)
@@ -76,20 +85,33 @@ def _named(
     return [each for each, (_, partition) in partitions.items() if partition.name in standing]
 
 
+def _waiting(partition: Partition, offset: int) -> Iterator[Segment]:
+    """Yield the closed segments that end above an offset."""
+    for each in partition.segments:
+        if (each.next_base_offset or 0) > offset:
+            yield each
+
+
 def _time_at(filesystem: FileSystem, partition: Partition, offset: int, now: int) -> int:
     """Return the time (ms) at which the record at an offset was written; `now` if no local segment has it.
 
     The record was written after the previous segment ended, so the result is at least that file's time. If its
     timestamp is missing or in the future, the result is the time of its own file.
     """
-    *before, holding = [None, *(each for each in partition.segments if each.base_offset <= offset)]
-    timestamp = None if holding is None else _timestamp(filesystem, holding, offset)
-    if holding is None or timestamp is None:
+    previous = holding = None
+    for each in partition.segments:
+        if each.base_offset <= offset:
+            previous, holding = holding, each
+    if holding is None:
+        return now
+    timestamp = _timestamp(filesystem, holding, offset)
+    if timestamp is None:
         return now
     if not 0 <= timestamp <= now:
         return _ended_at(holding)
-    previous = before[-1]
-    return timestamp if previous is None else max(timestamp, _ended_at(previous))
+    if previous is None:
+        return timestamp
+    return max(timestamp, _ended_at(previous))
 
 
 def _ended_at(segment: Segment) -> int:

@@ -141,8 +141,11 @@ def check_settings(topic: str, settings: Mapping[str, TopicConfig]) -> None:
             hint=f"kafka-configs --alter --topic {topic} --add-config {REMOTE_STORAGE}=true; where its copier is then "
             "stuck for want of a snapshot: tiersnap unblock",
         )
-    finite = {name: value_of(settings, name, UNLIMITED) for name in RETENTION}
-    finite = {name: value for name, value in finite.items() if value not in {UNLIMITED, MARK}}
+    finite = {}
+    for name in RETENTION:
+        value = value_of(settings, name, UNLIMITED)
+        if value not in {UNLIMITED, MARK}:
+            finite[name] = value
     if is_copying_off(settings) and finite:
         listed = ", ".join(f"{name}={value}" for name, value in finite.items())
         raise CopyingOffError(

@@ -27,11 +27,12 @@ def find_unused(store: ObjectStore, cluster: Cluster) -> list[UnusedTopic]:
     topics = cluster.topics({each.topic for each in folders})
     gone = sorted(certainly_gone(cluster, topics, folders), key=lambda each: (each.topic, each.topic_id or ""))
     cluster_id = cluster.cluster_id()
-    return [
-        UnusedTopic(at.topic, at.topic_id or "", [store.uri + folder for folder in folders[at]])
-        for at in gone
-        if not _is_of_another(store, at, cluster_id)
-    ]
+    unused = []
+    for at in gone:
+        if not _is_of_another(store, at, cluster_id):
+            uris = [store.uri + folder for folder in folders[at]]
+            unused.append(UnusedTopic(at.topic, at.topic_id or "", uris))
+    return unused
 
 
 def _topic_folders(store: ObjectStore) -> dict[TopicIdPartition, Sequence[str]]:

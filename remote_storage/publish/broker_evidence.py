@@ -51,31 +51,35 @@ def settings_evidence(
     """Return the evidence that the settings of brokers on this host give for a remote location.
 
     Args:
-        answers: of the cluster about its brokers. The settings of a file prove a location only if the cluster says
-            that one of its brokers has them.
+        answers: the cluster's answers about its brokers. The settings of a file prove a location only if the cluster
+            reports them of one of its brokers.
     """
     if not found:
         return Evidence(_KIND, EvidenceOutcome.SILENT, "no broker of the cluster runs on this host")
-    each = [broker if isinstance(broker, str) else _one(broker, location, answers) for broker in found]
-    compared = [evidence for evidence in each if isinstance(evidence, Evidence)]
+    compared = [_one(broker, location, answers) for broker in found]
     decisive = [*_with(EvidenceOutcome.CONTRADICTS, compared), *_with(EvidenceOutcome.PROVES, compared)]
     if decisive:
         return decisive[0]
-    said = [evidence.sentence if isinstance(evidence, Evidence) else evidence for evidence in each]
-    return Evidence(_KIND, EvidenceOutcome.SILENT, "; ".join(dict.fromkeys(said)))
+    said = dict.fromkeys(each.sentence for each in compared)
+    return Evidence(_KIND, EvidenceOutcome.SILENT, "; ".join(said))
 
 
 def _with(outcome: EvidenceOutcome, evidence: Sequence[Evidence]) -> list[Evidence]:
     return [each for each in evidence if each.outcome is outcome]
 
 
-def _one(broker: BrokerSettings, location: RemoteLocation, answers: Sequence[BrokerAnswer]) -> Evidence | str:
-    whose = f"{broker.path} of the running broker" if broker.pid else broker.path
+def _one(broker: BrokerSettings | str, location: RemoteLocation, answers: Sequence[BrokerAnswer]) -> Evidence:
+    if isinstance(broker, str):
+        return Evidence(_KIND, EvidenceOutcome.SILENT, broker)
+    whose = names = broker.path
+    if broker.pid:
+        whose = f"{broker.path} of the running broker"
+        names = f"{whose} (process {broker.pid})"
     try:
         theirs = place_of_broker(broker.values)
     except ValueError as error:
-        return f"{whose}: {error}"
-    ours, names = place_of_location(location), f"{whose} (process {broker.pid})" if broker.pid else whose
+        return Evidence(_KIND, EvidenceOutcome.SILENT, f"{whose}: {error}")
+    ours = place_of_location(location)
     outcome, said = _compare(broker, theirs, ours), f"{names} names {theirs}"
     if outcome is not EvidenceOutcome.PROVES:
         return Evidence(_KIND, outcome, f"{said}, and this is {ours}")
@@ -85,7 +89,7 @@ def _one(broker: BrokerSettings, location: RemoteLocation, answers: Sequence[Bro
 
 
 def _has_settings(answer: BrokerAnswer, broker: BrokerSettings) -> bool:
-    """Return whether the settings of a file are those of a broker of the cluster, as far as the cluster shows them."""
+    """Return whether a broker of the cluster has the settings of a file; the cluster hides some settings."""
     values = broker.values
     node = values.get("node.id") or values.get("broker.id")
     shown = str(answer.broker), answer.class_name, answer.log_dirs

@@ -1,8 +1,8 @@
-"""The newest segments that a cluster's brokers uploaded themselves, looked for in a store.
+"""Look in a store for the newest segments that a cluster's brokers uploaded themselves.
 
-Which segments tiersnap published is known by the header of their records, and by the claims in the store. The newest
-one counts: an older one may lie where brokers kept segments before their settings were changed. That it is there is a
-hint and no proof: a replica of the bucket has it, too.
+The headers of records, and the claims in the store, name the segments that tiersnap published. The newest segment
+decides, because brokers may have kept older segments elsewhere before their settings changed. Its presence is a hint
+and no proof, because a replica of the bucket has it, too.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
+from tiersnap.remote_storage.cluster.topics import Topic
 from tiersnap.remote_storage.layouts.layout import StoredState
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.claim import ClaimedSegment
@@ -42,14 +43,14 @@ def uploaded_by_brokers(cache: MetadataCache) -> list[RemoteLogSegmentMetadata]:
 class Looked:
     """The segments that were looked for at a location, newest first."""
 
-    location: RemoteLocation  # where one was found, else the first that was looked at
-    found: RemoteLogSegmentMetadata | None = None  # the first segment of which an object is there
-    # segments before it of which none is, and that no broker is deleting
+    location: RemoteLocation  # of `found`; the first location if no segment was found
+    found: RemoteLogSegmentMetadata | None = None  # the first segment with an object there
+    # newer segments that have no object there and that no broker is deleting
     missing: list[RemoteLogSegmentMetadata] = field(default_factory=list)
 
     @property
     def evidence(self) -> Evidence:
-        """Return what this says of the location."""
+        """Return the evidence of these segments for the location."""
         keys = ", ".join(map(self.location.log_uri, self.missing))
         if self.found is None and self.missing:
             said = f"the newest segments that brokers uploaded themselves are not there: {keys}"
@@ -71,9 +72,15 @@ class Looked:
         None without the mark of replication.
         """
         store = self.location.store
-        beginning = "" if self.found is None else self.location.layout.stem(self.found)
-        first = next(iter(store.list(beginning)), None) if store.uri.startswith("s3://") else None
-        info = None if first is None else store.head(first.key)
+        if not store.uri.startswith("s3://"):
+            return None
+        beginning = ""
+        if self.found is not None:
+            beginning = self.location.layout.stem(self.found)
+        first = next(iter(store.list(beginning)), None)
+        if first is None:
+            return None
+        info = store.head(first.key)
         if info is None or not info.is_replica:
             return None
         said = f"S3 replication made {store.uri}{info.key} from an object of another bucket"
@@ -82,7 +89,7 @@ class Looked:
 
 @dataclass(frozen=True)
 class BrokerSegments:
-    """Looks for segments that brokers uploaded; `talk` is told what takes a while."""
+    """Looks for segments that brokers uploaded; `talk` reports slow steps."""
 
     cluster: Cluster
     metadata_topic: MetadataTopic
@@ -91,8 +98,8 @@ class BrokerSegments:
     def look(self, locations: Sequence[RemoteLocation]) -> Looked:
         """Look for the newest segments at locations of one store.
 
-        Reads the end of each partition of the metadata topic. Where that tells of no such segment, as where copiers
-        have failed for days, all of the topic is read.
+        Read the end of each partition of the metadata topic. If it names no such segment, for example because copy
+        tasks have failed for days, read the whole topic.
 
         Raises:
             TransientError: brokers or the store do not answer.
@@ -114,8 +121,7 @@ class BrokerSegments:
         theirs = uploaded_by_brokers(cache)
         topics = self.cluster.topics({each.id.topic for each in theirs})
         for each in theirs:
-            topic = topics.get(each.id.topic)
-            if topic is not None and topic.topic_id == each.id.topic_id and _is_finished(cache, each):
+            if _is_of_topic(each, topics.get(each.id.topic)) and _is_finished(cache, each):
                 yield each
 
 
@@ -124,14 +130,14 @@ def look_for(
     locations: Sequence[RemoteLocation],
     is_finished: Callable[[RemoteLogSegmentMetadata], bool],
 ) -> Looked:
-    """Look for segments that brokers uploaded, until an object of one is there, or none of several.
+    """Look for segments that brokers uploaded, until one has an object there, or MOST_TRIED have none.
 
-    One object suffices: no other writer has their segment id. Leave out what claims in the store name: tiersnap
-    uploaded it.
+    One object suffices, because no other writer has their segment id. Skip segments that claims in the store name,
+    because tiersnap uploaded them.
 
     Args:
         locations: the store in each layout that brokers may read.
-        is_finished: whether brokers have a segment finished now. Who deletes one publishes that before the deletion.
+        is_finished: whether brokers have a segment finished now. A broker publishes a deletion before it deletes.
     """
     looked = Looked(locations[0])
     for segment in newest_first:
@@ -163,8 +169,12 @@ def _is_finished(cache: MetadataCache, segment: RemoteLogSegmentMetadata) -> boo
     return known is not None and known.state is _FINISHED
 
 
+def _is_of_topic(segment: RemoteLogSegmentMetadata, topic: Topic | None) -> bool:
+    return topic is not None and topic.topic_id == segment.id.topic_id
+
+
 def _utc(milliseconds: int) -> str:
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")
-    except (OverflowError, ValueError):  # whatever the record says
+    except (OverflowError, ValueError):  # the record holds any number
         return f"{milliseconds} ms"

@@ -1,14 +1,13 @@
-"""See that a local log is the leader's, by one record that brokers return, before its segments are published.
+"""Check by one record that a local log is the leader's, before its segments are published.
 
 A clone of a log directory may have the ids, leader epochs, offsets and sizes of the leader's log. Two logs that parted
-do not meet again: clients or brokers stamp other times, keys or values. So one record behind the segments to be
-published is enough. Where a running broker of the cluster holds the log directory no record is asked for.
+do not meet again: clients or brokers stamp other times, keys or values. So one record after the segments to be
+published is enough. If a running broker of the cluster holds the log directory, no record is read.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,7 +21,6 @@ from tiersnap.remote_storage.errors import (
     UnprovenLogError,
 )
 from tiersnap.remote_storage.verify.local_log import LocalLog
-from tiersnap.snapshot.log.log_dir import Segment
 from tiersnap.snapshot.log.records import LogRecord, SegmentRecords
 from tiersnap.snapshot.units import utc
 
@@ -35,14 +33,14 @@ _AT_ONCE = 1.0
 
 @dataclass(frozen=True)
 class LeaderLog:
-    """The log of one partition as its leader has it."""
+    """The leader's log of one partition."""
 
     cluster: Cluster
     topic: str
     partition: int
 
     def check_has(self, local: LocalLog, end_offset: int) -> None:
-        """See that the leader's log is a local one up to an offset (exclusive).
+        """Raise unless the leader's log equals a local one up to an offset (exclusive).
 
         Raises:
             DivergedLogError: the leader has another record.
@@ -91,23 +89,30 @@ class LeaderLog:
 
 
 def witness(local: LocalLog, end_offset: int, high_watermark: int) -> LogRecord | None:
-    """Return a record of a local log from which on it is as it is below `end_offset`; None without one.
+    """Return the record that identifies a local log below `end_offset`, or None if the log has no record.
 
-    It is the first record behind that offset, if clients can read it, else the last one before it.
+    It is the first record of the segments after that offset if clients can read it, else the last one before it.
     """
-    segments = local.partition.segments
-    behind = [each for each in segments if each.base_offset >= end_offset]
-    for each in behind:
+    first = _first_behind(local, end_offset)
+    if first is not None and first.offset < high_watermark:
+        return first
+    return _last_before(local, end_offset)
+
+
+def _first_behind(local: LocalLog, end_offset: int) -> LogRecord | None:
+    for each in local.partition.segments:
+        if each.base_offset < end_offset:
+            continue
         first = next(iter(SegmentRecords(local.filesystem, each, check_crc=False)), None)
         if first is not None:
-            if first.offset < high_watermark:
-                return first
-            break
-    return _last_before(local, [each for each in segments if each.base_offset < end_offset], end_offset)
+            return first
+    return None
 
 
-def _last_before(local: LocalLog, segments: Sequence[Segment], end_offset: int) -> LogRecord | None:
-    for each in reversed(segments):
+def _last_before(local: LocalLog, end_offset: int) -> LogRecord | None:
+    for each in reversed(local.partition.segments):
+        if each.base_offset >= end_offset:
+            continue
         found = None
         for record in SegmentRecords(local.filesystem, each, check_crc=False):
             if record.offset < end_offset:
@@ -127,7 +132,7 @@ def _as_bytes(data: str | bytes | None) -> bytes | None:
 
 
 def _is_of_time(message: Message, timestamp: int) -> bool:
-    """Return whether a client stamped the message so; a broker's stamp is that of its whole batch, and not compared."""
+    """Return whether the client's time matches; True for a broker's time, which it gives to whole batches."""
     from confluent_kafka import TIMESTAMP_CREATE_TIME
 
     kind, at = message.timestamp()

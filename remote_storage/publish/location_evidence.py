@@ -1,6 +1,6 @@
-"""Gather the evidence that brokers read a remote location; `publish`, `unblock`, `mend` and `doctor` go by it.
+"""Gather the evidence that brokers read a remote location, for `publish`, `unblock`, `mend` and `doctor`.
 
-See location_proof for what decides; broker_evidence, broker_segments and read_back for the evidence.
+location_proof decides by it. broker_evidence, broker_segments and read_back find it.
 """
 
 from __future__ import annotations
@@ -54,17 +54,19 @@ class ProvePlace:
     is_read_back_wanted: bool  # --prove
     is_unproven_allowed: bool  # --unproven: missing evidence is no refusal
     apply: bool  # whether a record may be read back now
-    talk: Callable[[str], None]  # told what is done, and what takes a while
+    talk: Callable[[str], None]  # reports finished and slow steps
 
     def location(self, given: str | None) -> RemoteLocation:
-        """Return the store in the brokers' layout: by the class of their storage manager, else by what they uploaded.
+        """Return the store in the brokers' layout.
+
+        The class of their storage manager names the layout; if it is unknown, the segments that they uploaded show it.
 
         Args:
             given: name of a layout, or None.
 
         Raises:
             WrongPlaceError: brokers have another layout than `given`, or several.
-            UsageError: nothing tells, or the class is not known, and none was given.
+            UsageError: no layout was given, and the class and the uploaded segments show none.
         """
         classes = {each.class_name for each in self._answers}
         if not any(classes):
@@ -100,9 +102,8 @@ class ProvePlace:
         if self.apply:
             self._delete_left_over(location)
         found = self.verdict(location)
-        if self.is_read_back_wanted and self.apply and self._is_read_back_needed(found):
-            others = [each for each in found.evidence if each.kind is not EvidenceKind.READ_BACK]
-            found = decide(found.location, [self._read_back(location), *others])
+        if self.apply and self.is_read_back_wanted:
+            found = self._with_read_back(found, location)
         return found.require(
             is_unproven_allowed=self.is_unproven_allowed,
             is_read_back_planned=self.is_read_back_wanted and not self.apply,
@@ -123,12 +124,22 @@ class ProvePlace:
 
     # Read-backs.
 
-    @staticmethod
-    def _is_read_back_needed(found: LocationVerdict) -> bool:
-        """Return whether a read-back can change the state, or add a kept proof to the broker's configuration."""
-        is_kept = any(each.kind is EvidenceKind.READ_BACK and each.is_proof for each in found.evidence)
-        by_settings = found.decided_by is not None and found.decided_by.kind is EvidenceKind.SERVER_PROPERTIES
-        return not is_kept and (found.is_open or (by_settings and found.state is LocationState.PROVEN))
+    def _with_read_back(self, found: LocationVerdict, location: RemoteLocation) -> LocationVerdict:
+        """Return the verdict with a new read-back, or the same one if no read-back is needed.
+
+        It is needed if it can change the state, or can add a stored proof to the broker's configuration.
+        """
+        is_proven = found.state is LocationState.PROVEN
+        is_proven_by_settings = is_proven and found.is_decided_by(EvidenceKind.SERVER_PROPERTIES)
+        if not found.is_open and not is_proven_by_settings:
+            return found
+        others = []
+        for each in found.evidence:
+            if each.kind is not EvidenceKind.READ_BACK:
+                others.append(each)
+            elif each.is_proof:
+                return found
+        return decide(found.location, [self._read_back(location), *others])
 
     def _read_back(self, location: RemoteLocation) -> Evidence:
         records = self._records
@@ -162,8 +173,11 @@ class ProvePlace:
 
     def _delete_left_over(self, location: RemoteLocation) -> None:
         """Delete the leftovers of a killed read-back."""
-        record, records = self._found_record(), self._records
-        if record is None or records is None or record.topic is None or records.is_held:
+        records = self._records
+        if records is None:
+            return
+        record = self._found_record()
+        if record is None or record.topic is None or records.is_held:
             return
         self.talk(f"{record.topic}: deleting the topic that a killed run left")
         if self._job(location, records).clean(ReadBackTopic(self.cluster, record.topic)):

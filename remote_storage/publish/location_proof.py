@@ -1,15 +1,15 @@
 """Decide by evidence whether brokers read a remote location: PROVEN, UNPROVEN or CONTRADICTED.
 
-Brokers believe each record that is published. Local retention then deletes the local files. If the objects are in
-another place than brokers read, consumers read nothing. So before the first record the location is proven:
+Brokers believe each published record, and local retention then deletes the local files. If brokers read another
+place, consumers read nothing. So one of these proves the location before the first record:
 
     READ_BACK           a broker returned bytes that exist in this location alone; see read_back
     SERVER_PROPERTIES   a broker of the cluster that runs on this host was started with this location
 
 Presence and time of an object prove nothing: a replica, a backup and a copy of a bucket have the same objects with the
-same times. So these two are no proof:
+same times. These two are therefore no proof:
 
-    BROKER_SEGMENT      the newest segment that brokers uploaded is there, which suffices for reading, or is not there
+    BROKER_SEGMENT      the newest segment that brokers uploaded exists there, which suffices for reading, or is missing
     REPLICA_MARK        S3 replication made an object of the location, from one of another bucket
 """
 
@@ -113,13 +113,20 @@ class LocationVerdict:
             return f"nothing proves that brokers read {self.location}: {found}"
         if self.state is LocationState.CONTRADICTED:
             return f"{self.location}: not where brokers read: {self.decided_by.sentence}"
-        against = [each.sentence for each in self.evidence if each.outcome is EvidenceOutcome.CONTRADICTS]
-        return "; however, ".join([f"brokers read {self.location}: {self.decided_by.sentence}", *against])
+        said = f"brokers read {self.location}: {self.decided_by.sentence}"
+        for each in self.evidence:
+            if each.outcome is EvidenceOutcome.CONTRADICTS:
+                said += f"; however, {each.sentence}"
+        return said
+
+    def is_decided_by(self, kind: EvidenceKind) -> bool:
+        """Return whether evidence of this kind decided."""
+        return self.decided_by is not None and self.decided_by.kind is kind
 
     @property
     def is_open(self) -> bool:
         """Return whether a read-back can change the state: lost objects do not show that brokers read elsewhere."""
-        return self.decided_by is None or self.decided_by.kind is EvidenceKind.BROKER_SEGMENT
+        return self.decided_by is None or self.is_decided_by(EvidenceKind.BROKER_SEGMENT)
 
     def refuse_contradiction(self) -> None:
         """Raise WrongPlaceError if the location is contradicted."""

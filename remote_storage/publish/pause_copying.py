@@ -1,16 +1,16 @@
-"""Pause copying of a topic and resume it, by `remote.log.copy.disable`, so that its copier reads the records again.
+"""Pause copying of a topic and resume it, by `remote.log.copy.disable`, so that its copy task reads the records again.
 
-A running copier keeps in memory how far remote storage reaches. After a pause it reads `__remote_log_metadata` again.
+A running copy task keeps the end of remote storage in memory. After a pause it reads `__remote_log_metadata` again.
 During the pause a broker would apply total retention to the local log alone, and delete the remote segments below it.
-So the same request makes total retention endless, and local retention -2, since the broker refuses any other. A second
-request restores all settings.
+So the same request makes total retention endless, and local retention -2, because the broker refuses any other value. A
+second request restores all configs.
 
-The topic's own settings are recorded in remote storage before the pause, and the record is deleted last; see
-saved_configs. Interrupts and SIGTERM wait until copying is on again. If the process is killed, the next run finds the
-record and restores the settings first. The bucket may have other writers, so a record counts only if the topic carries
-its mark: `retention.ms` is MARK during the pause, and only a user who may alter the topic can set it. A setting that
-was changed during the pause keeps its new value. If a broker refuses the earlier settings, only copying is switched on,
-and the refused settings are named.
+The topic's own configs are saved in remote storage before the pause, and the saved configs are deleted last (see
+saved_configs). Interrupts and SIGTERM wait until copying is enabled again. If the process is killed, the next run finds
+the saved configs and restores them first. The bucket may have other writers, so saved configs count only if the topic
+carries their mark. `retention.ms` is MARK during the pause, and only users with the right to alter the topic can set
+it. A config that was changed during the pause keeps its new value. If a broker refuses the earlier configs, only
+copying is enabled, and the error names the refused configs.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from tiersnap.remote_storage.metadata.topic_configs import (
 from tiersnap.snapshot.errors import TransientError
 
 Values = Mapping[str, str | None]
-"""Settings of a topic's own by name; None is one that the topic does not have."""
+"""A topic's own configs by name; None if the topic does not set the config."""
 
-_WITHOUT_MARK = {**OVERRIDES, RETENTION_MS: UNLIMITED}  # endless, and nobody says why
+_WITHOUT_MARK = {**OVERRIDES, RETENTION_MS: UNLIMITED}  # endless, without a mark
 
 _log = logging.getLogger(__name__)
 
@@ -52,35 +52,35 @@ _DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def pause(cluster: Cluster, saved: SavedConfigs, off: Mapping[str, str], *, while_off: Callable[[], object]) -> None:
-    """Change the settings to `off`, call `while_off`, and put the saved ones back.
+    """Change the configs to `off`, call `while_off`, and restore the saved configs.
 
-    Brokers have a moment before `while_off`, so that copiers have ended, and one after it, so that the leader has read
-    what was published before its next copier asks how far remote storage reaches.
+    A second before `while_off` lets copy tasks end. A second after it lets the leader read the published records before
+    its next copy task asks for the end of remote storage.
 
     Raises:
-        TransientError: a broker went away; where copying could not be switched on again the hint says so.
-        SettingsAsideError: a broker refuses what the topic had; copying is on again where that is possible.
+        TransientError: a broker went away. If copying could not be enabled again, the hint tells it.
+        SettingsAsideError: a broker refuses the saved configs. Copying is enabled again if the broker allows it.
     """
     with _deferred_signals():
         try:
             _log.info("%s: setting %s", saved.topic, dict(off))
             cluster.change_settings(saved.topic, off)
             _wait_until(lambda: is_copying_off(cluster.settings(saved.topic)), saved.topic)
-            # Brokers apply a setting some time after they show it; off and on at once would be nothing to them.
+            # Brokers apply a config some time after they show it, and would miss a pause without this delay.
             time.sleep(SETTLE_SECONDS)
             while_off()
             time.sleep(SETTLE_SECONDS)
         finally:
-            # Also where the first request failed: its answer may be what was lost.
+            # Restore even if the first request failed, because only its answer may have been lost.
             _put_back(cluster, saved)
 
 
 def restore(cluster: Cluster, saved: SavedConfigs) -> bool:
-    """Put back what the topic had set and still lacks; returns whether there was something.
+    """Restore the saved configs that are still overridden; return whether there were any.
 
     Raises:
-        BrokerUnavailableError: no broker took it within a minute.
-        SettingsAsideError: a broker refuses what the topic had; copying is on again where that is possible.
+        BrokerUnavailableError: no broker accepted them within a minute.
+        SettingsAsideError: a broker refuses the saved configs. Copying is enabled again if the broker allows it.
     """
     if not still_aside(cluster.settings(saved.topic), saved.before):
         return False
@@ -89,10 +89,10 @@ def restore(cluster: Cluster, saved: SavedConfigs) -> bool:
 
 
 def check_mark(settings: Mapping[str, TopicConfig], saved: SavedConfigs) -> None:
-    """See that the topic says itself that its settings are aside, where they look so.
+    """Check that a topic carries the mark if its configs look overridden.
 
     Raises:
-        SettingsAsideError: it does not: somebody else may have set them, or written the record.
+        SettingsAsideError: it lacks the mark. Another writer may have set its configs, or written the saved configs.
     """
     doubtful = aside_without_mark(settings, saved.before)
     if doubtful:
@@ -110,7 +110,7 @@ def _put_back(cluster: Cluster, saved: SavedConfigs) -> None:
     deadline = time.monotonic() + _RESTORE_SECONDS
     while True:
         try:
-            # Also what is not seen aside: the broker that is asked may lag behind.
+            # Configs that do not look overridden are included, because the broker that answers may lag behind.
             values = changed_by_nobody(cluster.settings(saved.topic), saved.before)
             try:
                 _change_back(cluster, saved.topic, values)
@@ -137,7 +137,7 @@ def _change_back(cluster: Cluster, topic: str, values: Values) -> None:
 
 
 def _switch_on_alone(cluster: Cluster, saved: SavedConfigs, refused: ClusterRefusedError) -> None:
-    """Copying as it was before, without what the broker refuses: a disk fills while copying is off."""
+    """Restore only the config of copying if the broker refuses others, because disks fill without copying."""
     topic = saved.topic
     _log.warning("%s: settings cannot be put back: %s", topic, refused.message)
     aside = still_aside(cluster.settings(topic), saved.before)
@@ -182,10 +182,11 @@ def _deferred_signals() -> Iterator[None]:
 
 def settings_while_off(settings: Mapping[str, TopicConfig]) -> dict[str, str]:
     """Return the configs with which the broker accepts that copying is off, and deletes nothing."""
-    bytes_too = value_of(settings, RETENTION_BYTES, UNLIMITED) != UNLIMITED
-    # Endless local retention is that of the total one.
-    local = [name for name in LOCAL_RETENTION if value_of(settings, name, AS_TOTAL) not in {AS_TOTAL, UNLIMITED}]
-    names = (COPY_DISABLE, RETENTION_MS, *([RETENTION_BYTES] if bytes_too else []), *local)
+    names = [COPY_DISABLE, RETENTION_MS]
+    if value_of(settings, RETENTION_BYTES, UNLIMITED) != UNLIMITED:
+        names.append(RETENTION_BYTES)
+    # Unlimited local retention follows the total one, so it needs no override.
+    names += [name for name in LOCAL_RETENTION if value_of(settings, name, AS_TOTAL) not in {AS_TOTAL, UNLIMITED}]
     return {name: OVERRIDES[name] for name in names}
 
 
@@ -211,11 +212,19 @@ def changed_by_nobody(settings: Mapping[str, TopicConfig], before: Values) -> di
 
 
 def as_options(values: Values) -> str:
-    """`values` as options of `kafka-configs --alter`, each with a space before it."""
-    added = ",".join(f"{name}={value}" for name, value in values.items() if value is not None)
-    deleted = ",".join(name for name, value in values.items() if value is None)
-    options = f" --add-config {added}" if added else ""
-    return f"{options} --delete-config {deleted}" if deleted else options
+    """Return `values` as options of `kafka-configs --alter`, each with a space before it."""
+    added, deleted = [], []
+    for name, value in values.items():
+        if value is None:
+            deleted.append(name)
+        else:
+            added.append(f"{name}={value}")
+    options = ""
+    if added:
+        options += f" --add-config {','.join(added)}"
+    if deleted:
+        options += f" --delete-config {','.join(deleted)}"
+    return options
 
 
 def _unlike(settings: Mapping[str, TopicConfig], before: Values, aside: Mapping[str, str]) -> dict[str, str | None]:

@@ -1,7 +1,7 @@
-"""Topics whose copying is paused while records are written: what they had set is saved first, and put back after.
+"""Pause copying of topics while records are written: save their configs first, and restore them after.
 
-`publish`, `tier`, `run` and `unblock` pause topics by this module alone; pause_copying has the order of requests. A
-process that is killed in between leaves the saved configs in remote storage: `restore_left` puts them back.
+`publish`, `tier`, `run` and `unblock` pause topics only by this module. pause_copying has the order of requests. A
+process that is killed during a pause leaves the saved configs in remote storage, and `restore_left` restores them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tiersnap.remote_storage.publish.pause_copying import (
 from tiersnap.snapshot.errors import TiersnapError
 
 NOT_PAUSED = (CopyingOffError, SettingsAsideError, ClusterRefusedError, UnblockHeldError)
-"""Why a topic is not paused; other topics may be."""
+"""Errors that keep one topic from being paused; other topics may still be paused."""
 Talk = Callable[[str], None]
 
 
@@ -53,21 +53,21 @@ class PausedTopics:
     """The topics of one cluster that a run pauses, by name."""
 
     cluster: Cluster
-    records: SavedConfigsStore  # what must be put back, and who is at it
-    talk: Talk  # told what is done, and what takes a while
+    records: SavedConfigsStore  # the saved configs, and the run that holds them
+    talk: Talk  # reports finished and slow steps
     _pauses: dict[str, Pause] = field(default_factory=dict)
 
     def check(self, partitions: Collection[TopicIdPartition]) -> None:
-        """See that the cluster would pause copying of a topic, and resume it. Nothing is changed.
+        """Check that the cluster would pause copying of a topic, and resume it. Nothing is changed.
 
         Args:
-            partitions: of one topic, at least one.
+            partitions: at least one, all of one topic.
 
         Raises:
-            CopyingOffError: somebody else has paused it.
-            SettingsAsideError: a killed run paused it, and its saved configs are gone.
-            ClusterRefusedError: it refuses the configs: ZooKeeper mode, Kafka before 3.9, or no permission.
-            UnblockHeldError: another run was at the topic for longer than it should take.
+            CopyingOffError: another user disabled its copying.
+            SettingsAsideError: a killed run paused it, and its saved configs are missing.
+            ClusterRefusedError: the cluster refuses the configs: ZooKeeper mode, Kafka before 3.9, or no permission.
+            UnblockHeldError: another run held the topic for longer than a run should take.
         """
         asked = when_nobody_is_at_it(partial(self._pause_of, partitions), self.talk)
         self.cluster.change_settings(asked.saved.topic, asked.off, validate_only=True)
@@ -75,7 +75,7 @@ class PausedTopics:
         self._pauses[asked.saved.topic] = asked
 
     def check_if_copied(self, partitions: Collection[TopicIdPartition]) -> None:
-        """See that the partitions' topic may be paused, unless somebody else has disabled its copying; as `check`."""
+        """Check the partitions' topic as `check` does, unless another user has disabled its copying."""
         settings = self.cluster.settings(next(iter(partitions)).topic)
         if is_marked(settings) or not is_copying_off(settings):
             self.check(partitions)
@@ -89,15 +89,15 @@ class PausedTopics:
         """Pause copying of the partitions' topic, call `act`, and resume it; see pause_copying.pause for errors.
 
         Raises:
-            CopyingOffError: somebody else has paused it since.
-            UnblockHeldError: another run was at the topic for longer than it should take.
+            CopyingOffError: another user has disabled its copying since.
+            UnblockHeldError: another run held the topic for longer than a run should take.
         """
         noted = when_nobody_is_at_it(partial(self._save, partitions), self.talk)
         pause(self.cluster, noted.saved, noted.off, while_off=act)
         self.talk(f"{noted.saved.topic}: copying was paused and resumed")
 
     def forget(self, topic: str) -> None:
-        """Delete the saved configs of a topic whose copying goes on."""
+        """Delete the saved configs of a topic whose copying continues."""
         self.records.drop(self._pauses[topic].saved)
 
     def forget_left(self, saved: SavedConfigs) -> None:
@@ -125,11 +125,11 @@ class PausedTopics:
         topic, topic_id, cluster_id = first.topic, first.topic_id or "", self.cluster.cluster_id()
         settings = self.cluster.settings(topic)
         if is_copying_off(settings) and self.records.noted(topic, topic_id) is None:
-            # By another run: then its record is there, which this raises, or it has just ended.
+            # If another run paused it, this raises. If that run has just ended, the configs are read again.
             self.records.find({topic: topic_id}, cluster_id)
             settings = self.cluster.settings(topic)
         noted = self.records.noted(topic, topic_id)
-        # What is aside by our own record has no other value to be put back than the one in there.
+        # The saved configs hold the only earlier values of configs that we overrode.
         aside = still_aside(settings, noted.before) if noted is not None else {}
         check_copying_was_not_switched_off(topic, settings, aside)
         off = settings_while_off(settings) | {name: OVERRIDES[name] for name in aside}
@@ -140,14 +140,14 @@ class PausedTopics:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The topics that killed runs left paused: saved configs that are restored, and why others cannot be, by topic."""
+    """The topics that killed runs left paused: the saved configs to restore, and refusals by topic."""
 
     saved: tuple[SavedConfigs, ...] = ()
     refusals: Mapping[str, TiersnapError] = field(default_factory=dict)
 
     @property
     def partitions(self) -> list[TopicIdPartition]:
-        """Return the partitions that the killed runs were at."""
+        """Return the partitions of the killed runs."""
         return [
             TopicIdPartition(each.topic, each.topic_id, number) for each in self.saved for number in each.partitions
         ]
@@ -156,13 +156,13 @@ class Left:
 def restore_left(
     cluster: Cluster, records: SavedConfigsStore, topics: Iterable[str], talk: Talk, *, apply: bool
 ) -> Left:
-    """Put back what killed runs overrode of some topics; without `apply` say that it would be.
+    """Restore the configs that killed runs overrode; without `apply` only report them.
 
-    A topic is refused if another run is at it for longer than it should take (UnblockHeldError), or if it is in doubt
-    who changed its configs (SettingsAsideError).
+    A topic is refused if another run holds it for longer than a run should take (UnblockHeldError), or if another
+    writer may have changed its configs (SettingsAsideError).
 
     Raises:
-        BrokerUnavailableError: no broker took the configs within a minute.
+        BrokerUnavailableError: no broker accepted the configs within a minute.
         CorruptDataError: the saved configs are damaged, or of another cluster.
     """
     saved, refusals = _find_left(cluster, records, topics, talk)

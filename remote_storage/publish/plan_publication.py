@@ -24,7 +24,7 @@ from tiersnap.snapshot.errors import CorruptDataError, GateError, TransientError
 
 _log = logging.getLogger(__name__)
 Doubts = Callable[[TopicIdPartition, Collection[str]], Mapping[str, str]]
-"""Reads segments, by their ids, and returns why some of them are wrong."""
+"""Reads segments by their ids; returns the reasons why some are wrong, by id."""
 _OF_ONE_PARTITION = (GateError, TransientError, CorruptDataError, ClusterRefusedError)
 
 
@@ -41,17 +41,22 @@ def plan_publication(
     doubts: Doubts | None = None,
     remote: Sequence[str] = ("URI",),
 ) -> list[PublishPlan]:
-    """Plan every partition that is wanted, of its finished segments; a refusal is part of its plan, not raised.
+    """Plan the publication of partitions; a refusal is part of a partition's plan, not raised.
 
-    A refused partition publishes nothing. A topic's settings count only if it has something to publish.
-    Copying must be off, but for the partitions that are `stuck`: their copiers finish nothing, and whoever names them
-    makes them look again. `complete_segments` says which of some segment ids of a partition are complete now; without
-    it copies that brokers know are taken to be, and nothing is planned but behind them.
+    A refused partition publishes nothing. A topic's configs are checked only if it has something to publish.
 
-    A broker's attempt without COPY_SEGMENT_FINISHED is finished only if its id is among `compared`: every object was
-    read and compared with the log. `doubts` reads the segments that brokers would be told of, and says which are wrong:
-    see `verify.compare_whole`. Without it whoever plans has read them, or has just uploaded them. `remote` are the
-    words of the location (RemoteLocation.words), for the command that uploads such a segment again.
+    Args:
+        wanted: finished segments by partition.
+        stuck: partitions whose copying may be enabled, because their copy tasks finish nothing. The caller makes these
+            tasks read the records again.
+        complete_segments: returns the complete ones of some segment ids of a partition. Without it, the segments that
+            brokers know are taken to be complete, and only segments after them are planned.
+        wrong: see plan_segments.
+        compared: ids of brokers' attempts without COPY_SEGMENT_FINISHED that may be finished, because every object was
+            read and compared with the log.
+        doubts: reads the segments that would be published (see `verify.compare_whole`). Without it, the caller has read
+            them, or has just uploaded them.
+        remote: words of the location (RemoteLocation.words), for the command that uploads a wrong segment again.
     """
     names = {partition.topic for partition in wanted}
     topics = cluster.topics(names)

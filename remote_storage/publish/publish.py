@@ -1,11 +1,13 @@
-"""Publish finished segments: planned for all, then topic by topic paused, asked again, published, and read back.
+"""Publish finished segments.
 
-A copy task keeps in memory how far remote storage reaches, so it would copy again what is published beside it. Copying
-of a topic is therefore paused while its records are written, and its copy tasks are watched once all topics are done.
-Where somebody else has disabled copying it stays disabled.
+All segments are planned first. Then each topic is paused, planned once more, published and read back.
 
-Another writer may have come between the plan and the records: a copy task, another tool. The topic says what it did,
-and whoever publishes stops there.
+A copy task keeps the end of remote storage in memory, so it would upload published segments again. Copying of a topic
+is therefore paused while its records are written. Its copy tasks are watched after the last topic. If another user
+disabled copying, it stays disabled.
+
+A copy task or another tool may write records between the plan and ours. The metadata topic shows its records, and
+publishing stops there.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from tiersnap.remote_storage.publish.location_proof import PlaceProof
 from tiersnap.remote_storage.publish.paused_topics import NOT_PAUSED, PausedTopics, restore_left
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
 from tiersnap.remote_storage.publish.publish_counts import PublishCounts
+from tiersnap.remote_storage.publish.publish_outcome import Done
 from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan, by_partition
 from tiersnap.remote_storage.publish.watch_resumed import still_stuck, watch_resumed
 from tiersnap.remote_storage.publish.write_records import publish_plans
@@ -65,14 +68,17 @@ class Published:
     records: int = 0  # number that were written
     # topics whose copying may not have been off all the while, that are still paused, or whose copy task fails
     doubts: Sequence[TiersnapError] = ()
-    proof: PlaceProof | None = None  # that brokers read this place; None where there is nothing to tell them
-    stuck_ahead: Sequence[TopicIdPartition] = ()  # their copy tasks fail at the segment behind what was published
-    still_off: Sequence[str] = ()  # topics that were published, and whose copying somebody else has disabled
+    proof: PlaceProof | None = None  # that brokers read this place; None if nothing is to be published
+    stuck_ahead: Sequence[TopicIdPartition] = ()  # their copy tasks fail at the segment after the published ones
+    still_off: Sequence[str] = ()  # published topics whose copying another user disabled
 
     @property
     def errors(self) -> list[TiersnapError]:
         """Return the errors of the plans, and doubts."""
-        return [*(error for plan in self.plans for error in plan.errors), *self.doubts]
+        found: list[TiersnapError] = []
+        for plan in self.plans:
+            found += plan.errors
+        return [*found, *self.doubts]
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems of the plans and of stuck copy tasks."""
@@ -86,25 +92,12 @@ class Published:
 
     @property
     def told(self) -> list[RemoteLogSegmentId]:
-        """Return the segments that brokers were told of, or would be."""
-        return [each.id for plan in self.plans if plan.is_open for each in plan.to_tell]
-
-
-@dataclass
-class _Done:
-    """The outcome so far."""
-
-    plans: dict[TopicIdPartition, PublishPlan] = field(default_factory=dict)
-    records: int = 0
-    written: set[TopicIdPartition] = field(default_factory=set)  # partitions whose records are all written
-    doubts: list[TiersnapError] = field(default_factory=list)
-    watched: dict[TopicIdPartition, Watched] = field(default_factory=dict)  # partitions whose copy tasks must go on
-    stuck_ahead: list[TopicIdPartition] = field(default_factory=list)
-    still_off: list[str] = field(default_factory=list)
-
-    def take(self, plans: Iterable[PublishPlan]) -> None:
-        """Take plans in the place of earlier ones of their partitions."""
-        self.plans.update((plan.partition, plan) for plan in plans)
+        """Return the segments that were published, or would be."""
+        found: list[RemoteLogSegmentId] = []
+        for plan in self.plans:
+            if plan.is_open:
+                found += [each.id for each in plan.to_tell]
+        return found
 
 
 @dataclass(frozen=True)
@@ -114,18 +107,18 @@ class Publish:
     cluster: Cluster
     metadata_topic: MetadataTopic
     location: RemoteLocation  # remote storage, as brokers use it
-    # proves that they do; called once, before the first record and only where there is one
+    # proves that they do; called once, before the first record, and not without one
     prove: Callable[[], PlaceProof]
-    log_dirs: Sequence[str] = ()  # of leaders, for leader epochs; empty where the leaders themselves can be asked
+    log_dirs: Sequence[str] = ()  # of leaders, for leader epochs; empty if the leaders can be asked
     broker_id: int | None = None  # named in records; None for each partition's leader
-    local: LocalLogs = field(default_factory=LocalLogs)  # of leaders, to compare what is published
-    expiry: BrokerExpiry = field(  # what brokers forget: a snapshot may lack it
+    local: LocalLogs = field(default_factory=LocalLogs)  # logs of leaders, compared with published segments
+    expiry: BrokerExpiry = field(  # a snapshot may omit producers that expired
         default_factory=lambda: BrokerExpiry(int(time.time() * 1000), DEFAULT_PRODUCER_EXPIRATION_MS)
     )
-    talk: Callable[[str], None] = lambda _: None  # told what is done, and what takes a while
-    # ids of segments that this run has uploaded: it read them from the log, and compared them on their way
+    talk: Callable[[str], None] = lambda _: None  # reports finished and slow steps
+    # ids of segments that this run uploaded: it read them from the log and compared them during the upload
     uploaded: frozenset[str] = frozenset()
-    # sees that the log of a partition, up to an offset, is the leader's; raises a TiersnapError if it is not
+    # raises a TiersnapError if the log of a partition, up to an offset, is not the leader's
     check_leader: Callable[[TopicIdPartition, int], None] = lambda *_: None
     _read: dict[str, str] = field(default_factory=dict)  # why segments are wrong, "" of right ones, by id
     _seen: dict[TopicIdPartition, int] = field(default_factory=dict)  # up to which offset a log is the leader's
@@ -137,55 +130,72 @@ class Publish:
     def run(
         self, finished: Iterable[RemoteLogSegmentMetadata], *, apply: bool, topics: Collection[str] = ()
     ) -> Published:
-        """Plan finished segments by what `__remote_log_metadata` says now, and publish them.
+        """Plan finished segments by the records of `__remote_log_metadata`, and publish them.
 
-        Planning a fleet takes minutes, so each topic is planned once more right before its records are written. Copies
-        that brokers know and that are lost are looked for in all partitions of the topics.
+        Planning a fleet takes minutes, so each topic is planned once more right before its records are written. All
+        partitions of the topics are searched for lost segments that brokers know.
 
         Args:
             finished: segments in remote storage.
             topics: names of more topics whose configs are put back if a killed run left them paused.
 
         Raises:
-            WrongPlaceError, UnprovenPlaceError: nothing is published to brokers that may read another place.
+            WrongPlaceError, UnprovenPlaceError: brokers may read another place, so nothing is published.
             MetadataTopicCompactedError: `__remote_log_metadata` takes no record without a key.
-            BrokerUnavailableError: a broker went away before the first record; the hint says if copying may still be
-                off.
+            BrokerUnavailableError: a broker went away before the first record. The hint tells if copying may still be
+                disabled.
         """
-        segments, done = by_partition(finished), _Done()
+        segments, done = by_partition(finished), Done()
         asked = {each.topic for each in segments}.union(topics)
         left = restore_left(self.cluster, self._paused.records, asked, self.talk, apply=apply)
-        others = [each for each in self._of_topics(segments) if each not in segments]
-        with self.metadata_topic.read([*segments, *others]) as reader:
-            cache = reader.read_to_end()
-            copied: Segments = {each: [] for each in others if any(cache.in_state(each, _FINISHED))}
-            planned = self._plan(reader, segments | copied, is_paused_later=True)
-            done.take(_refused(plan, left.refusals.get(plan.partition.topic)) for plan in planned)
-            done.take(self._refuse_unpausable(list(done.plans.values())))
-            proof = self._prove(done.plans.values())
-            opened = [plan.partition for plan in done.plans.values() if apply and plan.is_open]
+        partitions = list(dict.fromkeys([*segments, *self._of_topics(segments)]))
+        with self.metadata_topic.read(partitions) as reader:
+            self._plan_all(reader, segments, partitions, left.refusals, done)
+            proof = None
+            if done.opened:
+                self.metadata_topic.check_takes_records()
+                proof = self.prove()
+            opened: Segments = {}
+            if apply:
+                opened = {plan.partition: segments[plan.partition] for plan in done.opened}
             if opened and self._paused.checked:
                 check_conditions(self.location.store)  # the saved configs rely on them
             try:
-                self._publish_topics(reader, {each: segments[each] for each in opened}, done)
-                for saved in left.saved if apply else ():
-                    self._paused.forget_left(saved)
+                self._publish_topics(reader, opened, done)
+                if apply:
+                    for saved in left.saved:
+                        self._paused.forget_left(saved)
             finally:
                 self._paused.release()
-        unrestored = [each for name, each in left.refusals.items() if name not in {at.topic for at in segments}]
-        done.doubts += unrestored
-        told = [plan for plan in done.plans.values() if plan.partition in segments or plan.errors]
-        return Published(told, done.records, done.doubts, proof, done.stuck_ahead, done.still_off)
+        done.doubts += _unrestored(left.refusals, segments)
+        plans = [plan for plan in done.plans.values() if plan.partition in segments or plan.errors]
+        return Published(plans, done.records, done.doubts, proof, done.stuck_ahead, done.still_off)
 
-    def _prove(self, plans: Iterable[PublishPlan]) -> PlaceProof | None:
-        if not any(plan.is_open for plan in plans):
-            return None
-        self.metadata_topic.check_takes_records()
-        return self.prove()
+    def _plan_all(
+        self,
+        reader: MetadataReader,
+        segments: Segments,
+        partitions: Iterable[TopicIdPartition],
+        refusals: Mapping[str, TiersnapError],
+        done: Done,
+    ) -> None:
+        """Plan the partitions with segments or brokers' copies; refuse those of topics that cannot be paused.
 
-    def _refuse_unpausable(self, plans: Iterable[PublishPlan]) -> Iterator[PublishPlan]:
-        """Yield the open plans of topics that cannot be paused, each with the reason."""
-        opened = [plan for plan in plans if plan.is_open]
+        Args:
+            partitions: all partitions of the segments' topics.
+            refusals: by the name of a topic whose configs could not be put back.
+        """
+        cache = reader.read_to_end()
+        wanted = dict(segments)
+        for each in partitions:
+            if each not in wanted and any(cache.in_state(each, _FINISHED)):
+                wanted[each] = []
+        planned = self._plan(reader, wanted, is_paused_later=True)
+        done.take(_refused(plan, refusals.get(plan.partition.topic)) for plan in planned)
+        done.take(self._refuse_unpausable(done.opened))
+
+    def _refuse_unpausable(self, opened: Iterable[PublishPlan]) -> Iterator[PublishPlan]:
+        """Yield the plans of topics that cannot be paused, each with the reason."""
         for _, of_topic in groupby(opened, key=lambda plan: plan.partition.topic):
             own = list(of_topic)
             try:
@@ -193,10 +203,10 @@ class Publish:
             except NOT_PAUSED as why:
                 yield from (replace(plan, refusal=why) for plan in own)
 
-    def _publish_topics(self, reader: MetadataReader, opened: Segments, done: _Done) -> None:
+    def _publish_topics(self, reader: MetadataReader, opened: Segments, done: Done) -> None:
         """Publish topic by topic, and watch their copy tasks.
 
-        An error after the first record is a doubt: earlier records count. The topics behind it are refused.
+        An error after the first record is a doubt, because earlier records count. The topics after it are refused.
         """
         try:
             for _, partitions in groupby(opened, key=lambda each: each.topic):
@@ -206,17 +216,15 @@ class Publish:
             if not done.records:
                 raise
             done.doubts.append(error)
-            unwritten = (done.plans[each] for each in opened if each not in done.written)
-            done.take([replace(plan, refusal=plan.refusal or error) for plan in unwritten])
+            done.refuse_unwritten(opened, error)
 
-    def _publish_topic(self, reader: MetadataReader, wanted: Segments, done: _Done) -> None:
+    def _publish_topic(self, reader: MetadataReader, wanted: Segments, done: Done) -> None:
         topic = next(iter(wanted)).topic
         try:
             if is_copying_off(self.cluster.settings(topic)):
                 if self._write(reader, wanted, done):
                     done.still_off.append(topic)
-                    doubt = self._doubt(topic)
-                    done.doubts += [] if doubt is None else [doubt]
+                    done.doubts += self._doubts(topic)
             else:
                 self._paused.while_paused(wanted, lambda: self._write_while_paused(reader, wanted, done))
         except SettingsAsideError as aside:
@@ -224,7 +232,7 @@ class Publish:
         except NOT_PAUSED as why:
             done.take(replace(done.plans[each], refusal=why) for each in wanted)
 
-    def _write(self, reader: MetadataReader, wanted: Segments, done: _Done) -> int:
+    def _write(self, reader: MetadataReader, wanted: Segments, done: Done) -> int:
         plans = self._plan(reader, wanted)
         done.take(plans)
         written = publish_plans(self.metadata_topic, reader, plans, self.broker_id)
@@ -232,22 +240,22 @@ class Publish:
         done.written.update(wanted)
         return written
 
-    def _write_while_paused(self, reader: MetadataReader, wanted: Segments, done: _Done) -> None:
+    def _write_while_paused(self, reader: MetadataReader, wanted: Segments, done: Done) -> None:
         self._write(reader, wanted, done)
         self._watch_later(reader, wanted, done)
 
     @staticmethod
-    def _watch_later(reader: MetadataReader, partitions: Iterable[TopicIdPartition], done: _Done) -> None:
+    def _watch_later(reader: MetadataReader, partitions: Iterable[TopicIdPartition], done: Done) -> None:
         cache = reader.read_to_end()
         for each in partitions:
             plan = done.plans[each]
             if plan.refusal is None:
                 done.watched[each] = Watched(each, plan.next_offset, frozenset(cache.segments(each)))
 
-    def _see_copying_go_on(self, reader: MetadataReader, done: _Done) -> None:
-        """Watch the copy tasks of the topics that were paused; those that have not looked are paused again.
+    def _see_copying_go_on(self, reader: MetadataReader, done: Done) -> None:
+        """Watch the copy tasks of the paused topics; pause a topic again if its task did not read the new records.
 
-        A topic that cannot be paused again is in doubt, and its saved configs stay for the next run.
+        If a topic cannot be paused again, add a doubt and keep its saved configs for the next run.
         """
         topics = {each.topic for each in done.watched}
         quiet = quiet_seconds(self.cluster, [done.plans[each].leader for each in done.watched])
@@ -256,11 +264,12 @@ class Publish:
             if not done.watched:
                 return set()
             self.talk(f"waiting up to {quiet:.0f} s for copying to go on")
-            found = watch(reader, done.watched.values(), quiet)
-            done.stuck_ahead += [each for each, progress in found.items() if progress is CopyProgress.STUCK_AHEAD]
-            blind = {each for each, progress in found.items() if progress is CopyProgress.FAILING}
-            done.watched = {each: what for each, what in done.watched.items() if each in blind}
-            return {each.topic for each in blind}
+            for each, progress in watch(reader, done.watched.values(), quiet).items():
+                if progress is CopyProgress.STUCK_AHEAD:
+                    done.stuck_ahead.append(each)
+                if progress is not CopyProgress.FAILING:
+                    del done.watched[each]
+            return {each.topic for each in done.watched}
 
         def pause_again(topic: str) -> None:
             again = sorted(each for each in done.watched if each.topic == topic)
@@ -269,7 +278,8 @@ class Publish:
             except TiersnapError as error:
                 doubted.add(topic)
                 done.doubts.append(error)
-                done.watched = {each: what for each, what in done.watched.items() if each.topic != topic}
+                for each in again:
+                    del done.watched[each]
 
         doubted: set[str] = set()
         failing = watch_resumed(topics, see, pause_again)
@@ -278,11 +288,13 @@ class Publish:
         for topic in topics - doubted.union(failing):
             self._paused.forget(topic)
 
-    def _of_topics(self, segments: Iterable[TopicIdPartition]) -> list[TopicIdPartition]:
-        ids = {(each.topic, each.topic_id) for each in segments}
-        topics = self.cluster.topics(name for name, _ in ids).values()
-        same = [topic for topic in topics if (topic.name, topic.topic_id) in ids]
-        return [TopicIdPartition(topic.name, topic.topic_id, number) for topic in same for number in topic.leaders]
+    def _of_topics(self, partitions: Collection[TopicIdPartition]) -> Iterator[TopicIdPartition]:
+        """Yield all partitions of the partitions' topics."""
+        ids = {(each.topic, each.topic_id) for each in partitions}
+        for topic in self.cluster.topics(name for name, _ in ids).values():
+            if (topic.name, topic.topic_id) in ids:
+                for number in topic.leaders:
+                    yield TopicIdPartition(topic.name, topic.topic_id, number)
 
     def _plan(self, reader: MetadataReader, wanted: Segments, *, is_paused_later: bool = False) -> list[PublishPlan]:
         whole = partial(self._complete_segments, reader)
@@ -314,7 +326,7 @@ class Publish:
     def _complete_segments(
         self, reader: MetadataReader, partition: TopicIdPartition, segment_ids: Collection[str]
     ) -> Collection[str]:
-        """Those that are whole, or that brokers have begun to delete: of a deletion the record comes first."""
+        """Return the ids of complete segments, and of segments that brokers delete: they write its record first."""
         whole = complete_segments(self.location, partition, segment_ids)
         if len(whole) == len(segment_ids):
             return whole
@@ -331,14 +343,16 @@ class Publish:
         )
         return {each: self._read[each] for each in ids if self._read.get(each)}
 
-    def _doubt(self, topic: str) -> TiersnapError | None:
+    def _doubts(self, topic: str) -> Iterator[TiersnapError]:
+        """Yield an error unless copying of a published topic is still disabled."""
         try:
             if is_copying_off(self.cluster.settings(topic)):
-                return None
+                return
         except (TransientError, ClusterRefusedError) as error:
-            return error
+            yield error
+            return
         _log.warning("copying was switched on while it was published: topic=%s", topic)
-        return CopyingSwitchedOnError(
+        yield CopyingSwitchedOnError(
             f"{topic}: copying was switched on while it was published: its copiers do not see all of it, and copy the "
             "rest again",
             hint=f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=true with endless retention, then "
@@ -347,4 +361,14 @@ class Publish:
 
 
 def _refused(plan: PublishPlan, refusal: TiersnapError | None) -> PublishPlan:
-    return plan if refusal is None or not plan.is_open else replace(plan, refusal=refusal)
+    if refusal is None or not plan.is_open:
+        return plan
+    return replace(plan, refusal=refusal)
+
+
+def _unrestored(refusals: Mapping[str, TiersnapError], segments: Iterable[TopicIdPartition]) -> Iterator[TiersnapError]:
+    """Yield the refusals of other topics: no plan carries them."""
+    topics = {each.topic for each in segments}
+    for name, refusal in refusals.items():
+        if name not in topics:
+            yield refusal

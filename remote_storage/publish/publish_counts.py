@@ -23,9 +23,12 @@ class PublishCounts:
     @classmethod
     def of(cls, plans: Iterable[PublishPlan]) -> PublishCounts:
         """Return the counts of the open plans."""
-        opened = [plan for plan in plans if plan.is_open]
-        sizes = [each.segment_size for plan in opened for each in plan.to_tell]
-        records = sum(1 for plan in opened for _ in plan.records(broker_id=None, now=0))
+        sizes: list[int] = []
+        records = 0
+        for plan in plans:
+            if plan.is_open:
+                sizes += [each.segment_size for each in plan.to_tell]
+                records += len(list(plan.records(broker_id=None, now=0)))
         return cls(len(sizes), sum(sizes), records)
 
     @property

@@ -1,16 +1,17 @@
-"""Let the brokers of a cluster read a record back from a remote location: who returns it reads there.
+"""Let the brokers of a cluster read a record back from a remote location, to prove that they read there.
 
 A topic of our own with copying disabled gets a few old records and a new one, which closes the segment of the old ones.
-Their segment is uploaded with other record bytes, each a nonce, and published. One change of configs then enables
-copying, with a local retention that the old records exceed. Once the local segment is deleted, a consumer that begins
-at offset 0 gets one of these:
+That segment is uploaded with other record bytes, a nonce, and published. One change of configs then enables copying,
+with a local retention that the old records exceed. After the local segment is deleted, a consumer that begins at offset
+0 gets one of these:
 
-    the nonce           these bytes exist in the location alone: brokers read there
+    the nonce           it exists only in this location, so brokers read there
     errors              the broker looks for the segment elsewhere, and does not find it
-    the first records   from the local segment, or from a copy that the broker made itself: that says nothing
+    the first records   from the local segment, or from the broker's own upload: no evidence
 
-The topic and its objects are deleted. A record in the location names the topic first, so that the next run deletes what
-a killed one left. Needs Kafka 3.9 or later in KRaft mode: others refuse the topic's configs.
+Finally the topic and its objects are deleted. A record in the location names the topic before it is created, so that
+the next run can delete the leftovers of a killed one. Kafka 3.9 or later in KRaft mode is needed, because other brokers
+refuse the topic's configs.
 """
 
 from __future__ import annotations
@@ -45,26 +46,26 @@ from tiersnap.snapshot.units import human_duration
 _log = logging.getLogger(__name__)
 
 _DELETION_SECONDS, _POLL_SECONDS = 10.0, 0.5
-_FAILING_SECONDS = 10.0  # errors for so long are no moment's
+_FAILING_SECONDS = 10.0  # errors for so long do not pass
 _RENEWED_EACH_SECONDS = 20.0
-SETTLE_SECONDS = 2.0  # until the leader has read what was published: its copy task begins behind it then
+SETTLE_SECONDS = 2.0  # the leader reads the published records meanwhile, so its copy task begins after them
 _KIND = EvidenceKind.READ_BACK
 _NEEDS = "--prove needs Kafka 3.9 or later in KRaft mode, and the rights to create, write, read and delete a topic"
 
 
 @dataclass(frozen=True)
 class ReadBack:
-    """A read-back at one location; `records` are of this location and cluster, and were looked for."""
+    """A read-back at one location; `records` are of this location and cluster, and `find` was called."""
 
     cluster: Cluster
     metadata_topic: MetadataTopic
     location: RemoteLocation
     records: ReadBackStore
-    digest: str | None  # of the brokers' configuration, with which a proof is kept; None if it is not known
-    talk: Callable[[str], None]  # told what takes a while
+    digest: str | None  # of the brokers' configuration, stored with a proof; None if it is unknown
+    talk: Callable[[str], None]  # reports slow steps
 
     def evidence(self) -> Evidence:
-        """Read a record back, keep a proof, and delete whatever was made for it, whatever happens.
+        """Read a record back, store a proof, and delete the topic and its objects even after an error.
 
         Raises:
             ReadBackHeldError: another run reads back from this location.
@@ -81,10 +82,10 @@ class ReadBack:
         try:
             found = self._found(topic)
             if found.outcome is EvidenceOutcome.CONTRADICTS:
-                seconds = 0.0  # brokers delete what they know of elsewhere
+                seconds = 0.0  # brokers delete objects elsewhere, so waiting for them is useless
         finally:
             is_clean = self.clean(topic, seconds)
-            if is_clean:  # else the record tells the next run what is left
+            if is_clean:  # else the record names the leftovers for the next run
                 self.records.drop()
         if found.is_proof and is_clean and self.digest is not None:
             self.records.keep(self.digest)
@@ -99,11 +100,11 @@ class ReadBack:
             return Evidence(_KIND, EvidenceOutcome.SILENT, f"no record was read back: {error.message}")
 
     def clean(self, topic: ReadBackTopic, seconds: float = _DELETION_SECONDS) -> bool:
-        """Delete a topic of a read-back, and what this location holds of it; return whether nothing is left.
+        """Delete a topic of a read-back and its objects in this location; return whether nothing is left.
 
         Args:
             topic: the topic.
-            seconds: how long brokers have to delete the objects that they know of.
+            seconds: time for brokers to delete the objects that they know.
         """
         is_deleted = True
         try:
@@ -148,7 +149,7 @@ class ReadBack:
         self.metadata_topic.publish([(partition, SegmentRecord(metadata)), (partition, finished)])
 
     def _wait(self, ask: Callable[[], FirstRecord], metadata: RemoteLogSegmentMetadata, seconds: float) -> Evidence:
-        """Ask for offset 0 again and again until it tells, at most for so many seconds."""
+        """Read offset 0 until the answer is evidence, at most for `seconds`."""
         began = renewed = time.monotonic()
         failing_since = None
         while (now := time.monotonic()) < began + seconds:

@@ -88,13 +88,18 @@ class ReadBackTopic:
     @classmethod
     def left_over(cls, cluster: Cluster) -> Iterator[ReadBackTopic]:
         """Yield the topics that killed runs left an hour ago or earlier."""
-        matches = filter(None, map(_NAME.fullmatch, cluster.partition_counts()))
-        old = [found[0] for found in matches if time.time() - int(found[1]) > _LEFT_OVER_SECONDS]
-        for topic in cluster.topics(old).values():
+        for topic in cluster.topics(list(cls._old_names(cluster))).values():
             settings = cluster.settings(topic.name)
             has_mark = settings.get(RETENTION_MS) == TopicConfig(PROBE_RETENTION, is_own=True)
             if has_mark and list(topic.leaders) == [0] and cls._end(cluster, topic.name) <= OLD_RECORDS + 1:
                 yield cls(cluster, topic.name)
+
+    @staticmethod
+    def _old_names(cluster: Cluster) -> Iterator[str]:
+        for name in cluster.partition_counts():
+            found = _NAME.fullmatch(name)
+            if found and time.time() - int(found[1]) > _LEFT_OVER_SECONDS:
+                yield name
 
     @staticmethod
     def _end(cluster: Cluster, name: str) -> int:

@@ -1,10 +1,13 @@
 """Find the offsets that brokers read in remote storage, and the segments of ours that may be published.
 
-One rule: no record makes less readable. For each leader epoch, offsets that brokers read of a complete copy stay so. If
-they find a lost copy of this log, they go on finding one, or a complete one: its objects may be put back. So a copy of
-ours may fill a gap, or take the place of one that is lost or, if `mend` says so, wrong. If it would hide others, or
-brokers would not read it, it is held back. Nothing is told if none of the brokers' copies is complete: this may not be
-their remote storage.
+One rule: no record makes fewer offsets readable. This holds for each leader epoch:
+
+- If brokers read an offset from a complete segment, they still do after the record.
+- If they find a lost segment of this log, they still find one, or a complete one. Its objects may be restored.
+
+So our segment may fill a gap, or replace a lost segment or one that `mend` calls wrong. It is held back if it would
+hide other segments, or if brokers would not read it. If none of the brokers' segments is complete, nothing is
+published, because this may not be their remote storage.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.log.leader_epochs import Interval, joined
 
 WholeOf = Callable[[Collection[str]], Collection[str]]
-"""Those of some segment ids whose objects are all there now."""
+"""Returns the segment ids, of some, whose objects all exist now."""
 
 KEEP_LOCAL = (
     "keep the local files (local.retention.ms and local.retention.bytes of the topic) and put the objects back: "
@@ -31,7 +34,7 @@ _NOTHING, _LOST, _WRONG, _COMPLETE = range(4)
 
 
 class ReadableOffsets:
-    """The offsets of one partition that brokers read by the records they know, and by those that are planned."""
+    """The offsets of one partition that brokers read by their records and by planned ones."""
 
     def __init__(
         self,
@@ -51,12 +54,7 @@ class ReadableOffsets:
     def hold(self, segment: RemoteLogSegmentMetadata) -> bool:
         """Return whether brokers read all its offsets from the log start on, in copies of this log."""
         if self._held is None:
-            self._held = joined(
-                (first, last + 1)
-                for copy in self._of_this_log.values()
-                for first, last, found in self._read(copy)
-                if self._rank(found) == _COMPLETE
-            )
+            self._held = joined(self._complete_intervals())
         start = max(segment.start_offset, self._log_start)
         return any(first <= start and segment.end_offset < end for first, end in self._held)
 
@@ -85,8 +83,11 @@ class ReadableOffsets:
 
     def lost(self) -> list[RemoteLogSegmentMetadata]:
         """Return copies that brokers find for offsets of this log and that are not complete, ascending."""
-        read = (found for copy in self._of_this_log.values() for _, _, found in self._read(copy))
-        lost = {found.id: found for found in read if found is not None and self._rank(found) != _COMPLETE}
+        lost = {}
+        for copy in self._of_this_log.values():
+            for _, _, found in self._read(copy):
+                if found is not None and self._rank(found) != _COMPLETE:
+                    lost[found.id] = found
         return sorted(lost.values(), key=lambda each: each.start_offset)
 
     def refuse_other_place(self) -> None:
@@ -101,6 +102,13 @@ class ReadableOffsets:
                 f"{theirs[0].id.topic_id_partition}: {_not_complete(theirs)}, nor is any other of this partition",
                 hint=_OTHER_PLACE,
             )
+
+    def _complete_intervals(self) -> Iterator[Interval]:
+        """Yield the offsets that brokers read from complete segments; the ends are exclusive."""
+        for copy in self._of_this_log.values():
+            for first, last, found in self._read(copy):
+                if self._rank(found) == _COMPLETE:
+                    yield first, last + 1
 
     def _read(self, copy: RemoteLogSegmentMetadata) -> Iterator[Found]:
         for epoch, start, end in parts(copy):

@@ -32,25 +32,25 @@ class PublishAction(StrEnum):
     """The action on one segment."""
 
     PUBLISH = "PUBLISH"  # COPY_SEGMENT_STARTED, then COPY_SEGMENT_FINISHED
-    FINISH = "FINISH"  # somebody was killed between the two
+    FINISH = "FINISH"  # a run was killed between the two
     KNOWN = "KNOWN"
     DELETED = "DELETED"  # a broker has deleted it since, by retention
-    COVERED = "COVERED"  # whole copies that brokers know, or are to be told of, hold its offsets
+    COVERED = "COVERED"  # complete segments that brokers know, or that are published with it, hold its offsets
     OTHER_LINEAGE = "OTHER_LINEAGE"  # of a leader that lost an unclean election; others of this log hold its offsets
-    LOST = "LOST"  # brokers know it, read there, and its objects are not whole; no copy of ours takes its place
-    HELD_BACK = "HELD_BACK"  # it would hide what brokers find, or they would not read it; or it lies behind such a one
-    BELOW_LOG_START = "BELOW_LOG_START"  # by retention or DeleteRecords: published, it would bring them back
+    LOST = "LOST"  # brokers know and read it, its objects are not complete, and no segment of ours replaces it
+    HELD_BACK = "HELD_BACK"  # it would hide other segments, brokers would not read it, or it follows such a segment
+    BELOW_LOG_START = "BELOW_LOG_START"  # by retention or DeleteRecords; publishing would bring its offsets back
 
 
 TO_BE_TOLD = frozenset({PublishAction.PUBLISH, PublishAction.FINISH})
-"""Of these segments brokers are told."""
+"""Segments with these actions are published."""
 KNOWN_TO_BROKERS = frozenset({PublishAction.KNOWN, PublishAction.COVERED})
-"""The offsets of these segments brokers know."""
+"""Brokers already have the offsets of segments with these actions."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentToPublish:
-    """One finished remote segment and what becomes of it; `error` says why it is held back, or read in part."""
+    """One finished remote segment and its action; `error` is the reason if it is held back or read in part."""
 
     metadata: RemoteLogSegmentMetadata
     action: PublishAction
@@ -63,27 +63,31 @@ class PublishPlan:
 
     partition: TopicIdPartition
     segments: tuple[SegmentToPublish, ...] = ()
-    leader: int = -1  # broker that leads it, -1 where that is not known
+    leader: int = -1  # broker that leads it, -1 if unknown
     refusal: TiersnapError | None = field(default=None, compare=False)
 
     def count(self, action: PublishAction) -> int:
-        """Segments of an action."""
+        """Return the number of segments with an action."""
         return Counter(planned.action for planned in self.segments)[action]
 
     @property
     def errors(self) -> list[TiersnapError]:
         """Return refusals, lost segments, and the first segment that is held back or read in part."""
-        lost = [planned.metadata for planned in self.segments if planned.action is PublishAction.LOST]
-        held = [planned.error for planned in self.segments if planned.error is not None]
-        errors = [] if self.refusal is None else [self.refusal]
+        errors = []
+        if self.refusal is not None:
+            errors.append(self.refusal)
+        lost = self._of_actions({PublishAction.LOST})
         if lost:
             errors.append(lost_copies(lost))
+        held = [planned.error for planned in self.segments if planned.error is not None]
         return [*errors, *held[:1]]
 
     @property
     def blocked_by(self) -> TiersnapError | None:
-        """Return why nothing is published of it; None if something is, or nothing is left."""
-        return self.refusal or (next(iter(self.errors), None) if self.is_done else None)
+        """Return the error that keeps all of it from being published; None if none does."""
+        if self.refusal is not None or not self.is_done:
+            return self.refusal
+        return next(iter(self.errors), None)
 
     @property
     def is_done(self) -> bool:
@@ -92,8 +96,8 @@ class PublishPlan:
 
     @property
     def to_tell(self) -> list[RemoteLogSegmentMetadata]:
-        """Return the segments of which the records tell."""
-        return [each.metadata for each in self.segments if each.action in TO_BE_TOLD]
+        """Return the segments that the records publish."""
+        return self._of_actions(TO_BE_TOLD)
 
     @property
     def is_open(self) -> bool:
@@ -107,12 +111,15 @@ class PublishPlan:
 
     @property
     def next_offset(self) -> int:
-        """Return where remote storage ends once it is carried out; 0 if nothing is there."""
-        known = (each.metadata.end_offset + 1 for each in self.segments if each.action in TO_BE_TOLD | KNOWN_TO_BROKERS)
-        return max(known, default=0)
+        """Return the end of remote storage after this plan; 0 if remote storage is empty."""
+        known = self._of_actions(TO_BE_TOLD | KNOWN_TO_BROKERS)
+        return max((each.end_offset + 1 for each in known), default=0)
+
+    def _of_actions(self, actions: Collection[PublishAction]) -> list[RemoteLogSegmentMetadata]:
+        return [each.metadata for each in self.segments if each.action in actions]
 
     def records(self, *, broker_id: int | None, now: int) -> Iterator[MetadataRecord]:
-        """The records, in the order in which brokers must see them; `now` in ms."""
+        """Yield the records in the order in which brokers must read them; `now` in ms."""
         if self.refusal is not None:
             return
         broker = self.leader if broker_id is None else broker_id
@@ -128,7 +135,7 @@ class PublishPlan:
 def by_partition(
     segments: Iterable[RemoteLogSegmentMetadata],
 ) -> dict[TopicIdPartition, list[RemoteLogSegmentMetadata]]:
-    """Segments by partition, each partition's in ascending start offset."""
+    """Return the segments by partition, in ascending start offset."""
     found: dict[TopicIdPartition, list[RemoteLogSegmentMetadata]] = defaultdict(list)
     for segment in sorted(segments, key=lambda each: (each.id.topic_id_partition, each.start_offset)):
         found[segment.id.topic_id_partition].append(segment)
@@ -145,19 +152,23 @@ def plan_segments(
     complete_segments: WholeOf | None = None,
     wrong: Collection[str] = (),
 ) -> tuple[SegmentToPublish, ...]:
-    """Plan the finished segments of one partition, ascending, and behind them name the lost ones.
+    """Plan the finished segments of one partition in ascending order, followed by the lost ones.
 
-    No record that is planned makes less readable (ReadableOffsets); a segment whose records would is held back alone,
-    with what lies behind it at the end of the log. `why_outside` says why a segment is not in the partition's lineage,
-    "" if it is; asked only where something is new or lost, and then of what is new and of the finished segments.
-    `complete_segments` is asked of those that are not among `segments`; without it whatever lies below the end of the
-    brokers' copies is taken to be in them. Copies of the ids `wrong` are to be replaced by complete ones.
+    No planned record makes fewer offsets readable (ReadableOffsets). A segment whose records would is held back. Other
+    segments are published without it, except those that follow it at the end of the log.
+
+    Args:
+        why_outside: returns the reason if a segment is not in the partition's lineage, else "". Called only if a
+            segment is new or lost, for new and for finished segments.
+        complete_segments: called with finished segments that are not among `segments`. Without it, the brokers' copies
+            are taken to hold all offsets below their end.
+        wrong: ids of brokers' segments that complete ones may replace.
 
     Raises:
-        SegmentHoleError: offsets before a segment are nowhere in remote storage.
-        LeaderEpochLineageError: brokers would not take a segment for one of this log, and none of this log holds its
+        SegmentHoleError: remote storage lacks the offsets before a segment.
+        LeaderEpochLineageError: brokers would not accept a segment for this log, and no segment of this log holds its
             offsets.
-        LostCopyError: none of the brokers' copies is complete, and none is to be replaced.
+        LostCopyError: none of the brokers' segments is complete, and `wrong` is empty.
     """
     known = cache.segments(partition)
     actions = [_without_lineage(segment, known, log_start_offset) for segment in segments]
@@ -169,23 +180,12 @@ def plan_segments(
     readable = ReadableOffsets(cache.index(partition).copy(), of_this_log, gone, wrong, log_start_offset)
     if not wrong:  # mend proves the place before it replaces anything, and all of a partition may be wrong
         readable.refuse_other_place()
-    planning = _Planning(readable, known, end_of_copies(of_this_log, log_start_offset))
-    planned: list[SegmentToPublish] = []
-    outside: dict[int, str] = {}
-    for number, (segment, action) in enumerate(zip(segments, actions, strict=True)):
-        becomes = SegmentToPublish(segment, action)
-        if action in TO_BE_TOLD:
-            if segment.end_offset < planning.next_offset and (complete_segments is None or readable.hold(segment)):
-                becomes = SegmentToPublish(segment, PublishAction.COVERED)
-            elif why := why_outside(segment):
-                becomes = SegmentToPublish(segment, PublishAction.OTHER_LINEAGE)
-                outside[number] = why
-            else:
-                becomes = planning.tell(segment, action)
-        planned.append(becomes)
-    for number, why in outside.items():
-        planned[number] = planning.leave_out(planned[number], why, is_held=complete_segments is None)
-    return (*map(planning.judge, planned), *(SegmentToPublish(each, PublishAction.LOST) for each in readable.lost()))
+    end, are_trusted = end_of_copies(of_this_log, log_start_offset), complete_segments is None
+    planning = _Planning(readable, known, why_outside, end, are_copies_trusted=are_trusted)
+    planned = list(map(planning.plan, segments, actions))
+    planned = list(map(planning.leave_out, planned))  # once the end of remote storage is known
+    lost = [SegmentToPublish(each, PublishAction.LOST) for each in readable.lost()]
+    return (*map(planning.judge, planned), *lost)
 
 
 @dataclass
@@ -194,8 +194,27 @@ class _Planning:
 
     readable: ReadableOffsets
     known: Mapping[str, RemoteLogSegmentMetadata]  # by segment id, as brokers know them
-    next_offset: int  # where remote storage ends with what is planned
-    is_blocked: bool = False  # whether a segment is held back there: those behind it wait
+    why_outside: WhyOutside
+    next_offset: int  # end of remote storage with the segments that are planned
+    are_copies_trusted: bool  # whether the brokers' copies are taken to hold all offsets below their end
+    is_blocked: bool = False  # whether a segment at that end is held back: later segments wait
+    outside: dict[str, str] = field(default_factory=dict)  # by id of a segment: why it is of another log
+
+    def plan(self, segment: RemoteLogSegmentMetadata, action: PublishAction) -> SegmentToPublish:
+        """Plan one segment; `leave_out` decides about one of another log."""
+        if action not in TO_BE_TOLD:
+            return SegmentToPublish(segment, action)
+        is_behind = segment.end_offset >= self.next_offset
+        if not is_behind and self._is_held(segment):
+            return SegmentToPublish(segment, PublishAction.COVERED)
+        why = self.why_outside(segment)
+        if why:
+            self.outside[segment.id.segment_id] = why
+            return SegmentToPublish(segment, PublishAction.OTHER_LINEAGE)
+        return self.tell(segment, action)
+
+    def _is_held(self, segment: RemoteLogSegmentMetadata) -> bool:
+        return self.are_copies_trusted or self.readable.hold(segment)
 
     def tell(self, segment: RemoteLogSegmentMetadata, action: PublishAction) -> SegmentToPublish:
         """Plan a segment of this log, or hold it back.
@@ -217,29 +236,32 @@ class _Planning:
         return SegmentToPublish(segment, action)
 
     def judge(self, planned: SegmentToPublish) -> SegmentToPublish:
-        """Add to a segment that is told of that brokers read only a part of it, if that is so."""
+        """Add an error to a segment that is published if brokers would read only a part of it."""
         if planned.action not in TO_BE_TOLD or self.readable.read(self._told(planned.metadata)):
             return planned
         return replace(planned, error=read_in_part(planned.metadata))
 
     def _told(self, segment: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
-        """The segment as brokers know it, or will: FINISH names its id alone."""
+        """Return the segment as brokers know it or will know it: the record of FINISH holds only its id."""
         return self.known.get(segment.id.segment_id, segment)
 
-    def leave_out(self, planned: SegmentToPublish, why: str, *, is_held: bool) -> SegmentToPublish:
-        """Leave out a segment of another log; held back if brokers do not read its offsets either (`is_held`: they do).
+    def leave_out(self, planned: SegmentToPublish) -> SegmentToPublish:
+        """Leave out a segment of another log, with an error if brokers do not read its offsets; return others as is.
 
         Raises:
             LeaderEpochLineageError: no segment of this log reaches its end.
         """
+        if planned.action is not PublishAction.OTHER_LINEAGE:
+            return planned
         segment = planned.metadata
+        why = self.outside[segment.id.segment_id]
         if segment.end_offset >= self.next_offset and not self.is_blocked:
             raise LeaderEpochLineageError(
                 f"{segment.id.topic_id_partition}: segment {segment.start_offset}: {why}: the broker would copy it "
                 "again",
                 hint="it is of another log: tier the leader's log directory as it is now, up to this segment's end",
             )
-        if is_held or self.readable.hold(segment):
+        if self._is_held(segment):
             return planned
         return _held_back(segment, why, is_behind=segment.end_offset >= self.next_offset)
 
@@ -254,23 +276,33 @@ def _gone(
     log_start_offset: int,
     complete_segments: WholeOf | None,
 ) -> set[str]:
-    """Return the ids of the segments that are neither listed nor have become complete since."""
-    there = {each.id.segment_id for each in finished if each.end_offset >= log_start_offset}
-    unseen = there - {each.id.segment_id for each in listed}
-    return unseen - set(complete_segments(unseen)) if unseen and complete_segments is not None else set()
+    """Return the ids of the segments that are not listed and have not become complete since."""
+    living = (each for each in finished if each.end_offset >= log_start_offset)
+    unseen = _ids(living) - _ids(listed)
+    if not unseen or complete_segments is None:
+        return set()
+    return unseen.difference(complete_segments(unseen))
+
+
+def _ids(segments: Iterable[RemoteLogSegmentMetadata]) -> set[str]:
+    return {each.id.segment_id for each in segments}
 
 
 def _without_lineage(
     segment: RemoteLogSegmentMetadata, known: Mapping[str, RemoteLogSegmentMetadata], log_start_offset: int
 ) -> PublishAction:
     before = known.get(segment.id.segment_id)
-    if before is not None and before.state is SegmentState.COPY_SEGMENT_FINISHED:
+    if before is None:
+        action = PublishAction.PUBLISH
+    elif before.state is SegmentState.COPY_SEGMENT_STARTED:
+        action = PublishAction.FINISH
+    elif before.state is SegmentState.COPY_SEGMENT_FINISHED:
         return PublishAction.KNOWN
-    if before is not None and before.state is not SegmentState.COPY_SEGMENT_STARTED:
+    else:
         return PublishAction.DELETED
     if segment.end_offset < log_start_offset:
         return PublishAction.BELOW_LOG_START
-    return PublishAction.PUBLISH if before is None else PublishAction.FINISH
+    return action
 
 
 def _refuse_hole(segment: RemoteLogSegmentMetadata, next_offset: int) -> None:

@@ -1,7 +1,7 @@
-"""Read the storage manager of a cluster's brokers, and say where one with given settings keeps remote segments.
+"""Read the storage managers of a cluster's brokers, and find where settings make a broker keep remote segments.
 
-DescribeConfigs shows the class of the storage manager and the log directories of every broker; the settings of the
-storage manager itself it hides. Those of a broker that runs on this host are read from its server.properties.
+DescribeConfigs shows the class of the storage manager and the log directories of every broker. It hides the settings of
+the storage manager itself. If a broker runs on this host, they are read from its server.properties.
 
     class                                             settings (below rsm.config.)
     org.apache.kafka.…LocalTieredStorage              dir
@@ -15,13 +15,14 @@ The plugin takes `key.prefix` as it is: `tiers` gives keys `tiersorders-…`, wh
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import urlsplit
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.topic_checks import value_of
+from tiersnap.remote_storage.cluster.topics import TopicConfig
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError, WrongPlaceError
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
@@ -57,7 +58,7 @@ class BrokerAnswer:
 
 
 def ask_brokers(cluster: Cluster) -> list[BrokerAnswer]:
-    """Ask every broker; those that refuse or do not answer are left out."""
+    """Ask every broker; return the answers of those that answer and do not refuse."""
     answers = in_parallel(partial(_ask, cluster), sorted(cluster.brokers()))
     return [each for each in answers if each is not None]
 
@@ -69,10 +70,15 @@ def _ask(cluster: Cluster, broker: int) -> BrokerAnswer | None:
         _log.debug("broker %d does not say its settings: %s", broker, error.message)
         return None
     log_dirs = value_of(settings, "log.dirs", "") or value_of(settings, "log.dir", "")
-    paths = tuple(filter(None, (each.strip() for each in log_dirs.split(","))))
+    class_name, paths = value_of(settings, CLASS_NAME, ""), tuple(_split(log_dirs))
+    return BrokerAnswer(broker, class_name, paths, tuple(_remote_settings(settings)))
+
+
+def _remote_settings(settings: Mapping[str, TopicConfig]) -> Iterator[tuple[str, str | None]]:
     beginnings = _SETTINGS, value_of(settings, _PREFIX_NAME, "") or _PREFIX
-    remote = ((name, settings[name].value) for name in sorted(settings) if name.startswith(beginnings))
-    return BrokerAnswer(broker, value_of(settings, CLASS_NAME, ""), paths, tuple(remote))
+    for name in sorted(settings):
+        if name.startswith(beginnings):
+            yield name, settings[name].value
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +87,8 @@ class StoragePlace:
 
     layout: str  # name of the layout
     bucket: str  # of S3; "" for a directory
-    prefix: str  # what all keys begin with, as it is; of a directory what stands before every file's path
-    endpoint: str = ""  # of S3, as `endpoint_of` gives it; "" for a directory
+    prefix: str  # beginning of all keys, unchanged; for a directory, the beginning of all paths
+    endpoint: str = ""  # of S3, as `endpoint_of` returns it; "" for a directory
 
     def __str__(self) -> str:
         if not self.bucket:
@@ -92,24 +98,26 @@ class StoragePlace:
 
 
 def endpoint_of(url: str | None) -> str:
-    """Return one name of an S3 server: `host:port`, and AWS for whatever host of AWS a URL names, or none."""
-    found = urlsplit(url or "")
-    host = (found.hostname or "").lower()
-    if not host or host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
+    """Return `host:port` of an S3 server, or AWS for a host of AWS and for a URL without a host."""
+    if url is None:
+        return _AWS
+    found = urlsplit(url)
+    host = found.hostname
+    if host is None or host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
         return _AWS
     return f"{host}:{found.port or _PORTS.get(found.scheme.lower(), 443)}"
 
 
 def layout_of_classes(classes: Collection[str], given: str | None) -> str | None:
-    """Return the layout that brokers read, by the classes of their storage managers; None where nothing tells.
+    """Return the layout that brokers read, by the classes of their storage managers; None if it is unknown.
 
     Args:
-        classes: "" of a broker that has none.
+        classes: "" for a broker without a storage manager.
         given: the layout that a user named; None for none.
 
     Raises:
-        WrongPlaceError: they read another layout than `given`, or several.
-        UsageError: no layout of their class is known, and none was given.
+        WrongPlaceError: brokers read another layout than `given`, or several layouts.
+        UsageError: tiersnap knows no layout of the class, and none was given.
     """
     named = sorted(filter(None, classes))
     known = {LAYOUT_OF_CLASS[name] for name in named if name in LAYOUT_OF_CLASS}
@@ -118,24 +126,27 @@ def layout_of_classes(classes: Collection[str], given: str | None) -> str | None
             f"{CLASS_NAME}: brokers have {' and '.join(named)}: none of them reads what the others tier",
             hint="give all brokers the same storage manager",
         )
-    if known and given is not None and given not in known:
+    if not known:
+        if named and given is None:
+            raise UsageError(
+                f"{CLASS_NAME} is {', '.join(named)}: tiersnap does not know its layout",
+                hint=f"--layout, one of {', '.join(sorted(set(LAYOUT_OF_CLASS.values())))}",
+            )
+        return given
+    layout = known.pop()
+    if given not in (None, layout):
         raise WrongPlaceError(
             f"--layout {given}: not what brokers read: their {CLASS_NAME} is {', '.join(named)}",
-            hint=f"leave --layout out, or give --layout {next(iter(known))}",
+            hint=f"leave --layout out, or give --layout {layout}",
         )
-    if named and not known and given is None:
-        raise UsageError(
-            f"{CLASS_NAME} is {', '.join(named)}: tiersnap does not know its layout",
-            hint=f"--layout, one of {', '.join(sorted(set(LAYOUT_OF_CLASS.values())))}",
-        )
-    return next(iter(known), given)
+    return layout
 
 
 def place_of_broker(settings: Mapping[str, str]) -> StoragePlace:
-    """Return where a broker with these settings keeps remote segments.
+    """Return the place of the remote segments of a broker with these settings.
 
     Raises:
-        ValueError: the settings do not tell; the text says why, and names no value that may be secret.
+        ValueError: the settings do not name it. The text gives the reason, without values that may be secret.
     """
     name = settings.get(CLASS_NAME, "")
     layout = LAYOUT_OF_CLASS.get(name)
@@ -156,22 +167,28 @@ def place_of_broker(settings: Mapping[str, str]) -> StoragePlace:
 
 
 def client_words(settings: Mapping[str, str]) -> list[str]:
-    """Return the options that name a broker with these settings as a server; none if they do not tell.
+    """Return the options that name a broker with these settings as a server; none if the settings name no listener.
 
-    A listener with SASL or TLS needs client properties, of which only the user knows where they are.
+    A listener with SASL or TLS needs a file of client properties, and only the user knows its path.
     """
+    if not settings:
+        return []
     controllers = _names(settings, "controller.listener.names")
     protocols = dict(each.split(":") for each in _names(settings, "listener.security.protocol.map") if ":" in each)
     listeners = _names(settings, "advertised.listeners") or _names(settings, "listeners") or ["PLAINTEXT://:9092"]
     found = []
-    for each in listeners if settings else ():
+    for each in listeners:
         name, _, address = each.partition("://")
-        if name not in controllers:
-            found.append((protocols.get(name, name) != "PLAINTEXT", ["--bootstrap-server", _reachable(address)]))
+        if name in controllers:
+            continue
+        is_secured = protocols.get(name, name) != "PLAINTEXT"
+        found.append((is_secured, ["--bootstrap-server", _reachable(address)]))
     if not found:
         return []
     is_secured, words = min(found)
-    return [*words, "--command-config", "client.properties"] if is_secured else words
+    if is_secured:
+        words += ["--command-config", "client.properties"]
+    return words
 
 
 def _reachable(address: str) -> str:
@@ -181,7 +198,11 @@ def _reachable(address: str) -> str:
 
 
 def _names(settings: Mapping[str, str], name: str) -> list[str]:
-    return [each.strip() for each in settings.get(name, "").split(",") if each.strip()]
+    return _split(settings.get(name, ""))
+
+
+def _split(values: str) -> list[str]:
+    return [each.strip() for each in values.split(",") if each.strip()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +223,7 @@ def location_of_broker(broker: BrokerSettings) -> NamedLocation:
     """Return the remote location that the settings of a broker name.
 
     Raises:
-        ValueError: the settings do not tell, or keys begin with a prefix that is no folder; the text names no value
+        ValueError: the settings do not name it, or keys begin with a prefix that is no folder. The text has no value
             that may be secret.
     """
     place = place_of_broker(broker.values)
@@ -213,13 +234,20 @@ def location_of_broker(broker: BrokerSettings) -> NamedLocation:
             return NamedLocation(broker.on_host(place.prefix), place.layout)
         except OSError as error:
             raise ValueError(error.strerror or str(error)) from error
-    below = broker.values.get(_PREFIX_NAME) or _PREFIX
-    s3 = S3Settings(
-        endpoint_url=None if place.endpoint == _AWS else broker.values[f"{below}storage.s3.endpoint.url"],
-        region=broker.values.get(f"{below}storage.s3.region"),
-        path_style=broker.values.get(f"{below}storage.s3.path.style.access.enabled") == "true",
+    uri = f"s3://{place.bucket}/{place.prefix}".rstrip("/")
+    return NamedLocation(uri, place.layout, StoreSettings(_s3_settings(broker.values, place)))
+
+
+def _s3_settings(values: Mapping[str, str], place: StoragePlace) -> S3Settings:
+    below = values.get(_PREFIX_NAME) or _PREFIX
+    endpoint_url = None
+    if place.endpoint != _AWS:
+        endpoint_url = values[f"{below}storage.s3.endpoint.url"]
+    return S3Settings(
+        endpoint_url=endpoint_url,
+        region=values.get(f"{below}storage.s3.region"),
+        path_style=values.get(f"{below}storage.s3.path.style.access.enabled") == "true",
     )
-    return NamedLocation(f"s3://{place.bucket}/{place.prefix}".rstrip("/"), place.layout, StoreSettings(s3))
 
 
 def _given(settings: Mapping[str, str], name: str) -> str:

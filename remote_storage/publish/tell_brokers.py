@@ -1,4 +1,4 @@
-"""Publish the segments that a run has uploaded, at its end: `tier` and `run` publish by this module."""
+"""Publish the segments that a run of `tier` or `run` has uploaded, at its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tiersnap.remote_storage.cluster.topic_checks import check_identity, check_s
 from tiersnap.remote_storage.errors import ClusterRefusedError, UnknownTopicError, UnprovenLogError
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.saved_configs import SavedConfigsStore
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.publish.leader_log import LeaderLog
 from tiersnap.remote_storage.publish.location_evidence import ProvePlace
 from tiersnap.remote_storage.publish.paused_topics import NOT_PAUSED, PausedTopics
@@ -34,9 +34,9 @@ class TellBrokers:
 
     place: ProvePlace  # proves that brokers read `location`; knows whether to apply
     location: RemoteLocation  # remote storage, as brokers use it
-    log_dirs: Sequence[str]  # of leaders: their logs are compared with what is published
+    log_dirs: Sequence[str]  # of leaders; their logs are compared with the published segments
     selection: Selection  # of the partitions in `log_dirs`
-    expiry: BrokerExpiry  # what brokers forget: a snapshot may lack it
+    expiry: BrokerExpiry  # a snapshot may omit producers that expired
 
     def refuse_contradiction(self) -> None:
         """Refuse a location that brokers do not read, before anything is uploaded there.
@@ -111,7 +111,8 @@ class TellBrokers:
         by_topic = groupby(unasked, key=lambda each: each.topic)
         refusals = {topic: self._refusal_of(topic, list(group)) for topic, group in by_topic}
         for each in unasked:
-            if (refusal := refusals[each.topic]) is not None:
+            refusal = refusals[each.topic]
+            if refusal is not None:
                 plans[each] = replace(plans.get(each, PublishPlan(each)), refusal=refusal)
         proof = done.proof
         if proof is None and None in refusals.values():
@@ -138,17 +139,22 @@ class TellBrokers:
         leading: Mapping[TopicPartition, str] | None,
     ) -> Published:
         cluster, wanted = self.place.cluster, sorted(set(partitions))
-        finished = [each for partition in wanted for each in finished_of(self.location, partition)]
+        finished: list[RemoteLogSegmentMetadata] = []
+        for partition in wanted:
+            finished += finished_of(self.location, partition)
         paused = paused_topics(cluster, topics)
         if not finished and not paused:
             return Published(())
         logs = logs_of_replicas(self.location, self.log_dirs, self.selection, self.expiry, leading)
+        asked_dirs: tuple[str, ...] = ()  # for leader epochs, if brokers cannot be asked
+        if not can_speak(cluster.properties):
+            asked_dirs = tuple(self.log_dirs)
         job = Publish(
             cluster,
             self.place.metadata_topic,
             self.location,
             partial(self.place.prove, self.location),
-            () if can_speak(cluster.properties) else tuple(self.log_dirs),
+            asked_dirs,
             local=logs,
             expiry=self.expiry,
             talk=self.place.talk,
@@ -158,7 +164,7 @@ class TellBrokers:
         return job.run(finished, apply=self.place.apply, topics=paused)
 
     def _check_leader(self, logs: LocalLogs, partition: TopicIdPartition, end_offset: int) -> None:
-        """See that a partition's log is the leader's; raises as LeaderLog.check_has."""
+        """Raise as LeaderLog.check_has unless a partition's log is the leader's."""
         local = logs.of(partition)
         if local is None or local.is_running:
             return
@@ -172,7 +178,7 @@ class TellBrokers:
 def paused_topics(cluster: Cluster, topics: Iterable[str]) -> list[str]:
     """Return the topics whose configs say that tiersnap paused copying, by name; one request per topic.
 
-    Not those that this user may not describe, and so may not pause either.
+    Topics that this user may not describe, and so may not pause, are left out.
     """
     configs = configs_of(cluster, sorted(cluster.topics(topics)))
     return [name for name, settings in configs.items() if is_marked(settings)]

@@ -1,4 +1,4 @@
-"""Write the records of a plan, and read them back: what brokers find then is never less than was planned."""
+"""Write the records of a plan, read them back, and check that brokers find all planned segments."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def publish_plans(
 def expected_after(
     cache: MetadataCache, records: Iterable[tuple[TopicIdPartition, MetadataRecord]]
 ) -> dict[TopicIdPartition, RemoteIndex]:
-    """Return what brokers are to find of each partition once they have these records."""
+    """Return the expected index of each partition after brokers have read these records."""
     expected: dict[TopicIdPartition, RemoteIndex] = {}
     for partition, record in records:
         if partition not in expected:
@@ -54,7 +54,7 @@ def expected_after(
 
 
 def check_read_back(reader: MetadataReader, expected: Mapping[TopicIdPartition, RemoteIndex]) -> None:
-    """Read the topic to its end and see that nothing is missing there.
+    """Read the topic to its end and check that no expected segment is missing.
 
     Raises:
         DeliveryFailedError: a record is not there although it was acknowledged.
@@ -74,17 +74,17 @@ def check_read_back(reader: MetadataReader, expected: Mapping[TopicIdPartition, 
 
 
 def _missing(cache: MetadataCache, expected: Mapping[TopicIdPartition, RemoteIndex]) -> list[RemoteLogSegmentMetadata]:
-    """Segments of the first such partition that are finished by our records, and neither so nor later in the topic."""
+    """Return the segments that our records finish and the topic does not, of the first partition with such segments."""
     for partition, index in expected.items():
         there = cache.segments(partition)
-        found = [
-            each
-            for each in index.finished()
-            if each.id.segment_id not in there or there[each.id.segment_id].state is SegmentState.COPY_SEGMENT_STARTED
-        ]
+        found = [each for each in index.finished() if _is_unfinished(there.get(each.id.segment_id))]
         if found:
             return found
     return []
+
+
+def _is_unfinished(found: RemoteLogSegmentMetadata | None) -> bool:
+    return found is None or found.state is SegmentState.COPY_SEGMENT_STARTED
 
 
 def _refuse_less(cache: MetadataCache, partition: TopicIdPartition, expected: RemoteIndex) -> None:

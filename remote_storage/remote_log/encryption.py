@@ -1,15 +1,14 @@
 """Find out by manifests whether the Aiven plugin encrypts remote segments.
 
-tiersnap has no key of the plugin, so what it uploads is plain text. Among encrypted segments that is refused before the
-first byte. The partition's own manifests are looked at first, which an inventory has read already; of a partition that
-has none a few of the topic's, and then a few of the store's first ones.
+tiersnap has no key of the plugin, so its uploads are plain text. Among encrypted segments, an upload is refused before
+the first byte. The partition's own manifests decide, which an inventory has already read. If the partition has none, a
+few of the topic's manifests are read, and then a few of the store's first ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
@@ -56,11 +55,18 @@ class EncryptionLook:
 
     def _of(self, topic: str, shown: Shown) -> Shown:
         for name in (topic, ""):
-            if shown == UNKNOWN and name not in self._known:
-                by_topic = partial(shown_by_topic, topic=topic)
-                self._known[name] = (by_topic if name else shown_by_store)(self.store)
-            shown = self._known[name] if shown == UNKNOWN else shown
+            if shown != UNKNOWN:
+                return shown
+            if name not in self._known:
+                self._known[name] = self._shown_by_others(name)
+            shown = self._known[name]
         return shown
+
+    def _shown_by_others(self, topic: str) -> Shown:
+        """Return the encryption by the manifests of a topic, or of the store if the name is empty."""
+        if topic:
+            return shown_by_topic(self.store, topic)
+        return shown_by_store(self.store)
 
 
 def shown_by_partition(found: RemoteInventory) -> Shown:

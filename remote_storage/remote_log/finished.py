@@ -8,7 +8,7 @@ lost objects or was damaged.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -33,10 +33,20 @@ _LARGEST_INDEX = 64 << 20  # bytes
 
 def finished_segments(location: RemoteLocation, is_wanted: Callable[[str], bool]) -> list[RemoteLogSegmentMetadata]:
     """Return every finished segment of the topics that `is_wanted` takes, by partition, then start offset."""
+    finished: list[RemoteLogSegmentMetadata] = []
+    partitions = {each for each in _partitions_with_logs(location) if is_wanted(each.topic)}
+    for partition in sorted(partitions):
+        finished += finished_of(location, partition)
+    return finished
+
+
+def _partitions_with_logs(location: RemoteLocation) -> Iterator[TopicIdPartition]:
+    """Yield the partition of each log in a location."""
     kind = KeyKind.LOCAL_LOG if location.is_local else KeyKind.LOG
-    parsed = (keys.recognise(found.key) for found in location.store.list())
-    partitions = {key.partition for key in parsed if key and key.kind is kind and is_wanted(key.partition.topic)}
-    return [each for partition in sorted(partitions) for each in finished_of(location, partition)]
+    for found in location.store.list():
+        key = keys.recognise(found.key)
+        if key is not None and key.kind is kind:
+            yield key.partition
 
 
 def finished_of(location: RemoteLocation, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:

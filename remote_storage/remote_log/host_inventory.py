@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class ObserveOnce(Observe):
-    """Looks once at a partition that is asked for again right after."""
+    """Keeps the listing of the last partition, which callers request again at once."""
 
     _last: dict[str, RemoteListing] = field(default_factory=dict)
 
@@ -40,11 +40,11 @@ class ObserveOnce(Observe):
 
 @dataclass
 class HostInventory:
-    """Asks partition by partition; after a server that does not answer none is asked again."""
+    """The inventory by partition; once a server does not answer, it is not asked again."""
 
-    look: ObserveOnce  # at remote storage
+    look: ObserveOnce  # lists remote storage
     expiry: BrokerExpiry
-    # why remote storage does not say what it holds, an error a partition; what it lost; or why the place is doubted
+    # failed listings, one error a partition; lost offsets; doubts about the location
     errors: list[TiersnapError] = field(default_factory=list)
     _failures: list[TiersnapError] = field(default_factory=list)
     _lost: dict[str, TiersnapError | None] = field(default_factory=dict)  # by partition
@@ -52,9 +52,10 @@ class HostInventory:
     _is_away: bool = False
 
     def beginning(self, partition: Partition) -> Beginning:
-        """Return what remote storage says of the log before its files; it is asked only if the log may begin there.
+        """Return the state of the log before its first file, by remote storage if the log may begin there.
 
-        Nor is it asked if all that is here is tiered: that takes whole remote segments, and nothing waits for it.
+        The state is not read if all local segments are tiered, because that would take whole remote segments and no
+        upload needs it.
         """
         if not may_begin_below(partition) or not _may_be_tiered(partition):
             return NOT_LOOKED
@@ -72,14 +73,14 @@ class HostInventory:
         return self.look(partition).coverage(partition.leader_epochs).covers(first, last)
 
     def forgotten(self, filesystem: FileSystem, partition: Partition) -> Forgotten | None:
-        """Return what a replica forgot; None if nothing, or if that cannot be known, which `errors` says then."""
+        """Return the producers that a replica lost; None without any, or with an error in `errors`."""
         return self._asked(partition, lambda: find_forgotten(self.look, filesystem, partition, self.expiry), None)
 
     def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:
-        """Return the coverage of the partition; nothing if it is unknown, which `errors` tells then.
+        """Return the coverage of the partition; an empty one if it is unknown, with an error in `errors`.
 
         Args:
-            log_end_offset: exclusive; ENDLESS where nobody has read the log.
+            log_end_offset: exclusive; ENDLESS if the log was not read.
         """
         if not _may_be_tiered(partition):
             return NOTHING_REMOTE

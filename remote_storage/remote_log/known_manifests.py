@@ -111,12 +111,17 @@ class KnownManifests:
         """Write the known manifests if enough are new. A failure only makes the next run slower."""
         if len(self._new) < WORTH_WRITING or len(self._new) * _SHARE < len(self._load()):
             return
-        kept = {name: each for name, each in self._load().items() if self.listed is None or name in self.listed}
-        content = _StoredManifests(manifests=tuple({**kept, **self._new}.values())).encode()
+        content = _StoredManifests(manifests=tuple({**self._still_listed(), **self._new}.values())).encode()
         try:
             self.store.replace(keys.manifests(self.partition), content)
         except TiersnapError as error:
             _log.info("not remembered: %s", error.message)
+
+    def _still_listed(self) -> dict[str, _StoredManifest]:
+        kept = self._load()
+        if self.listed is None:
+            return kept
+        return {name: each for name, each in kept.items() if name in self.listed}
 
     def _load(self) -> dict[str, _StoredManifest]:
         with self._lock:

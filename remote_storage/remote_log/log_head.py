@@ -96,17 +96,26 @@ class Uploads:
 
     def has_any(self, start: int, end: int | None) -> bool:
         """Return whether a segment was uploaded that begins in [start, exclusive end); one request for most logs."""
-        within = range(start, ENDLESS if end is None else end)
+        if end is None:
+            end = ENDLESS
+        within = range(start, end)
         if any(base in within for base in self.recorded):
             return True
-        wanted = [each for each in self.claimed if each.base_offset in within]
-        wanted.sort(key=lambda each: (each.base_offset, each.leader_epoch), reverse=True)
-        return any(map(self._was_finished, wanted))
+        return any(map(self._was_finished, self._newest_first(within)))
+
+    def _newest_first(self, offsets: range) -> list[ClaimedSegment]:
+        """Return the claims on segments that begin at these offsets."""
+        wanted = (each for each in self.claimed if each.base_offset in offsets)
+        return sorted(wanted, key=lambda each: (each.base_offset, each.leader_epoch), reverse=True)
+
+    @property
+    def bases(self) -> list[int]:
+        """Return the base offsets of all uploads."""
+        return [*self.recorded, *(each.base_offset for each in self.claimed)]
 
     def last_from(self, offset: int) -> int:
         """Return the last base offset of an upload at an offset or below; the offset itself without one."""
-        bases = (*self.recorded, *(each.base_offset for each in self.claimed))
-        return max((each for each in bases if each <= offset), default=offset)
+        return max((each for each in self.bases if each <= offset), default=offset)
 
     def _was_finished(self, segment: ClaimedSegment) -> bool:
         with suppress(CorruptDataError):
@@ -144,8 +153,7 @@ class LogHead:
     def judge(self, start: ToldStart | None) -> Head | None:
         """Return the offsets that are lost, or that may be; None if nothing is missing."""
         if start is None:
-            is_missing = self.uploads.has_any(0, None) if self.first is None else self.first > 0
-            return self._doubt(0, _UNKNOWN_START) if is_missing else None
+            return self._judge_from_zero()
         if self.first is not None and self.first <= start.offset:
             return None
         if not self._is_proven(start.offset):
@@ -153,6 +161,14 @@ class LogHead:
         if not start.is_current:
             return self._doubt(start.offset, _OLD_CHECKPOINT)
         return Head(start.offset, self.first, RemoteVerdict.MISSING, in_no_segment(self._from(start.offset)))
+
+    def _judge_from_zero(self) -> Head | None:
+        """Return the offsets before the first segment, which may be lost, if the log start is unknown."""
+        if self.first is not None and self.first <= 0:
+            return None
+        if self.first is None and not self.uploads.has_any(0, None):
+            return None
+        return self._doubt(0, _UNKNOWN_START)
 
     def _is_proven(self, start: int) -> bool:
         """Return whether the offsets were in remote storage."""

@@ -1,11 +1,11 @@
-"""Offsets of a log below its first local file that remote storage held and lost.
+"""Find offsets of a log below its first local file that remote storage held and lost.
 
-A claim, or a record of the cluster, at whose base offset no complete segment begins raises the suspicion. Without one
-there is no request. Then the manifests around it are read, and the claims there, the newest first. Nothing is called
-lost before a second listing: another host may have finished the segment since the first one.
+A claim or a record of the cluster is suspicious if no complete segment begins at its base offset. Without one there is
+no request. Otherwise the manifests around it are read, and the claims there, newest first. No offset counts as lost
+before a second listing, because another host may have finished the segment since the first one.
 
-A hole between complete segments is always told. Offsets before the first complete segment are told only if the log
-start is current (log_head): that of a running broker's checkpoint may be a minute old.
+A hole between complete segments is always reported. Offsets before the first complete segment are reported only if the
+log start is current (log_head). A running broker's checkpoint may be a minute old.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tiersnap.snapshot.gate.lost_ranges import lost_error
 from tiersnap.snapshot.log.coverage import overlap
 from tiersnap.snapshot.log.leader_epochs import ENDLESS, Interval, agreed_intervals, joined
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.replay.remote_listing import LostRange, RemoteSegmentState
+from tiersnap.snapshot.replay.remote_listing import ListedCopy, LostRange, RemoteSegmentState
 from tiersnap.snapshot.replay.remote_records import PartitionRecords
 
 _DELETED = (RemoteSegmentState.DELETE_SEGMENT_STARTED, RemoteSegmentState.DELETE_SEGMENT_FINISHED)
@@ -60,7 +60,7 @@ class LostBelow:
     Attributes:
         found: the first listing of `location`.
         records: of the partition; None if none were read.
-        ask: asks the cluster for the log start of now; None without a cluster.
+        ask: asks the cluster for the current log start; None without a cluster.
     """
 
     location: RemoteLocation
@@ -80,12 +80,22 @@ class LostBelow:
         start = start_by_files(self.partition)
         if start is None or start.offset >= self._first:
             return ()
-        may_be_current = start if self.ask is None else ToldStart(start.offset, is_current=True)
+        may_be_current = start
+        if self.ask is not None:
+            may_be_current = ToldStart(start.offset, is_current=True)
         if not any(self._lost(self._listed_first(), may_be_current)):
             return ()
         again = self._listed_again()
-        told = None if self.ask is None else self.ask(name_of(self.partition))
-        return tuple(self._lost(again, start if told is None else ToldStart(told, is_current=True)))
+        return tuple(self._lost(again, self._asked_start(start)))
+
+    def _asked_start(self, start: ToldStart) -> ToldStart:
+        """Return the log start by the cluster, or by the files if the cluster does not tell it."""
+        if self.ask is None:
+            return start
+        told = self.ask(name_of(self.partition))
+        if told is None:
+            return start
+        return ToldStart(told, is_current=True)
 
     def _listed_first(self) -> list[SegmentObjects]:
         """Return the segments with all objects by the first listing, ascending."""
@@ -115,32 +125,48 @@ class LostBelow:
             return
         self._read_around(segments, suspected)
         covered = self._covered(segments, start.offset)
-        first = covered[0][0] if covered else self._first
+        first = self._first
+        if covered:
+            first = covered[0][0]
         if start.is_current and suspected[0] < first:
             head = LogHead(uploads, first, self._first, needs_upload=True).judge(start)
-            yield from () if head is None else [LostRange(head.start, first)]
+            if head is not None:
+                yield LostRange(head.start, first)
         for gap in gaps_between(covered, self._first):
             if any(each in range(*gap) for each in suspected) and uploads.has_any(*gap):
                 yield LostRange(*gap)
 
     def _suspected(self, uploads: Uploads, segments: Sequence[SegmentObjects], start: ToldStart) -> list[int]:
-        """Return offsets that may be lost, ascending. None is before all segments unless the log start is current."""
-        bases = (*uploads.recorded, *(each.base_offset for each in uploads.claimed))
-        suspected = sorted({max(base, start.offset) for base in bases})
+        """Return the offsets that may be lost, ascending.
+
+        Unless the log start is current, offsets before the first segment are left out.
+        """
+        suspected = sorted({max(base, start.offset) for base in uploads.bases})
         if start.is_current:
             return suspected
-        return [each for each in suspected if segments and each > segments[0].start_offset]
+        if not segments:
+            return []
+        return suspected[bisect_right(suspected, segments[0].start_offset) :]
 
     def _missing_uploads(self, segments: Sequence[SegmentObjects], start: int) -> Uploads:
         """Return the uploads below the local log at whose base offset no segment of the log begins."""
         begins = {each.start_offset for each in segments if self._held.get(each.segment_id) != []}
-        # The log start may be inside of a segment, which begins below.
-        bases = chain(begins, (each.base_offset for each in self.found.claimed))
-        last = max((base for base in bases if base <= start), default=start)
-        wanted = (each for each in self.found.claimed if last <= each.base_offset < self._first)
-        own = (each for each in wanted if each.base_offset not in begins and self._is_of_log(each))
         recorded = self._recorded({each.segment_id for each in segments}, start)
-        return Uploads(self.location.store, tuple(own), recorded, self._deleted)
+        claimed = tuple(self._missing_claims(begins, start))
+        return Uploads(self.location.store, claimed, recorded, self._deleted)
+
+    def _missing_claims(self, begins: Collection[int], start: int) -> Iterator[ClaimedSegment]:
+        """Yield the log's claims on segments below the local log that do not begin at these offsets."""
+        below = range(self._begin_at(begins, start), self._first)
+        for each in self.found.claimed:
+            is_missing = each.base_offset in below and each.base_offset not in begins
+            if is_missing and self._is_of_log(each):
+                yield each
+
+    def _begin_at(self, begins: Iterable[int], start: int) -> int:
+        """Return the last begin of a segment up to the log start, which may be inside of a segment."""
+        bases = chain(begins, (each.base_offset for each in self.found.claimed))
+        return max((base for base in bases if base <= start), default=start)
 
     def _is_of_log(self, claimed: ClaimedSegment) -> bool:
         """Return whether the log has offsets of the claim's leader epoch from the base offset on."""
@@ -151,30 +177,38 @@ class LostBelow:
         """Return the base offsets of segments that complete records name and that are not among `ids`."""
         if self.records is None or not self.records.is_complete:
             return ()
-        below = (each for each in self.records.published if each.base_offset < self._first)
-        absent = (each for each in below if each.next_base_offset > start and each.segment_id not in ids)
-        return tuple(each.base_offset for each in absent if each.facts.held(self._lineage))
+        absent = (each for each in self.records.published if each.segment_id not in ids)
+        return tuple(self._bases_below(absent, start))
+
+    def _bases_below(self, published: Iterable[ListedCopy], start: int) -> Iterator[int]:
+        """Yield the base offsets of the log's segments between its start and the local log."""
+        for each in published:
+            is_below = each.base_offset < self._first and each.next_base_offset > start
+            if is_below and each.facts.held(self._lineage):
+                yield each.base_offset
 
     @cached_property
     def _deleted(self) -> frozenset[str]:
-        """Ids of the segments that brokers delete or have deleted, as far as records tell."""
+        """Ids of the segments that brokers delete or have deleted, by records."""
         if self.records is None:
             return frozenset()
         gone = (each.segment_id for each in self.records.segments if each.state in _DELETED)
         return frozenset([*gone, *self.records.doubtful])
 
     def _read_around(self, segments: Sequence[SegmentObjects], suspected: Iterable[int]) -> None:
-        """Read the segments on both sides of each suspected offset (ascending) until one of the log is among them."""
+        """Read segments on both sides of each suspected offset (ascending), up to the first one of the log."""
         starts = [each.start_offset for each in segments]
         highest = {bisect_right(starts, offset): offset for offset in suspected}
         for place, offset in sorted(highest.items(), reverse=True):
-            below = [] if place == 0 else self._held.get(segments[place - 1].segment_id, [])
+            below: Sequence[Interval] = ()
+            if place:
+                below = self._held.get(segments[place - 1].segment_id, ())
             if not overlap(below, offset, offset + 1):
-                any(self._held_by(segments[number]) for number in range(place, len(segments)))
-                self._read_below((segments[number] for number in reversed(range(place))), offset)
+                any(map(self._held_by, segments[place:]))
+                self._read_below(reversed(segments[:place]), offset)
 
     def _read_below(self, segments: Iterable[SegmentObjects], offset: int) -> None:
-        """Read segments, descending, until a whole wave ends at an offset or below: so do the others."""
+        """Read segments, descending, until a whole wave ends at an offset or below, as all later ones do."""
         for wave in in_waves(self._held_by, segments, is_known=lambda each: each.segment_id in self._held):
             held = list(chain.from_iterable(wave))
             if held and max(end for _, end in held) <= offset:
@@ -190,7 +224,7 @@ class LostBelow:
         return self._held[segment.segment_id]
 
     def _covered(self, segments: Iterable[SegmentObjects], start: int) -> list[Interval]:
-        """Return the offsets between the log start and the local log that the segments hold which were read."""
+        """Return the offsets between the log start and the local log that the read segments hold."""
         held = chain.from_iterable(self._held.get(each.segment_id, ()) for each in segments)
         return joined((max(begin, start), min(end, self._first)) for begin, end in held)
 

@@ -128,8 +128,8 @@ def _closed(partition: Partition) -> list[Interval]:
 def _copies(found: RemoteInventory) -> Iterator[ListedCopy]:
     """Yield the complete segments.
 
-    One that its attempt did not finish, or whose claim another attempt has, is not done, and nobody copies it now:
-    `tier` finishes it or uploads the segment again.
+    A segment is not done if its attempt did not finish it, or if another attempt has its claim. No run copies such a
+    segment now, so `tier` finishes it or uploads it again.
     """
     for each in found.segments:
         yield _listed(each, is_done=not each.is_unfinished)
@@ -202,6 +202,8 @@ def find_lost(
         known_to_brokers: ids of the segments that the cluster's records name, which are not yielded; None without a
             cluster.
     """
+    if known_to_brokers is None:
+        known_to_brokers = ()
     whole = {copy.segment_id for copy in found.segments}
     whole_from = {copy.start_offset for copy in found.segments}
     reached = _end_of(found, lineage)
@@ -211,8 +213,9 @@ def find_lost(
         if base in whole_from:
             continue
         ids = _claimed_ids(location, found, epochs_in_range(lineage, base, end), base)
-        is_known = known_to_brokers is not None and any(each in known_to_brokers for each in ids)
-        if not ids or ids & whole or is_known:
+        if not ids or ids & whole:
+            continue
+        if any(each in known_to_brokers for each in ids):
             continue
         if not complete_in_other_layout(location, found.partition, ids):
             yield ListedCopy(min(ids), base, end, is_ours=True)
@@ -220,8 +223,10 @@ def find_lost(
 
 def _claimed_ids(location: RemoteLocation, found: RemoteInventory, epochs: LeaderEpochs, base: int) -> frozenset[str]:
     """Return the id of the finished attempt by the claim of a segment, or of all its attempts; none without a claim."""
-    claimed = ClaimedSegment(found.partition, base, epochs[-1][0]) if epochs else None
-    if claimed is None or claimed not in found.claimed:
+    if not epochs:
+        return frozenset()
+    claimed = ClaimedSegment(found.partition, base, epochs[-1][0])
+    if claimed not in found.claimed:
         return frozenset()
     try:
         claim = read_claim(location.store, claimed)
@@ -229,4 +234,6 @@ def _claimed_ids(location: RemoteLocation, found: RemoteInventory, epochs: Leade
         return frozenset()
     if claim is None:
         return frozenset()
-    return frozenset(claim.segment_ids if claim.finished is None else (claim.finished,))
+    if claim.finished is None:
+        return frozenset(claim.segment_ids)
+    return frozenset((claim.finished,))

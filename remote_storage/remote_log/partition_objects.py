@@ -28,9 +28,9 @@ class PartitionObjects:
     claims: Mapping[ClaimedSegment, ObjectInfo] = field(default_factory=dict)
     snapshots: Mapping[int, ObjectInfo] = field(default_factory=dict)  # objects by exclusive end offset
     manifests: Mapping[str, ObjectInfo] = field(default_factory=dict)  # objects of snapshot manifests, by run id
-    known_manifests: ObjectInfo | None = None  # the object that says what was read
+    known_manifests: ObjectInfo | None = None  # the object with the manifests that were read
     cluster: ObjectInfo | None = None  # the object that says whose partition this is
-    cluster_id: str | None = None  # what it says; None where there is none that can be read
+    cluster_id: str | None = None  # by its content; None if no such object can be read
 
     @property
     def is_local(self) -> bool:
@@ -110,13 +110,16 @@ def list_topic(
     partition: int | None = None,
     local: bool | None = None,
 ) -> tuple[PartitionObjects, ...]:
-    """Partitions of `topic` with any object of a segment, by topic id and number.
+    """Return the partitions of `topic` with any object of a segment, by topic id and number.
 
     Args:
         local: only LocalTieredStorage's objects, or only the others; None takes both.
     """
     listed = []
-    for is_local in (False, True) if local is None else (local,):
+    layouts: tuple[bool, ...] = (False, True)
+    if local is not None:
+        layouts = (local,)
+    for is_local in layouts:
         found = group(store.list(_prefix(topic, topic_id, partition, local=is_local)), local=is_local)
         for at, attempts in found.items():
             if (at.topic, at.topic_id) == (topic, topic_id or at.topic_id) and partition in (None, at.partition):
@@ -133,7 +136,7 @@ def _prefix(topic: str, topic_id: str | None, partition: int | None, *, local: b
 
 
 def read_claims(store: ObjectStore, stored: PartitionObjects, offsets: frozenset[int]) -> dict[str, Claim]:
-    """Claims on segments at these base offsets, by the segment ids that they name; one that is none names nothing."""
+    """Return the claims on segments at these base offsets, by the segment ids that they name; skip damaged claims."""
 
     def read(segment: ClaimedSegment) -> Claim | None:
         try:
@@ -142,5 +145,8 @@ def read_claims(store: ObjectStore, stored: PartitionObjects, offsets: frozenset
             return None
 
     wanted = [segment for segment in stored.claims if segment.base_offset in offsets]
-    claims = [claim for claim in in_parallel(read, wanted) if claim is not None]
-    return {segment_id: claim for claim in claims for segment_id in claim.segment_ids}
+    named: dict[str, Claim] = {}
+    for claim in in_parallel(read, wanted):
+        if claim is not None:
+            named.update(dict.fromkeys(claim.segment_ids, claim))
+    return named

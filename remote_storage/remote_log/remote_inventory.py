@@ -73,9 +73,10 @@ class RemoteInventory:
             wrong: their ids.
             of_brokers: ids of the segments without a claim of ours that count; None for all.
         """
-        right = (each for each in self.segments if each.segment_id not in wrong)
-        kept = (each for each in right if each.claim or of_brokers is None or each.segment_id in of_brokers)
-        return replace(self, segments=tuple(kept))
+        right = [each for each in self.segments if each.segment_id not in wrong]
+        if of_brokers is not None:
+            right = [each for each in right if each.claim or each.segment_id in of_brokers]
+        return replace(self, segments=tuple(right))
 
     def in_flight(self, grace: int = COPY_GRACE_MS) -> tuple[IncompleteSegment, ...]:
         """Return the segments that a broker may be copying now: young, not visible, and named by no claim.
@@ -110,28 +111,45 @@ def list_remote_partition(
     known.listed = frozenset(each.segment_id for each in listed)
     whole = [each for each in listed if not each.missing]
     found, incomplete = _read(known, whole, local_start, since)
-    was_read = {each.segment_id for each in found} | {each.segment_id for each in incomplete}
+    read: list[RemoteSegment | IncompleteSegment] = [*found, *incomplete]
+    was_read = {each.segment_id for each in read}
+    unread = [each for each in whole if each.segment_id not in was_read]
     incomplete += _lacking(store, listed)
     claims = _Claims(store, frozenset(changed))
     claims.read_for(found, incomplete, changed)
     segments = [claims.told(each) for each in found]
+    return replace(_counted(location, partition, claims, segments, incomplete), unread=tuple(unread))
+
+
+def _counted(
+    location: RemoteLocation,
+    partition: TopicIdPartition,
+    claims: _Claims,
+    segments: Sequence[RemoteSegment],
+    incomplete: Iterable[IncompleteSegment],
+) -> RemoteInventory:
+    """Return the inventory; complete segments of ours that do not count are leftovers in it."""
     alone = _alone(location, partition, segments)
-    counted = [each for each in segments if each.segment_id not in alone]
-    uncounted = [each for each in segments if each.segment_id in alone]
-    incomplete += [
-        IncompleteSegment(each.segment_id, each.start_offset, alone[each.segment_id], each.objects)
-        for each in uncounted
-    ]
     leftovers = [claims.with_claim(each) for each in incomplete]
+    counted, uncounted = [], []
+    for each in segments:
+        if each.segment_id not in alone:
+            counted.append(each)
+            continue
+        uncounted.append(each)
+        left = IncompleteSegment(each.segment_id, each.start_offset, alone[each.segment_id], each.objects)
+        leftovers.append(claims.with_claim(left))
+    looked_at = 0
+    if any(each.is_somebodys for each in leftovers):
+        looked_at = location.store.now()
     return RemoteInventory(
         partition,
         tuple(sorted(counted, key=_offset)),
         tuple(sorted(leftovers, key=_offset)),
         tuple(claims.problems.values()),
         claims.claimed,
-        store.now() if any(each.is_somebodys for each in leftovers) else 0,
+        looked_at,
         tuple(uncounted),
-        unread=tuple(each for each in whole if each.segment_id not in was_read),
     )
 
 
@@ -150,10 +168,15 @@ def _offset(segment: RemoteSegment | IncompleteSegment) -> tuple[int, str]:
 def _alone(location: RemoteLocation, partition: TopicIdPartition, segments: Sequence[RemoteSegment]) -> dict[str, str]:
     """Return why complete segments of ours do not count, by id: an attempt without a segment has their claim."""
     whole = {each.segment_id for each in segments}
-    absent = {over for each in segments if (over := _finished_without(each)) and over not in whole}
+    absent = set(filter(None, map(_finished_without, segments))) - whole
     absent -= complete_in_other_layout(location, partition, absent)
-    alone = {each.segment_id: _ALONE for each in segments if _finished_without(each) in absent}
-    return alone | {each.segment_id: _OVERTAKEN for each in segments if _is_overtaken(each)}
+    alone = {}
+    for each in segments:
+        if _is_overtaken(each):
+            alone[each.segment_id] = _OVERTAKEN
+        elif _finished_without(each) in absent:
+            alone[each.segment_id] = _ALONE
+    return alone
 
 
 def _read(
@@ -163,12 +186,17 @@ def _read(
     segments: list[RemoteSegment] = []
     incomplete: list[IncompleteSegment] = []
     read = partial(read_segment, known.store, known=known)
+    is_below = partial(_is_below, local_start=local_start, since=since)
     for found in in_waves(read, listed[::-1], is_known=partial(_is_known, known)):
-        incomplete += [each for each in found if isinstance(each, IncompleteSegment)]
-        complete = [each for each in found if isinstance(each, RemoteSegment)]
+        complete = []
+        for each in found:
+            if isinstance(each, RemoteSegment):
+                complete.append(each)
+            else:
+                incomplete.append(each)
         segments += complete
         # They are contiguous or overlap by one. If a whole wave is below the log, so are the others.
-        if complete and all(each.end_offset <= local_start and _is_older(each, since) for each in complete):
+        if complete and all(map(is_below, complete)):
             break
     return segments, incomplete
 
@@ -178,9 +206,20 @@ def _is_known(known: KnownManifests, attempt: SegmentObjects) -> bool:
     return manifest is not None and known.has(attempt.segment_id, manifest)
 
 
+def _is_below(copy: RemoteSegment, local_start: int, since: int | None) -> bool:
+    return copy.end_offset <= local_start and _is_older(copy, since)
+
+
 def _is_older(copy: RemoteSegment, since: int | None) -> bool:
     """Return whether all its records are earlier than `since` (ms); True without `since`."""
     return since is None or 0 <= copy.metadata.max_timestamp < since
+
+
+def _doubtful_starts(found: Iterable[RemoteSegment], incomplete: Iterable[IncompleteSegment]) -> set[int]:
+    """Return the start offsets of several complete segments, or of an incomplete one."""
+    starts = Counter(each.start_offset for each in found)
+    shared = {offset for offset, count in starts.items() if count > 1}
+    return shared.union(each.start_offset for each in incomplete)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,31 +239,29 @@ class _Claims:
         changed: Mapping[ClaimedSegment, int],
     ) -> None:
         """Read the claims on which a decision depends; `changed` is when each was last written (ms)."""
-        starts = Counter(each.start_offset for each in found)
-        doubtful = {offset for offset, count in starts.items() if count > 1} | {
-            each.start_offset for each in incomplete
-        }
+        doubtful = _doubtful_starts(found, incomplete)
         for segment in self.claimed:
             if segment.base_offset in doubtful:
                 self.read(segment)
         written = {each.claimed_as: each.written_at for each in found}
-        self.read_unfinished(sorted(self.claimed & written.keys(), key=_age, reverse=True))
-        in_parallel(
-            self.read,
-            [
-                segment
-                for segment in self.claimed & written.keys()
-                if not 0 <= changed[segment] - written[segment] <= _FINISHED_WITHIN_MS
-            ],
-        )
+        claimed = self.claimed & written.keys()
+        self.read_unfinished(sorted(claimed, key=_age, reverse=True))
+        late = [each for each in claimed if not 0 <= changed[each] - written[each] <= _FINISHED_WITHIN_MS]
+        in_parallel(self.read, late)
 
     def told(self, segment: RemoteSegment) -> RemoteSegment:
         """Return the segment with its claim and whether a broker uploaded it."""
         named = self.named.get(segment.segment_id)
-        claim = None if named is None else self.found[named]
-        is_theirs = claim is None and (segment.claimed_as not in self.claimed or self.found.get(segment.claimed_as))
-        is_copied = segment.metadata.broker_id >= 0 or segment.objects.is_local
-        return replace(segment, claim=claim, is_brokers=bool(is_theirs) and is_copied)
+        claim = None
+        if named is not None:
+            claim = self.found[named]
+        return replace(segment, claim=claim, is_brokers=claim is None and self._is_brokers(segment))
+
+    def _is_brokers(self, segment: RemoteSegment) -> bool:
+        """Return whether a broker uploaded a segment that no claim names, by its metadata and others' claims."""
+        if segment.claimed_as in self.claimed and self.found.get(segment.claimed_as) is None:
+            return False  # its claim was not read, or is damaged, and may name it
+        return segment.metadata.broker_id >= 0 or segment.objects.is_local
 
     def with_claim(self, attempt: IncompleteSegment) -> IncompleteSegment:
         """Return the attempt with the claim that names it, if one does."""
@@ -275,9 +312,9 @@ def leftovers_of(found: RemoteInventory) -> list[RemoteSegment | IncompleteSegme
     taken over, gave up or did not finish. A complete segment stays if no attempt finished: it may be the only one with
     its offsets.
     """
-    complete = {each.segment_id for each in found.uncounted}
-    left = (each for each in found.leftovers if each.segment_id not in complete and _is_over(each))
-    return [*found.superseded, *(each for each in left if each not in found.superseded)]
+    complete, superseded = {each.segment_id for each in found.uncounted}, found.superseded
+    left = (each for each in found.leftovers if each.segment_id not in complete and each not in superseded)
+    return [*superseded, *filter(_is_over, left)]
 
 
 def _is_over(left: IncompleteSegment) -> bool:

@@ -46,28 +46,33 @@ class RemoteLog:
     location: RemoteLocation
     partition: PartitionLog
     offset: int  # nothing from here on is read
-    copies: dict[str, RemoteSegment]  # finished ones of the log's own lineage that begin below, by segment id
-    claimed: frozenset[ClaimedSegment]  # segments of which there is a claim
+    copies: dict[str, RemoteSegment]  # finished segments of the log's own lineage that begin below, by segment id
+    claimed: frozenset[ClaimedSegment]  # segments with a claim
     unbelieved: Collection[str] = ()  # ids of segments whose snapshots are left out
     _claims: dict[str, Claim | None] = field(default_factory=dict)
     _folded: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def listed(cls, location: RemoteLocation, partition: PartitionLog, offset: int, *, since: int | None) -> RemoteLog:
-        """List them, newest first; `since` (ms) leaves out those before which no record is as late as that."""
-        local_start = 0 if since is None else offset
+        """List the segments, newest first; with `since` (ms), stop at segments whose records are all earlier."""
+        local_start = offset
+        if since is None:
+            local_start = 0
         found = list_remote_partition(location, name_of(partition), local_start=local_start, since=since)
         superseded = {each.segment_id for each in found.superseded}
-        copies = (copy for copy in found.segments if not copy.is_unfinished and copy.segment_id not in superseded)
-        lineage = partition.whole_epochs
-        own = (copy for copy in copies if copy.start_offset < offset and copy.facts.is_of(lineage))
-        return cls(location, partition, offset, {copy.segment_id: copy for copy in own}, found.claimed)
+        lineage, copies = partition.whole_epochs, {}
+        for copy in found.segments:
+            if copy.is_unfinished or copy.segment_id in superseded:
+                continue
+            if copy.start_offset < offset and copy.facts.is_of(lineage):
+                copies[copy.segment_id] = copy
+        return cls(location, partition, offset, copies, found.claimed)
 
     @property
     def snapshots(self) -> list[RemoteSnapshot]:
-        """At the offset and below, in descending end offset; of several at one offset the latest attempt first."""
-        copies = (copy for name, copy in self.copies.items() if name not in self.unbelieved)
-        ending = [copy for copy in copies if copy.end_offset <= self.offset]
+        """Return the snapshots up to the offset, in descending end offset and, at one offset, newest attempt first."""
+        below = [copy for copy in self.copies.values() if copy.end_offset <= self.offset]
+        ending = [copy for copy in below if copy.segment_id not in self.unbelieved]
         ending.sort(key=lambda copy: (copy.end_offset, copy.written_at), reverse=True)
         return [RemoteSnapshot(copy.start_offset, copy.end_offset, copy.segment_id) for copy in ending]
 
@@ -130,7 +135,9 @@ class RemoteLog:
         while start < end:
             holding = [copy for copy in self.copies.values() if copy.start_offset <= start < copy.end_offset]
             if not holding:
-                uri, what = self.location.store.uri, f"holds offset {start}" if self.copies else "is there"
+                uri, what = self.location.store.uri, "is there"
+                if self.copies:
+                    what = f"holds offset {start}"
                 raise CorruptDataError(f"{uri}: no whole remote segment of {self.partition.name} {what}")
             copy = max(holding, key=lambda copy: (copy.start_offset == start, copy.end_offset, copy.segment_id))
             yield copy, start, min(end, copy.end_offset)

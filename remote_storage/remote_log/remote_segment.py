@@ -1,6 +1,6 @@
-"""The remote segment that one attempt's objects are, if they are all there in the sizes they must have.
+"""The remote segment of one attempt, if all its objects exist in the right sizes.
 
-With the Aiven layout the rsm-manifest says what they hold. LocalTieredStorage has no manifest: there the end offset is
+With the Aiven layout the rsm-manifest describes the objects. LocalTieredStorage has no manifest, so the end offset is
 read from the end of the log, and the leader epochs from their file.
 """
 
@@ -43,16 +43,15 @@ class RemoteSegment:
     """A complete remote segment; offsets are inclusive for the start, exclusive for the end."""
 
     objects: SegmentObjects  # as they were listed
-    # without a manifest broker_id and max_timestamp are -1, and event_timestamp is when the last object was written
+    # without a manifest broker_id and max_timestamp are -1, and event_timestamp is the last object's time
     metadata: RemoteLogSegmentMetadata
     # position and size of each index in the indexes object; None if each index is an object
     places: Mapping[IndexType, tuple[int, int] | None] | None
     # of a segment that the plugin compressed; None if the log object is the segment file
     chunks: ChunkIndex | None = None
     is_encrypted: bool = False  # only the plugin can read it
-    claim: Claim | None = None  # of ours that names the attempt; None if none does, or none was read
-    # whether no claim of ours exists for its segment, or one that does not name it, and its manifest, if any, names a
-    # broker
+    claim: Claim | None = None  # our claim that names the attempt; None without one, or if it was not read
+    # whether a broker uploaded it: no claim of ours names it, and its manifest, if it has one, names a broker
     is_brokers: bool = False
 
     @property
@@ -238,14 +237,16 @@ def newest(copies: Sequence[RemoteSegment]) -> RemoteSegment:
 def read_indexes(
     store: ObjectStore, copy: RemoteSegment, wanted: Collection[IndexType] = tuple(IndexType)
 ) -> dict[IndexType, bytes | None]:
-    """Indexes of a copy; None for a transaction index that it never had. One request, for LocalTieredStorage one each.
+    """Return the indexes of a remote segment by one request, or by one each for LocalTieredStorage.
+
+    The value is None for a transaction index that the segment never had.
 
     Args:
-        wanted: all of them by default; else only the bytes from the first of these to the last are read.
+        wanted: all indexes by default; else only the bytes from the first of these to the last are read.
 
     Raises:
-        ObjectNotFoundError: an object of the copy is gone.
-        CorruptDataError: it is shorter than its manifest says, or not what was stored.
+        ObjectNotFoundError: an object of the segment is gone.
+        CorruptDataError: an object is shorter than its manifest says, or differs from the stored one.
     """
     if copy.places is None:
         return {index: copy.layout.fetch_index(store, copy.metadata, index) for index in wanted}
@@ -259,14 +260,17 @@ def read_indexes(
     else:
         data = store.get_range(key, first, min(size - first, INDEXES_BYTES))
 
-    def cut(index: IndexType, start: int, length: int) -> bytes:
+    def cut(index: IndexType, place: tuple[int, int] | None) -> bytes | None:
+        if place is None:
+            return None
+        start, length = place
         found = data[start - first : start - first + length]
         if len(found) != length:
             end = count_of(first + len(data), "byte")
             raise CorruptDataError(f"{store.uri}{key}: {index} ends after {end}", key=key)
         return found
 
-    return {index: None if place is None else cut(index, *place) for index, place in places.items()}
+    return {index: cut(index, place) for index, place in places.items()}
 
 
 def read_lineage(store: ObjectStore, copy: RemoteSegment) -> LeaderEpochs:

@@ -1,18 +1,18 @@
 """Choose the remote snapshot that a log beginning in remote storage may continue from: the rule of all commands.
 
-A replica that is rebuilt from remote storage knows no producers, and as a leader it uploads what it knows. So the
-snapshot of a remote segment starts a replay only if
+A replica that is rebuilt from remote storage knows no producers, and as a leader it uploads its incomplete snapshots.
+So the snapshot of a remote segment starts a replay only if one of these holds:
 
-    a claim of ours says that it was computed, or compared strictly; or
-    it agrees with the fold of its own segment, each entry that the segment determines, and no producer of an earlier
-    remote snapshot that still lives is gone or has forgotten something that no batch behind that snapshot explains.
+    A claim of ours states that the snapshot was computed, or compared strictly.
+    The snapshot agrees with the fold of its own segment in each entry that the segment determines. It also has every
+    living producer of an earlier remote snapshot, and later batches explain each difference between the two.
 
-Else the next earlier snapshot is asked, and the remote segments behind it are folded on top. Where none may be believed
-the fold begins at offset 0, if remote storage reaches so far. Otherwise nothing is known.
+Otherwise the next earlier snapshot is tried, and the remote segments after it are folded on top. If no snapshot is
+trusted, the fold begins at offset 0, if remote storage reaches that far. Otherwise the state is unknown.
 
 A producer lives while its transaction is open, or while it is younger than the broker's producer.id.expiration.ms at
-the run's now (ProducerStateManager.isProducerExpired). What a broker has dropped for its age may be missing, and a
-producer too many does no harm.
+the run's now (ProducerStateManager.isProducerExpired). Expired producers may be missing, and extra producers do no
+harm.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Vouching:
     """The snapshot of a remote segment, by its claim."""
 
     is_ours: bool = False  # a claim of ours names the segment
-    provenance: Provenance | None = None  # what the snapshot was made of, if the claim vouches for it; None otherwise
+    provenance: Provenance | None = None  # origin of the snapshot; None unless the claim vouches for it
 
 
 class _RefusedError(Exception):
@@ -98,7 +98,7 @@ class _Search:
         raise UnknownStateError(told, hint=ELSEWHERE)
 
     def _fold_back_to(self, offset: int) -> None:
-        """Put what remote segments hold from `offset` on before what is folded already."""
+        """Extend the folded deltas down to `offset`, by the remote segments there."""
         if offset < self._after_from:
             fold = ProducerFold()
             fold.combine(self.reader.deltas(offset, self._after_from))
@@ -170,11 +170,11 @@ def find_state(
     """Return the state of the log at `offset`.
 
     Args:
-        snapshots: those at `offset` and below, in descending end offset.
-        log_start_offset: of the whole log, None where no checkpoint says it.
+        snapshots: the snapshots at `offset` and below, in descending end offset.
+        log_start_offset: of the whole log; None if no checkpoint has it.
 
     Raises:
-        UnknownStateError: remote storage does not tell it.
+        UnknownStateError: remote storage does not determine the state.
     """
     return _Search(offset, snapshots, reader, expiry).find(log_start_offset)
 
@@ -191,14 +191,14 @@ def _with_others(entries: np.ndarray, others: np.ndarray) -> np.ndarray:
 def count_lost(
     older: np.ndarray, latest: np.ndarray, offset: int, expiry: BrokerExpiry, deltas: np.ndarray | None = None
 ) -> int:
-    """Return the number of producers that live and of which `latest` lacks or contradicts the older entry.
+    """Return the number of living producers whose older entry `latest` lacks or contradicts.
 
     Both states are ENTRY_DTYPE, ascending producer id.
 
     Args:
-        offset: at which the older state was known.
-        deltas: DELTA_DTYPE of the batches between the two states; a producer that expires by them does not live.
-            None if they were not read: every producer counts that lived at `offset`.
+        offset: offset of the older state.
+        deltas: DELTA_DTYPE of the batches between the two states. A producer that expires by them does not live. None
+            if they were not read: then every producer that lived at `offset` counts.
     """
     living = expiry.live(older)
     lost = living.compress(~is_followed(living, latest, offset))
@@ -211,9 +211,9 @@ def count_lost(
 
 
 def is_followed(older: np.ndarray, latest: np.ndarray, offset: int) -> np.ndarray:
-    """Return the mask of the older entries of which `latest` has one that batches from `offset` on can have left.
+    """Return the mask of the older entries that batches from `offset` on can have turned into those of `latest`.
 
-    Both are ENTRY_DTYPE, ascending producer id; `older` is what was known at `offset`.
+    Both are ENTRY_DTYPE, ascending producer id; `older` is the state at `offset`.
     """
     place = np.searchsorted(latest["producer_id"], older["producer_id"])
     is_there = place < latest.size

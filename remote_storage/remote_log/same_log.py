@@ -57,13 +57,21 @@ def check_same_log(
         DivergedLogError: they are segments of two logs.
         CorruptDataError: a chunk of the remote segment is damaged.
     """
-    own = (each for each in segments if not each.is_encrypted and each.facts.is_of(partition.leader_epochs or ()))
-    for segment in sorted(own, key=lambda each: (each.end_offset, each.attempt), reverse=True):
+    for segment in _readable_newest_first(segments, partition):
         local = _holding(partition.segments, segment.end_offset - 1)
-        batch = None if local is None else _last_batch(filesystem, local, segment.end_offset)
-        if local is not None and batch is not None:
+        if local is None:
+            continue
+        batch = _last_batch(filesystem, local, segment.end_offset)
+        if batch is not None:
             _check_same_batch(location, segment, local, batch)
             return
+
+
+def _readable_newest_first(segments: Iterable[RemoteSegment], partition: Partition) -> list[RemoteSegment]:
+    """Return the segments of the partition's lineage that the plugin did not encrypt."""
+    epochs = partition.leader_epochs or ()
+    own = (each for each in segments if not each.is_encrypted and each.facts.is_of(epochs))
+    return sorted(own, key=lambda each: (each.end_offset, each.attempt), reverse=True)
 
 
 def _holding(segments: Iterable[Segment], offset: int) -> Segment | None:

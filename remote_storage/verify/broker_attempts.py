@@ -45,7 +45,7 @@ def compare_attempts(
 ) -> ComparedAttempts:
     """Read every object of the complete segments among `begun`, and compare them with the local log.
 
-    Of several with the same offsets only the newest is read; the others count as wrong.
+    If several have the same offsets, only the newest is read, and the others count as wrong.
 
     Args:
         local: the log of the partition on this host; None without one.
@@ -54,17 +54,22 @@ def compare_attempts(
     Raises:
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
     """
-    found = list_remote_partition(location, partition).segments if begun else ()
-    wrong = {each.segment_id: "it was not read" for each in found if each.segment_id in begun}
-    newest = {each.bounds: each for each in sorted(found, key=_age) if each.segment_id in wrong}
+    if not begun:
+        return ComparedAttempts(frozenset(), {})
+    found = list_remote_partition(location, partition).segments
+    complete = [each for each in found if each.segment_id in begun]
+    wrong = {each.segment_id: "it was not read" for each in complete}
+    if local is None or not complete:
+        return ComparedAttempts(frozenset(), wrong)
+    newest = {each.bounds: each for each in sorted(complete, key=_age)}
     right = set()
-    if local is not None and newest:
-        for each in compare_whole(location, list(newest.values()), local.compare, (), expiry):
-            if why := _why(each):
-                wrong[each.segment_id] = why
-            else:
-                del wrong[each.segment_id]
-                right.add(each.segment_id)
+    for each in compare_whole(location, list(newest.values()), local.compare, (), expiry):
+        why = _why(each)
+        if why:
+            wrong[each.segment_id] = why
+        else:
+            del wrong[each.segment_id]
+            right.add(each.segment_id)
     return ComparedAttempts(frozenset(right), wrong)
 
 

@@ -1,6 +1,6 @@
 """Plan a check: count partitions and their segments in one listing of the store; nothing else is read.
 
-A partition of which only claims are left is checked, too: it lost all its segments, or retention deleted them.
+A partition that has only claims is checked, too, because it lost all its segments, or retention deleted them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tiersnap.snapshot.units import count_of, human_bytes
 
 _LOGS = (KeyKind.LOG, KeyKind.LOCAL_LOG)
 _SMALLEST = (KeyKind.RSM_MANIFEST, KeyKind.LOCAL_LEADER_EPOCHS, KeyKind.LOCAL_OFFSET_INDEX)
-# Requests of a segment beside those for its log: what the listing needs, and more of it for each depth.
+# Requests of a segment without those for its log: the listing's, and those of each depth.
 _AIVEN = {CheckDepth.METADATA: 1, CheckDepth.SNAPSHOTS: 2, CheckDepth.FULL: 2}
 _LOCAL = {CheckDepth.METADATA: 3, CheckDepth.SNAPSHOTS: 9, CheckDepth.FULL: 9}
 # Requests of a partition: its listings, and the indexes of its newest segment, for the lineage.
@@ -40,8 +40,8 @@ class CheckPlan:
     Attributes:
         partitions: segments of each; 0 if only claims are left.
         bytes: at most what the depth reads, without `largest`.
-        largest: bytes of the largest object of each kind but logs, of which each partition reads one more.
-        sampled: see CheckRequest; None where all segments are verified.
+        largest: bytes of the largest object of each kind except logs. Each partition reads one more of each.
+        sampled: see CheckRequest; None if all segments are verified.
     """
 
     location: RemoteLocation
@@ -92,18 +92,26 @@ class CheckPlan:
             self.bytes += size
 
     def _add_log(self, size: int, modified: int) -> None:
-        depth, expiration = self.asked.depth, self.asked.producer_expiration
+        depth = self.asked.depth
         self.segments += 1
-        of_depth = _LOCAL if self.location.is_local else _AIVEN
+        of_depth = _AIVEN
+        if self.location.is_local:
+            of_depth = _LOCAL
+            self.bytes += min(size, _TAIL_BYTES)
         self.requests += of_depth[depth]
         if self.sampled is not None and depth is not CheckDepth.METADATA:
             self.requests += of_depth[CheckDepth.METADATA] + 1  # the snapshot of the segment before it
-        may_live = expiration is None or self.asked.now - modified < expiration
-        if depth is CheckDepth.FULL or (depth is CheckDepth.SNAPSHOTS and may_live):
+        if self._is_log_read(modified):
             self.requests += 1 - size // -FETCH_SIZE
             self.bytes += size
-        if self.location.is_local:
-            self.bytes += min(size, _TAIL_BYTES)
+
+    def _is_log_read(self, modified: int) -> bool:
+        """Return whether the depth reads the log of a segment, written at `modified` (ms)."""
+        if self.asked.depth is CheckDepth.FULL:
+            return True
+        expiration = self.asked.producer_expiration
+        may_live = expiration is None or self.asked.now - modified < expiration
+        return self.asked.depth is CheckDepth.SNAPSHOTS and may_live
 
 
 def plan_check(
@@ -167,10 +175,15 @@ def _largest_of(
     """Return the largest `sample_order` of the `number` segments that are first in it."""
     first: list[int] = []
     for key, _ in _keys(location, is_wanted):
-        if key.segment_id is not None and _is_of_segment(key, location) and key.kind in _LOGS:
-            order = -sample_order(key.segment_id, asked.now)
-            if len(first) < number:
-                heappush(first, order)
-            else:
-                heappushpop(first, order)
-    return -first[0] if first else 0
+        if key.segment_id is None or key.kind not in _LOGS:
+            continue
+        if not _is_of_segment(key, location):
+            continue
+        order = -sample_order(key.segment_id, asked.now)
+        if len(first) < number:
+            heappush(first, order)
+        else:
+            heappushpop(first, order)
+    if not first:
+        return 0
+    return -first[0]

@@ -1,4 +1,4 @@
-"""Partitions as rows -> rows of the table `remote_checks`: what a Spark task does."""
+"""A Spark task: partitions as rows -> rows of the table `remote_checks`."""
 
 from __future__ import annotations
 

@@ -58,13 +58,13 @@ def find_doubts(
     compare: CompareLocally | None,
     expiry: BrokerExpiry,
 ) -> dict[str, str]:
-    """Read the complete segments among `ids`; return why some of them may not become visible, by segment id.
+    """Read the complete segments among `ids`; return the reasons why some may not be published, by segment id.
 
     A segment that the plugin encrypted cannot be read, and is not doubted.
 
     Args:
         compare: compares them with the local log; None without one.
-        expiry: what brokers forget, and the time now: a snapshot may lack it.
+        expiry: when brokers forget producers, and the time now. A snapshot may omit producers that expired.
 
     Raises:
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
@@ -79,12 +79,15 @@ def find_doubts(
         return {each.segment_id: each.told.reason for each in told if not each.told.verdict.is_sound}
 
     first = read(found)
-    doubts = read(first) if first else {}  # a byte may have flipped on its way
-    if unsteady := next((each for each, why in doubts.items() if why != first[each]), None):
-        raise TransientError(
-            f"{partition}:{unsteady}: read twice, with other bytes: {first[unsteady]}; {doubts[unsteady]}",
-            hint="run the same command again",
-        )
+    if not first:
+        return {}
+    doubts = read(first)  # the network may have flipped a byte
+    for segment_id, why in doubts.items():
+        if why != first[segment_id]:
+            raise TransientError(
+                f"{partition}:{segment_id}: read twice, with other bytes: {first[segment_id]}; {why}",
+                hint="run the same command again",
+            )
     for segment_id, why in doubts.items():
         _log.warning("not made visible: %s:%s: %s", partition, segment_id, why)
     return doubts
@@ -126,14 +129,13 @@ def compare_whole(
     """Read every object of complete segments, in ascending offsets, and compare them.
 
     Args:
-        claimed: segments of which there is a claim, which vouches for a snapshot.
+        claimed: segments with a claim, which vouches for a snapshot.
         compare, expiry: see `find_doubts`.
 
     Raises:
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
     """
-    readable = [each for each in segments if not each.is_encrypted]
-    local = ToldLocally() if compare is None or not readable else compare(location.store, readable)
+    local = _compare_readable(location.store, segments, compare)
     asked = CheckRequest(CheckDepth.FULL, expiry.now, expiry.expiration)
     check = WholeSegmentCheck(
         location.store, asked, claimed, {}, local, lambda each: each.segment_id in local.snapshots
@@ -153,3 +155,12 @@ def read_remaining(store: ObjectStore, segment: RemoteSegment, now: int) -> Read
     expiry = BrokerExpiry(now, DEFAULT_PRODUCER_EXPIRATION_MS)
     (read,) = compare_whole(RemoteLocation(store, segment.layout), [segment], None, (), expiry)
     return read
+
+
+def _compare_readable(
+    store: ObjectStore, segments: Sequence[RemoteSegment], compare: CompareLocally | None
+) -> ToldLocally:
+    readable = [each for each in segments if not each.is_encrypted]
+    if compare is None or not readable:
+        return ToldLocally()
+    return compare(store, readable)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -95,44 +95,54 @@ class LocalLog:
     def compare(self, store: ObjectStore, copies: Sequence[RemoteSegment]) -> ToldLocally:
         """Replay the log and compare the snapshot of each remote segment of its lineage that ends in it.
 
-        Of several snapshots at one offset, one is compared; the log of each is.
+        If several segments end at one offset, one snapshot is compared, and the logs of all segments.
         """
-        epochs, first = self.partition.whole_epochs, self.partition.first_base_offset
-
-        def of_log(copy: RemoteSegment) -> bool:
-            return copy.end_offset > first and copy.facts.is_of(epochs)
-
-        ending = {copy.end_offset: copy for copy in filter(of_log, copies)}
-        if not (ending and self.partition.segments):
+        own = list(self._of_log(copies))
+        ending = {copy.end_offset: copy for copy in own}
+        if not ending or not self.partition.segments:
             return ToldLocally()
-
-        def read(offset: int) -> bytes | None:
-            if offset not in ending:
-                return None
-            try:
-                wanted = (IndexType.PRODUCER_SNAPSHOT,)
-                return read_indexes(store, ending[offset], wanted)[IndexType.PRODUCER_SNAPSHOT]
-            except (CorruptDataError, ObjectNotFoundError):
-                return b""
-
         found = examine_decodes(
             replace(self.partition, snapshots=dict.fromkeys(ending, _ELSEWHERE)),
             LocalDecodes(self.filesystem, self.check_crc),
-            read,
+            partial(_read_snapshot, store, ending),
             begins=self.beginnings.of(self.partition),
         )
         self.findings.extend(each for each in found.findings if each not in self.partition.findings)
-        digests = _digests_of(found.segments)
-        return ToldLocally(
-            {copy.segment_id: found.snapshots[end] for end, copy in ending.items() if end in found.snapshots},
-            {copy.segment_id: digests[copy.bounds] for copy in filter(of_log, copies) if digests.get(copy.bounds)},
-        )
+        snapshots = {copy.segment_id: found.snapshots[end] for end, copy in ending.items() if end in found.snapshots}
+        return ToldLocally(snapshots, _own_digests(own, _digests_of(found.segments)))
+
+    def _of_log(self, copies: Iterable[RemoteSegment]) -> Iterator[RemoteSegment]:
+        epochs, first = self.partition.whole_epochs, self.partition.first_base_offset
+        for copy in copies:
+            if copy.end_offset > first and copy.facts.is_of(epochs):
+                yield copy
 
 
 def _digests_of(segments: Iterable[SegmentFacts]) -> dict[tuple[int, int | None], str]:
     """Return the digest of each undamaged segment by its base offset and exclusive end."""
     right = (each for each in segments if each.damage_kind is None)
     return {(each.base_offset, each.next_base_offset): each.digest for each in right}
+
+
+def _own_digests(copies: Iterable[RemoteSegment], digests: Mapping[tuple[int, int | None], str]) -> dict[str, str]:
+    """Return the local digests of remote segments by id; those without one are left out."""
+    own = {}
+    for copy in copies:
+        digest = digests.get(copy.bounds)
+        if digest:
+            own[copy.segment_id] = digest
+    return own
+
+
+def _read_snapshot(store: ObjectStore, ending: Mapping[int, RemoteSegment], offset: int) -> bytes | None:
+    """Return the producer snapshot of the remote segment that ends at an offset; b"" if it is damaged or missing."""
+    if offset not in ending:
+        return None
+    wanted = (IndexType.PRODUCER_SNAPSHOT,)
+    try:
+        return read_indexes(store, ending[offset], wanted)[IndexType.PRODUCER_SNAPSHOT]
+    except (CorruptDataError, ObjectNotFoundError):
+        return b""
 
 
 @dataclass(frozen=True)

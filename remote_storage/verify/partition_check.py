@@ -1,17 +1,17 @@
-"""Verify what remote storage holds of one partition, in ascending offsets.
+"""Verify the remote segments of one partition, in ascending offsets.
 
-    metadata   every object is there, in the size that its manifest says; the segments, laid end to end under the leader
-               epochs of the newest one, have no hole
-    snapshots  the indexes are right by their size and the order of their entries; each snapshot is compared with the
-               first of these that there is: the local log; a snapshot at the offset that a run compared or computed;
-               the claim that vouches for it; the fold of its own segment, if a producer of it may live. Whatever lives
-               in an earlier snapshot must be in it, or batches explain it
-    full       the CRC-32C of every batch, their leader epochs, the indexes; and each snapshot is compared with the fold
-               of the remote log, from where that begins
+    metadata   Every object exists in the size of its manifest. The segments leave no hole under the leader epochs of
+               the newest one.
+    snapshots  The indexes have the right sizes, and their entries the right order. Each snapshot is compared with the
+               first of these that exists: the local log, a snapshot at the offset that a run compared or computed, the
+               claim that vouches for it, the fold of its own segment if one of its producers may live. A living
+               producer of an earlier snapshot must be in it, unless batches explain its absence.
+    full       The CRC-32C and leader epoch of every batch, and the indexes, are right. Each snapshot is compared with
+               the fold of the remote log, from its begin on.
 
-A segment of which an earlier check still holds is not looked into; where its state is needed its snapshot is read.
-Retention may delete segments during the check: one that vanishes together with all older ones is not reported.
-The rules for snapshots are those of remote_log.remote_state.
+A segment is skipped if an earlier check of it still holds. If its state is needed, its snapshot is read. Retention may
+delete segments during the check, so a segment that vanishes together with all older ones is not reported.
+remote_log.remote_state has the rules for snapshots.
 """
 
 from __future__ import annotations
@@ -105,9 +105,11 @@ class PartitionCheck:
     def _begins_behind(self, offset: int) -> bool:
         """Return whether remote storage begins behind an offset now, or the whole partition is gone; one request."""
         listed = self.location.store.list(keys.partition_segments(self.partition, local=self.location.is_local))
-        parsed = (keys.recognise(info.key) for info in listed)
-        first = next((each.offset for each in parsed if each is not None and each.offset is not None), None)
-        return first is None or first > offset
+        for info in listed:
+            key = keys.recognise(info.key)
+            if key is not None and key.offset is not None:
+                return key.offset > offset
+        return True
 
     def _checks(self) -> Iterator[RemoteCheck]:
         self._claimed = frozenset(claimed_segments(self.location.store, self.partition))
@@ -129,11 +131,11 @@ class PartitionCheck:
     def _covered(self, read: Mapping[str, RemoteSegment | IncompleteSegment]) -> list[Interval]:
         """Return the offsets of the log that the listed segments hold; `read` are those that were read, by id."""
         following = dict(pairwise(sorted({each.start_offset for each in self._listed})))
-        return joined(
-            interval
-            for each in self._listed
-            for interval in self._held(each, read.get(each.segment_id), following.get(each.start_offset))
-        )
+        covered: list[Interval] = []
+        for each in self._listed:
+            end = following.get(each.start_offset, each.start_offset + 1)
+            covered += self._held(each, read.get(each.segment_id), end)
+        return joined(covered)
 
     @property
     def _listed_from(self) -> int:
@@ -158,13 +160,18 @@ class PartitionCheck:
         return sampled is None or sample_order(attempt.segment_id, self.asked.now) <= sampled
 
     def _to_read(self, due: list[SegmentObjects]) -> list[SegmentObjects]:
-        """Return these segments and, for the lineage, those that may be the newest."""
-        whole = [each for each in self._listed if not each.missing]
-        may_be_newest = {each.segment_id for each in whole[-1:]}
-        if known := [self.known[each.segment_id] for each in whole if each.segment_id in self.known]:
-            may_be_newest.add(max(known, key=lambda each: (each.leader_epoch, each.base_offset)).segment_id)
-        wanted = may_be_newest | {each.segment_id for each in due}
+        """Return these segments and, for the lineage, the segments that may be the newest."""
+        wanted = {each.segment_id for each in due}
+        wanted.update(self._may_be_newest())
         return [each for each in self._listed if each.segment_id in wanted]
+
+    def _may_be_newest(self) -> Iterator[str]:
+        whole = [each.segment_id for each in self._listed if not each.missing]
+        if whole:
+            yield whole[-1]
+        known = list(filter(None, map(self.known.get, whole)))
+        if known:
+            yield max(known, key=lambda each: (each.leader_epoch, each.base_offset)).segment_id
 
     def _find_lineage(self, complete: Sequence[RemoteSegment]) -> dict[str, str]:
         """Take the leader epochs of the newest segment that tells them; return the faults of newer ones."""
@@ -179,9 +186,9 @@ class PartitionCheck:
         return problems
 
     def _held(
-        self, attempt: SegmentObjects, found: RemoteSegment | IncompleteSegment | None, following: int | None
+        self, attempt: SegmentObjects, found: RemoteSegment | IncompleteSegment | None, following: int
     ) -> list[Interval]:
-        """Offsets of the log that a listed segment holds; of one that was never read, those up to the next segment."""
+        """Return the offsets of the log that a listed segment holds; up to `following` if it was never read."""
         if isinstance(found, IncompleteSegment):
             return []
         if found is not None:
@@ -189,15 +196,19 @@ class PartitionCheck:
         known = self.known.get(attempt.segment_id)
         if known is not None and known.next_base_offset is not None:
             return [(known.base_offset, known.next_base_offset)]
-        return [(attempt.start_offset, following or attempt.start_offset + 1)]
+        return [(attempt.start_offset, following)]
 
     def _told_lineage(self, copy: RemoteSegment) -> LeaderEpochs:
         """Return the leader epochs of the newest segment; the copy's own if none can be read."""
         return self._lineage or copy.leader_epochs
 
     def _incomplete(self, found: Iterable[IncompleteSegment], covered: Sequence[Interval]) -> Iterator[RemoteCheck]:
-        begin, end = (covered[0][0], covered[-1][1]) if covered else (0, 0)
-        now = self.location.store.now() if found else 0
+        if not found:
+            return
+        begin = end = 0
+        if covered:
+            begin, end = covered[0][0], covered[-1][1]
+        now = self.location.store.now()
         for each in found:
             is_last = each.start_offset >= end
             is_covered = any(start <= each.start_offset < stop for start, stop in covered)
@@ -209,9 +220,11 @@ class PartitionCheck:
 
     def _is_left_out(self, left: IncompleteSegment, *, is_covered: bool, is_young: bool) -> bool:
         """Return whether it is of an attempt that ended or is under way, or a complete segment has replaced it."""
-        if not left.is_visible and (is_covered or is_young):
+        if not is_covered:
+            return is_young and not left.is_visible
+        if not left.is_visible:
             return True
-        return is_covered and not self.names_replaced and self._is_replaced(left)
+        return not self.names_replaced and self._is_replaced(left)
 
     def _is_replaced(self, left: IncompleteSegment) -> bool:
         """Return whether the claim of a segment that lost objects is finished with a complete one in its place."""
@@ -222,10 +235,11 @@ class PartitionCheck:
     def _holes(self, covered: Sequence[Interval], incomplete: Sequence[IncompleteSegment]) -> Iterator[RemoteCheck]:
         told = {each.start_offset for each in incomplete}
         for start, end in gaps_between(covered, self.local_from):
-            # Where an incomplete segment ends nobody knows.
-            end = min((offset for offset in told if start <= offset < end), default=end)
-            if end > start:
-                yield self._hole(start, end)
+            within = [offset for offset in told if start <= offset < end]
+            # The end of an incomplete segment is unknown, so the hole ends at its start.
+            hole_end = min(within, default=end)
+            if hole_end > start:
+                yield self._hole(start, hole_end)
 
     def _head(self, covered: Sequence[Interval], incomplete: Sequence[IncompleteSegment]) -> Iterator[RemoteCheck]:
         """Yield the offsets before the first segment that are lost, or that retention may have deleted."""
@@ -242,9 +256,15 @@ class PartitionCheck:
 
     def _first_offset(self, covered: Sequence[Interval], incomplete: Sequence[IncompleteSegment]) -> int | None:
         """Return the first offset of a complete or visible segment; None without any."""
-        first = covered[0][0] if covered else None
+        first = None
+        if covered:
+            first = covered[0][0]
         damaged = min((each.start_offset for each in incomplete if each.is_visible), default=None)
-        if damaged is None or (first is not None and first <= damaged) or self._begins_behind(damaged):
+        if damaged is None:
+            return first
+        if first is not None and first <= damaged:
+            return first
+        if self._begins_behind(damaged):
             return first
         return damaged
 
@@ -255,29 +275,33 @@ class PartitionCheck:
     def _complete(
         self, due: Iterable[str], complete: Sequence[RemoteSegment], problems: Mapping[str, str]
     ) -> Iterator[RemoteCheck]:
-        """Verify the complete segments that are due, with the others on the way as what came before."""
+        """Verify the complete segments that are due; the others between them provide the state before each."""
         wanted, copies = set(due), {each.segment_id: each for each in complete}
-        told = self._told_locally(complete, wanted)
+        local = self._told_locally(complete, wanted)
         check = WholeSegmentCheck(
-            self.location.store, self.asked, self._claimed, self.compared, told, self._is_of_log, self.digests
+            self.location.store, self.asked, self._claimed, self.compared, local, self._is_of_log, self.digests
         )
         ordered = [(each, copies.get(each.segment_id)) for each in self._listed if not each.missing]
         for wave in in_waves(lambda pair: (*pair, check.prefetched(pair[1], wanted)), ordered):
             for attempt, copy, data in wave:
                 if attempt.segment_id not in wanted:
                     check.skip(attempt)
-                elif copy is not None and copy.segment_id in problems:
+                    continue
+                if copy is None:
+                    continue
+                if copy.segment_id in problems:
                     check.forget()
-                    yield self._of_copy(copy, Told(RemoteVerdict.CORRUPT, problems[copy.segment_id]))
-                elif copy is not None:
-                    yield self._of_copy(copy, check.told(copy, data))
+                    told = Told(RemoteVerdict.CORRUPT, problems[copy.segment_id])
+                else:
+                    told = check.told(copy, data)
+                yield self._of_copy(copy, told)
 
     def _told_locally(self, copies: Iterable[RemoteSegment], wanted: Collection[str]) -> ToldLocally:
         """Compare the readable segments that are `wanted` with the local log, if the depth includes that."""
         if self.compare_locally is None or self.asked.depth is CheckDepth.METADATA:
             return ToldLocally()
-        own = (each for each in copies if each.segment_id in wanted and self._is_of_log(each))
-        readable = [each for each in own if not each.is_encrypted]
+        own = filter(self._is_of_log, copies)
+        readable = [each for each in own if each.segment_id in wanted and not each.is_encrypted]
         return self.compare_locally(self.location.store, readable)
 
     def _is_of_log(self, copy: RemoteSegment) -> bool:

@@ -21,7 +21,7 @@ class ReadWhole:
             ValueError: the check would leave something out.
             TransientError, RemoteStorageError: remote storage does not answer, or refuses.
         """
-        if check.asked.depth is not CheckDepth.FULL or check.asked.sampled is not None or check.known:
+        if not _is_of_all(check):
             raise ValueError("only a full check of all segments is a proof")
         self._checks = {each.segment_id: each for each in check.checks() if each.segment_id}
         self._digests = dict(check.digests)
@@ -47,3 +47,8 @@ class ReadWhole:
     def wrong(self) -> Mapping[str, str]:
         """Return why segments are wrong, by segment id."""
         return {name: each.reason for name, each in self._checks.items() if not each.verdict.is_sound}
+
+
+def _is_of_all(check: PartitionCheck) -> bool:
+    is_full = check.asked.depth is CheckDepth.FULL
+    return is_full and check.asked.sampled is None and not check.known

@@ -29,7 +29,7 @@ class SegmentLog:
     """The content of a segment's log.
 
     Attributes:
-        runs: deltas from its first offset on, cut where that was asked for.
+        runs: deltas from its first offset on; each of the requested cuts begins a new run.
         digest: over the headers of all batches, see kernels.digest.
         faults: of its indexes or leader epochs, a sentence each.
     """
@@ -64,8 +64,8 @@ def read_log(
 
     Args:
         cuts: ascending offsets at which a new run begins.
-        indexes: that are compared with the batches; None compares none.
-        at_start: the producer state at its first offset (ENTRY_DTYPE); None where nobody knows it.
+        indexes: indexes to compare with the batches; None compares none.
+        at_start: the producer state at its first offset (ENTRY_DTYPE); None if it is unknown.
 
     Raises:
         CorruptDataError: an object is gone, or a batch is damaged.

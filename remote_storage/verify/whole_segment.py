@@ -1,4 +1,4 @@
-"""Verify complete remote segments of one partition one after the other, with what the earlier ones told."""
+"""Verify the complete remote segments of one partition in order, each with the state after the earlier ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.snapshot_comparison import compare
 from tiersnap.snapshot.units import count_of
 
-_SMALL = 1 << 20  # bytes: what is fetched ahead, some dozens at once
+_SMALL = 1 << 20  # bytes: greatest indexes that are read ahead, some dozens of them at once
 _ALIKE = "the same bytes as"
 Indexes = Mapping[IndexType, bytes | None]
 
@@ -97,13 +97,16 @@ class WholeSegmentCheck:
     def _expiry(self) -> BrokerExpiry:
         return BrokerExpiry(self.asked.now, self.asked.producer_expiration)
 
-    def prefetched(self, copy: RemoteSegment | None, wanted: Container[str]) -> Indexes | CorruptDataError | None:
-        """Return the indexes of a segment that is to be told of, or why they cannot be read.
+    def _is_read_ahead(self, copy: RemoteSegment) -> bool:
+        is_depth = self.asked.depth is CheckDepth.SNAPSHOTS
+        return is_depth and not copy.is_encrypted and _size(copy) <= _SMALL
 
-        None where they are not read ahead; any thread may ask.
+    def prefetched(self, copy: RemoteSegment | None, wanted: Container[str]) -> Indexes | CorruptDataError | None:
+        """Return the indexes of a segment that is to be verified, or the error of reading them.
+
+        None if they are not read ahead. Any thread may call this.
         """
-        is_read = self.asked.depth is CheckDepth.SNAPSHOTS and copy is not None and not copy.is_encrypted
-        if not is_read or copy is None or copy.segment_id not in wanted or _size(copy) > _SMALL:
+        if copy is None or copy.segment_id not in wanted or not self._is_read_ahead(copy):
             return None
         try:
             return read_indexes(self.store, copy)
@@ -204,15 +207,21 @@ class WholeSegmentCheck:
             return self._known.entries
         return np.empty(0, ENTRY_DTYPE) if copy.start_offset == 0 else None
 
+    def _fold_up_to(self, offset: int) -> _Fold:
+        """Return the state of the producers, begun anew if it does not reach an offset."""
+        if self._fold is None or offset > self._fold.end:
+            self._fold = _Fold(offset, offset)
+        return self._fold
+
     def _go_on(self, copy: RemoteSegment, log: SegmentLog, faults: list[str]) -> None:
-        if self._fold is None or copy.start_offset > self._fold.end:
-            self._fold = _Fold(copy.start_offset, copy.start_offset)
-        if copy.end_offset <= self._fold.end:
+        fold = self._fold_up_to(copy.start_offset)
+        if copy.end_offset <= fold.end:
             return
-        behind = [run for run in log.runs if run.start_offset >= self._fold.end]
-        if (error := self._fold.producers.combine(combined(behind))) >= 0:
+        behind = [run for run in log.runs if run.start_offset >= fold.end]
+        error = fold.producers.combine(combined(behind))
+        if error >= 0:
             faults.append(f"log: no broker could replay the batch at {error}")
-        self._fold.end = copy.end_offset
+        fold.end = copy.end_offset
 
     def _compared(
         self, copy: RemoteSegment, data: bytes, entries: np.ndarray, log: SegmentLog | None, *, is_of_log: bool
@@ -245,7 +254,7 @@ class WholeSegmentCheck:
         return Told(RemoteVerdict(found.verdict(expiry).value), f"snapshot: {found.reason(expiry)}", of)
 
     def _vouched(self, copy: RemoteSegment, data: bytes) -> Told | None:
-        """Say whether a snapshot is the one that the claim of its segment vouches for; None where none does."""
+        """Return the result of comparing a snapshot with its segment's claim; None if no claim vouches for it."""
         claim = copy.claim
         if claim is None and copy.claimed_as in self.claimed:
             try:
@@ -323,7 +332,7 @@ def _size(copy: RemoteSegment) -> int:
 
 
 def _of_other_files(faults: Iterable[str], told: Iterable[str]) -> list[str]:
-    """Return the faults of files of which none is told."""
+    """Return the faults of files without a reported fault."""
     files = {fault.partition(":")[0] for fault in told}
     return [fault for fault in faults if fault.partition(":")[0] not in files]
 
