@@ -87,12 +87,16 @@ def _rows(
     release: str | None,
 ) -> Iterator[ExplainedRow]:
     """Yield the reactions of each row of the table that decides a question, in the order of the table."""
-    deciding = {ask(era)[0]: ask for ask in reversed(asks) for era in CLIENT_ERAS}
+    deciding: dict[str, Callable[[ClientEra], _Asked]] = {}
+    for ask in asks:
+        for era in CLIENT_ERAS:
+            deciding.setdefault(ask(era)[0], ask)
     rows = [row for row in table if row["#"] in deciding]
     for row in rows:
         when = "in any case" if len(rows) == 1 else _WHEN[row["condition"]]
-        named = row.get("request", "any")
-        asked = {"any": request}.get(named, named)
+        asked = row.get("request", "any")
+        if asked == "any":
+            asked = request
         for run, reaction, said in _reactions(deciding[row["#"]], release):
             does = _does(reaction, said, is_coordinator=table is TABLE)
             yield _row(run, error, asked, when, does, reaction)

@@ -115,14 +115,13 @@ def prepared(
     if transaction_version < 2:
         return record
     epoch = metadata.producer_epoch
-    if epoch == LARGEST_EPOCH and (commit or not era.fences_last_epoch):
+    may_keep_last_epoch = era.fences_last_epoch and not commit
+    if epoch == LARGEST_EPOCH and not may_keep_last_epoch:
         return None
-    return replace(
-        record,
-        producer_epoch=min(epoch + 1, LARGEST_EPOCH),
-        last_producer_epoch=epoch,
-        next_producer_id=next_producer_id if metadata.is_exhausted else NO_PRODUCER_ID,
-    )
+    record = replace(record, producer_epoch=min(epoch + 1, LARGEST_EPOCH), last_producer_epoch=epoch)
+    if metadata.is_exhausted:
+        return replace(record, next_producer_id=next_producer_id)
+    return record
 
 
 def completed(prepared: TransactionMetadata) -> TransactionMetadata:
@@ -152,7 +151,9 @@ def add_partitions(metadata: TransactionMetadata | None, supplied: ProducerIdAnd
         return era.fenced
     if metadata.is_pending or metadata.state in _PREPARED:
         return Answer.CONCURRENT_TRANSACTIONS
-    return Answer.NONE if metadata.state in _MAY_ADD else Answer.UNKNOWN_SERVER_ERROR
+    if metadata.state in _MAY_ADD:
+        return Answer.NONE
+    return Answer.UNKNOWN_SERVER_ERROR
 
 
 def _refused_by_version_1(
@@ -215,13 +216,12 @@ def fence_abort(metadata: TransactionMetadata, era: CoordinatorEra, *, new_produ
 
 def _fence(metadata: TransactionMetadata, era: CoordinatorEra) -> TransactionMetadata | None:
     """Raise the epoch, unless an earlier fence has done so; the largest one stays since 4.3."""
-    if metadata.producer_epoch == LARGEST_EPOCH and not era.fences_last_epoch:
+    is_last_epoch = metadata.producer_epoch == LARGEST_EPOCH
+    if is_last_epoch and not era.fences_last_epoch:
         return None
-    stays = metadata.has_failed_fence or metadata.producer_epoch == LARGEST_EPOCH
-    return replace(
-        metadata,
-        producer_epoch=metadata.producer_epoch + (0 if stays else 1),
-        last_producer_epoch=metadata.last_producer_epoch if era.fence_keeps_last else NO_EPOCH,
-        previous_producer_id=metadata.producer_id,
-        state=TransactionState.PREPARE_EPOCH_FENCE,
-    )
+    fenced = replace(metadata, previous_producer_id=metadata.producer_id, state=TransactionState.PREPARE_EPOCH_FENCE)
+    if not era.fence_keeps_last:
+        fenced = replace(fenced, last_producer_epoch=NO_EPOCH)
+    if metadata.has_failed_fence or is_last_epoch:
+        return fenced
+    return replace(fenced, producer_epoch=metadata.producer_epoch + 1)
