@@ -173,11 +173,13 @@ def _refused_by_version_2(
         return Answer.CONCURRENT_TRANSACTIONS
     if supplied.producer_id != metadata.producer_id and not _is_overflow_retry(metadata, supplied):
         return Answer.INVALID_PRODUCER_ID_MAPPING
-    is_valid = supplied.producer_epoch == metadata.producer_epoch
+    is_current = supplied.producer_epoch == metadata.producer_epoch
     if metadata.state in _COMPLETE:
-        is_valid = is_valid or _is_retry(metadata, supplied)
+        is_valid = is_current or _is_retry(metadata, supplied)
     elif metadata.state in _PREPARED:
         is_valid = _is_bump_retry(metadata, supplied)
+    else:
+        is_valid = is_current
     return None if is_valid else era.fenced
 
 
