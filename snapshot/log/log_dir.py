@@ -14,7 +14,7 @@ directory may be on file:, s3: or hdfs:.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
@@ -201,19 +201,20 @@ def open_log_dir(uri: str) -> LogDir:
     except OSError as error:
         reason, hint = unlisted(error)
         raise SourceNotFoundError(f"{uri}: {reason}", hint=hint) from error
-    folders, others, findings = [], [], []
-    files = {}
+    findings: list[Finding] = []
+    files: dict[str, str] = {}
+    folders: list[str] = []
+    others: list[OtherFolder] = []
     for entry in listing:
         if entry.kind != FOLDER or entry.name in _OFFSET_CHECKPOINTS:
             files[entry.name] = entry.path
-        elif entry.name not in _SKIPPED_FOLDERS:
+        elif entry.name in _SKIPPED_FOLDERS:
+            continue
+        elif split_folder_name(entry.name):
+            folders.append(entry.name)
+        else:
             other = _OTHER_FOLDER.match(entry.name)
-            if other:
-                others.append(OtherFolder(entry.name, other["state"]))
-            elif split_folder_name(entry.name):
-                folders.append(entry.name)
-            else:
-                others.append(OtherFolder(entry.name, "unknown"))
+            others.append(OtherFolder(entry.name, other["state"] if other else "unknown"))
     if COLLECTED in files:
         raise NotALogDirError(
             f"{uri}: what `tiersnap collect` shipped of a log directory, and no log directory itself",
@@ -296,15 +297,10 @@ def read_partition(filesystem: FileSystem, path: str, known: Checkpoints) -> Par
             texts[name] = file
         elif kind is None and (wrong := wrong_name(name, file)) and not is_of_running_cleaner(filesystem, wrong):
             findings.append(wrong)
-    segments = _segments(numbered)
-    for suffix in INDEXES:
-        orphans = (ref for base, ref in numbered[suffix].items() if base not in numbered["log"])
-        findings += [
-            Finding(FindingKind.NO_LOG_FILE, ref.path, -1, "an index without its .log file") for ref in orphans
-        ]
+    findings += _orphan_indexes(numbered)
     key = (topic, number)
     checkpoint = known.log_start_offsets.get(key)
-    log_start, deleted, live = split_at(segments, checkpoint)
+    log_start, deleted, live = split_at(_segments(numbered), checkpoint)
     in_file = _parsed(filesystem, texts.get(LEADER_EPOCHS), checkpoints.parse_leader_epochs, findings)
     epochs = complete(filesystem, in_file, live, log_start)
     return replace(
@@ -323,6 +319,14 @@ def read_partition(filesystem: FileSystem, path: str, known: Checkpoints) -> Par
         findings=tuple(findings),
         orphan_indexes=tuple(sorted(indexed - numbered["log"].keys())),
     )
+
+
+def _orphan_indexes(numbered: Mapping[str, Mapping[int, FileRef]]) -> Iterator[Finding]:
+    """Yield a finding for each index file whose segment has no .log file."""
+    for suffix in INDEXES:
+        for base, ref in numbered[suffix].items():
+            if base not in numbered["log"]:
+                yield Finding(FindingKind.NO_LOG_FILE, ref.path, -1, "an index without its .log file")
 
 
 def _segments(numbered: dict[str, dict[int, FileRef]]) -> tuple[Segment, ...]:
@@ -349,7 +353,9 @@ def split_at(
         segments: ascending.
         checkpoint: log start offset of the whole log; None if no checkpoint names it.
     """
-    start = max(checkpoint or 0, segments[0].base_offset if segments else 0)
+    start = checkpoint or 0
+    if segments:
+        start = max(start, segments[0].base_offset)
     live = tuple(each for each in segments if each.next_base_offset is None or each.next_base_offset > start)
     return start, segments[: len(segments) - len(live)], live
 
