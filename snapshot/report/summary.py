@@ -69,11 +69,12 @@ def summarise_aggregated(
     _add_details(reports, chosen, segments_of(chosen), found)
     topics = tuple(_topic(totals, [reports[codes] for codes in members]) for totals, members in by_topic)
     cluster, at_ends = sum_of(topics), _snapshots(found)
+    by_topics = chain.from_iterable(topic.partitions for topic in topics)
     return Report(
         run=run,
-        log_dirs=tuple(sorted({without_user(log_dir) for log_dir in found.log_dirs})),
+        log_dirs=tuple(sorted(set(map(without_user, found.log_dirs)))),
         cluster=ClusterTotals(**vars(cluster), topics=len(topics), partitions=len(reports)),
-        causes=tuple(_causes(chain.from_iterable(topic.partitions for topic in topics), run)),
+        causes=tuple(_causes(by_topics, run)),
         snapshots=at_ends,
         compared=_compared(at_ends),
         forecast=forecast(cluster, reports.values(), run.disks),
