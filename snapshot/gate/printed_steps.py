@@ -110,7 +110,8 @@ def _options_without(words: Sequence[str], left_out: Iterable[str]) -> Iterator[
     names = frozenset(each for each in left_out if each.startswith("--"))
     is_kept = True
     for each in words:
-        is_kept = each not in names if each.startswith("--") else is_kept
+        if each.startswith("--"):
+            is_kept = each not in names
         if is_kept:
             yield each
 
