@@ -180,9 +180,9 @@ class ScanTotals:
         is_waiting = False
         for segment, readiness in zip(scanned.examination.partition.segments, scanned.readiness, strict=True):
             verdict, snapshot = readiness.verdict, scanned.snapshots.get(segment.next_base_offset or 0)
-            is_unverified = verdict is Verdict.UNVERIFIED_SNAPSHOT
-            self.unread += is_unverified and snapshot is not SnapshotVerdict.NOT_COMPARED
-            is_waiting |= verdict in _FOR_SNAPSHOTS
+            if verdict is Verdict.UNVERIFIED_SNAPSHOT and snapshot is not SnapshotVerdict.NOT_COMPARED:
+                self.unread += 1
+            is_waiting = is_waiting or verdict in _FOR_SNAPSHOTS
             if is_waiting and verdict is not Verdict.ACTIVE_SEGMENT:
                 self.waiting_bytes += segment.log.size
 
