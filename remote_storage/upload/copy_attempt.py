@@ -211,8 +211,13 @@ def delete_earlier(
         abort_uploads_of(job.store, job.location.layout.stem(of_it), segment_id)
     # An ended attempt deleted its objects. If one appears later, a sweep of the leftovers deletes it.
     left = [segment_id for segment_id, each in earlier.items() if not each.ended]
-    complete = complete_segments(job.location, job.partition, left) if left else frozenset()
+    if not left:
+        return ()
+    complete: list[RemoteLogSegmentMetadata] = []
+    complete_ids = complete_segments(job.location, job.partition, left)
     for segment_id in left:
-        if segment_id not in complete:
+        if segment_id in complete_ids:
+            complete.append(made[segment_id])
+        else:
             Swept(failures=delete_copy(job.location, made[segment_id])).check()
-    return tuple(made[segment_id] for segment_id in left if segment_id in complete)
+    return tuple(complete)

@@ -127,10 +127,14 @@ class HostOutcome:
     @property
     def may_write(self) -> bool:
         """Return whether the same run with `apply` may write or delete an object."""
-        taken = [each for each in self.partitions if each.refusal is None]
-        stay = [error for each in self.partitions for error in (each.refusal, each.lost_error)]
-        has_failed = any(error not in stay for error in self.errors)
-        return bool(self.plan or any(each.leftover_count for each in taken) or has_failed)
+        if self.plan:
+            return True
+        lasting: list[TiersnapError | None] = []
+        for each in self.partitions:
+            if each.refusal is None and each.leftover_count:
+                return True
+            lasting += (each.refusal, each.lost_error)
+        return any(error not in lasting for error in self.errors)
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems of the run; of a plan, only problems that `apply` would not clear."""
