@@ -98,13 +98,11 @@ class HostOutcome:
 
     def file_of(self, verdict: Verdict) -> str:
         """Return the path of the first segment with the verdict; "FILE" without one."""
-        found = (
-            segment.log.path
-            for each in self.partitions
-            for judged, segment in zip(each.segments, each.partition.segments, strict=False)
-            if judged.readiness.verdict is verdict
-        )
-        return next(found, "FILE")
+        for each in self.partitions:
+            for judged, segment in zip(each.segments, each.partition.segments, strict=False):
+                if judged.readiness.verdict is verdict:
+                    return segment.log.path
+        return "FILE"
 
     def readiness(self) -> Iterator[pa.RecordBatch]:
         """Yield rows of READINESS, one batch for each partition with segments."""

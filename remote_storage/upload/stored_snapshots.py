@@ -105,7 +105,9 @@ class StoredSnapshots:
             name_cluster(self.store, partition, snapshot.cluster_id)
             self._named.add(partition)
         there = self._put_if_absent(partition, snapshot)
-        kept = None if there is None else self._settle(partition, snapshot, there)
+        kept = None
+        if there is not None:
+            kept = self._settle(partition, snapshot, there)
         data = snapshot.data if kept is None else kept
         if self.kept is not None:
             self.kept.keep(key, data)

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
+from operator import itemgetter
 from typing import TypeVar
 
 import numpy as np
@@ -205,9 +206,8 @@ def most_worth(topics: Iterable[Sequence[T]], is_blocked: Callable[[T], bool]) -
     So a topic with thousands of blocked partitions leaves room for other topics. The topics and their partitions are
     given worst first.
     """
-    keyed = [
-        (not is_blocked(partition), turn, place, partition)
-        for place, members in enumerate(topics)
-        for turn, partition in enumerate(members)
-    ]
-    return [partition for *_, partition in sorted(keyed, key=lambda each: each[:3])]
+    keyed: list[tuple[tuple[bool, int, int], T]] = []
+    for place, members in enumerate(topics):
+        for turn, partition in enumerate(members):
+            keyed.append(((not is_blocked(partition), turn, place), partition))
+    return [partition for _, partition in sorted(keyed, key=itemgetter(0))]

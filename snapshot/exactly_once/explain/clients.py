@@ -112,9 +112,12 @@ def _reactions(
 
 
 def _does(reaction: Reaction, said: Answer | None, *, is_coordinator: bool) -> str:
-    is_asked_again = is_coordinator and reaction is Reaction.RETRY
-    does = "sends the same request again" if is_asked_again else reaction.next_step
-    return does if said is None else f"{does}; the application is told {said}"
+    does = reaction.next_step
+    if is_coordinator and reaction is Reaction.RETRY:
+        does = "sends the same request again"
+    if said is None:
+        return does
+    return f"{does}; the application is told {said}"
 
 
 def _row(

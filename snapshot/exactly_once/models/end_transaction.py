@@ -79,11 +79,13 @@ def end_transaction(
     new_producer_id: int,
 ) -> CoordinatorAnswer:
     """Answer a client's EndTxn; `transaction_version` is 2 for EndTxn of version 5, and less for older requests."""
-    refusal = (_refused_by_version_2 if transaction_version >= 2 else _refused_by_version_1)(metadata, supplied, era)
+    if transaction_version >= 2:
+        refusal, table = _refused_by_version_2(metadata, supplied, era), TABLE_OF_VERSION_2
+    else:
+        refusal, table = _refused_by_version_1(metadata, supplied, era), TABLE_OF_VERSION_1
     if refusal is not None:
         return CoordinatorAnswer(refusal)
     retry = "yes" if _is_retry(metadata, supplied) else "no"
-    table = TABLE_OF_VERSION_2 if transaction_version >= 2 else TABLE_OF_VERSION_1
     row = first_row(table, {"state": {metadata.state}, "retry": {retry}})
     word = row["COMMIT" if commit else "ABORT"]
     if word not in _PREPARES:
@@ -206,14 +208,13 @@ def fence_abort(metadata: TransactionMetadata, era: CoordinatorEra, *, new_produ
     step = _fence(metadata, era)
     if step is None:
         return CoordinatorAnswer(Answer.UNKNOWN_SERVER_ERROR)
-    fenced = replace(
-        metadata,
-        producer_epoch=step.producer_epoch if era.fence_is_kept else metadata.producer_epoch,
-        last_producer_epoch=NO_EPOCH,
-    )
+    fenced = replace(metadata, last_producer_epoch=NO_EPOCH)
+    if era.fence_is_kept:
+        fenced = replace(fenced, producer_epoch=step.producer_epoch)
     record = prepared(fenced, era, commit=False, transaction_version=era.transaction_version, next_producer_id=reserved)
-    answer = Answer.UNKNOWN_SERVER_ERROR if record is None else Answer.CONCURRENT_TRANSACTIONS
-    return CoordinatorAnswer(answer, record=record, fence=step)
+    if record is None:
+        return CoordinatorAnswer(Answer.UNKNOWN_SERVER_ERROR, fence=step)
+    return CoordinatorAnswer(Answer.CONCURRENT_TRANSACTIONS, record=record, fence=step)
 
 
 def _fence(metadata: TransactionMetadata, era: CoordinatorEra) -> TransactionMetadata | None:
