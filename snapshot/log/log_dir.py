@@ -23,7 +23,7 @@ from tiersnap.snapshot.formats import checkpoints
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, TopicPartition
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties, parse
 from tiersnap.snapshot.log.file_names import INDEXES, SUFFIXES, is_of_running_cleaner, numbered_name, wrong_name
-from tiersnap.snapshot.log.file_system import FOLDER, FileSystem, read_bounded
+from tiersnap.snapshot.log.file_system import FOLDER, Entry, FileSystem, read_bounded
 from tiersnap.snapshot.log.findings import Finding, FindingKind, corrupt_checkpoint, missing_checkpoint, unreadable
 from tiersnap.snapshot.log.places import resolve, unlisted, without_partitions
 from tiersnap.snapshot.log.rebuilt_epochs import complete
@@ -201,10 +201,8 @@ def open_log_dir(uri: str) -> LogDir:
     except OSError as error:
         reason, hint = unlisted(error)
         raise SourceNotFoundError(f"{uri}: {reason}", hint=hint) from error
-    findings: list[Finding] = []
-    files: dict[str, str] = {}
-    folders: list[str] = []
-    others: list[OtherFolder] = []
+    folders, others, findings = [], [], []
+    files = {}
     for entry in listing:
         if entry.kind != FOLDER or entry.name in _OFFSET_CHECKPOINTS:
             files[entry.name] = entry.path
@@ -278,25 +276,9 @@ def read_partition(filesystem: FileSystem, path: str, known: Checkpoints) -> Par
         listing = filesystem.list_folder(path)
     except OSError as error:
         return replace(empty, findings=(unreadable(path, error),))
-    numbered: dict[str, dict[int, FileRef]] = {suffix: {} for suffix in SUFFIXES}
-    indexed: set[int] = set()
+    texts: dict[str, str] = {}
     findings: list[Finding] = []
-    texts = {}
-    for name, file, kind, size, modified_ns in listing:
-        found, is_text = numbered_name(name), name in (LEADER_EPOCHS, PARTITION_METADATA)
-        if kind is not None and (found or is_text):
-            findings.append(Finding(FindingKind.UNREADABLE_FILE, file, -1, f"not a regular file: {kind}"))
-        if found:
-            suffix, offset = found
-            if suffix in INDEXES:
-                indexed.add(offset)
-            # Any kind of entry counts as a log: without it, its neighbours would look adjacent.
-            if kind is None or suffix == "log":
-                numbered[suffix][offset] = FileRef(file, size, modified_ns)
-        elif kind is None and is_text:
-            texts[name] = file
-        elif kind is None and (wrong := wrong_name(name, file)) and not is_of_running_cleaner(filesystem, wrong):
-            findings.append(wrong)
+    numbered, indexed = _by_suffix(filesystem, listing, texts, findings)
     findings += _orphan_indexes(numbered)
     key = (topic, number)
     checkpoint = known.log_start_offsets.get(key)
@@ -319,6 +301,30 @@ def read_partition(filesystem: FileSystem, path: str, known: Checkpoints) -> Par
         findings=tuple(findings),
         orphan_indexes=tuple(sorted(indexed - numbered["log"].keys())),
     )
+
+
+def _by_suffix(
+    filesystem: FileSystem, listing: Iterable[Entry], texts: dict[str, str], findings: list[Finding]
+) -> tuple[dict[str, dict[int, FileRef]], set[int]]:
+    """Return the files of segments by suffix and offset, and the offsets of indexes; fill `texts` and `findings`."""
+    numbered: dict[str, dict[int, FileRef]] = {suffix: {} for suffix in SUFFIXES}
+    indexed: set[int] = set()
+    for name, file, kind, size, modified_ns in listing:
+        found, is_text = numbered_name(name), name in (LEADER_EPOCHS, PARTITION_METADATA)
+        if kind is not None and (found or is_text):
+            findings.append(Finding(FindingKind.UNREADABLE_FILE, file, -1, f"not a regular file: {kind}"))
+        if found:
+            suffix, offset = found
+            if suffix in INDEXES:
+                indexed.add(offset)
+            # Any kind of entry counts as a log: without it, its neighbours would look adjacent.
+            if kind is None or suffix == "log":
+                numbered[suffix][offset] = FileRef(file, size, modified_ns)
+        elif kind is None and is_text:
+            texts[name] = file
+        elif kind is None and (wrong := wrong_name(name, file)) and not is_of_running_cleaner(filesystem, wrong):
+            findings.append(wrong)
+    return numbered, indexed
 
 
 def _orphan_indexes(numbered: Mapping[str, Mapping[int, FileRef]]) -> Iterator[Finding]:
@@ -353,9 +359,7 @@ def split_at(
         segments: ascending.
         checkpoint: log start offset of the whole log; None if no checkpoint names it.
     """
-    start = checkpoint or 0
-    if segments:
-        start = max(start, segments[0].base_offset)
+    start = max(checkpoint or 0, segments[0].base_offset if segments else 0)
     live = tuple(each for each in segments if each.next_base_offset is None or each.next_base_offset > start)
     return start, segments[: len(segments) - len(live)], live
 
