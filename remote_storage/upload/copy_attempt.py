@@ -136,11 +136,11 @@ class CopyAttempt:
         return Lost(error, time.monotonic() - self.began)
 
     def _undone(self, error: TiersnapError | None, *, left: bool) -> Iterator[CopyEvent]:
-        steps = [RemoteSegmentState.DELETE_SEGMENT_STARTED] + (
-            [] if left else [RemoteSegmentState.DELETE_SEGMENT_FINISHED]
-        )
-        for state in steps:
-            yield self._event(state, error if state is steps[-1] else None)
+        if left:
+            yield self._event(RemoteSegmentState.DELETE_SEGMENT_STARTED, error)
+            return
+        yield self._event(RemoteSegmentState.DELETE_SEGMENT_STARTED)
+        yield self._event(RemoteSegmentState.DELETE_SEGMENT_FINISHED, error)
 
     def _event(self, state: RemoteSegmentState | None, error: TiersnapError | None = None) -> CopyEvent:
         return self.job.event(self.segment, segment_id=self._segment_id, state=state, error=error)
