@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("snapshot", "remote_storage", "jobs")
 # The greatest values that `make lint` accepts; `python -m tests.house_measure` prints the figures of today.
 LIMITS: Mapping[str, float] = {
-    "tokens": 474_986,
+    "tokens": 474_988,
     "branches": 14_800,
     "functions with more than 10 branches": 58,
     "dense functions (of 6 branches or more: three in four statements), %": 43,

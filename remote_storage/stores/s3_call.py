@@ -184,10 +184,9 @@ class _Watchdog:
         with self._changed:
             while True:
                 now = time.monotonic()
-                for call in list(self._calls):
-                    if call.deadline.end <= now:
-                        self._calls.discard(call)
-                        call.cut()
+                for call in [call for call in self._calls if call.deadline.end <= now]:
+                    self._calls.discard(call)
+                    call.cut()
                 if not self._calls:
                     self._wakes = float("inf")
                     self._changed.wait()
