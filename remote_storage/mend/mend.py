@@ -120,7 +120,8 @@ class MendTier:
         """Mend one partition; if it could not be verified, no segment is replaced or deleted."""
         bad = self._verified(partition, mended)
         done = [Mending(each, MendAction.NONE, MendOutcome.FAILED) for each in lost]
-        mended.wrong += len((bad or {}).keys() - _ids(done))
+        if bad:
+            mended.wrong += len(bad.keys() - _ids(done))
         if lost or bad or self.request.delete_bad:
             self._prove(mended)
         try:
@@ -128,7 +129,8 @@ class MendTier:
                 done = self._put_back(done)
             if bad is not None:
                 done = self._replaced(partition, done, bad)
-                done += self._deleted(partition, done) if self.request.delete_bad else ()
+                if self.request.delete_bad:
+                    done += self._deleted(partition, done)
         except TiersnapError as error:
             mended.failures.append(error)
         mended.done += done
@@ -188,17 +190,16 @@ class MendTier:
         lost = _lost(done)
         wrong = (bad.keys() - _ids(done)) | lost.keys()
         index, start = self.reader.cache.index(partition), self.logs.starts.get(partition, 0)
-        left = [
-            replace(lost.get(each.id.segment_id) or self._named(each), problem=bad.get(each.id.segment_id, ""))
-            for each in wrong_and_read(index, wrong, start)
-        ]
+        left: list[Mending] = []
+        for each in wrong_and_read(index, wrong, start):
+            segment_id = each.id.segment_id
+            mending = lost.get(segment_id) or self._named(each)
+            left.append(replace(mending, problem=bad.get(segment_id, "")))
         if not left:
             return done
         ids = _ids(left)
-        return [
-            *(each for each in done if each.segment_id not in ids),
-            *self._replace(partition, left, ids | bad.keys()),
-        ]
+        others = [each for each in done if each.segment_id not in ids]
+        return [*others, *self._replace(partition, left, ids | bad.keys())]
 
     def _replace(self, partition: TopicIdPartition, left: Sequence[Mending], wrong: Collection[str]) -> list[Mending]:
         dirs = () if can_speak(self.cluster.properties) else self.request.log_dirs

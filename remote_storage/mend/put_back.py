@@ -133,9 +133,11 @@ class PutBack:
                 )
         except TiersnapError:
             # The next run could not put the right content in its place.
-            delete_in_reverse(self.target.store, [key] if put.outcome.is_ours else [])
+            if put.outcome.is_ours:
+                delete_in_reverse(self.target.store, [key])
             raise
-        made += [key] if put.outcome.is_ours else []
+        if put.outcome.is_ours:
+            made.append(key)
 
     def _rebuild(self, metadata: RemoteLogSegmentMetadata, segment: StagedSegment, made: list[str]) -> None:
         """Upload a segment again in the brokers' layout; a failed upload deletes its objects."""

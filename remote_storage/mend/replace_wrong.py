@@ -260,8 +260,9 @@ def _overlapping(
     """Return the segments that share an offset with one of `others`, by id, without the ids `left_out`."""
     found = {}
     for each in segments:
-        shares = any(each.start_offset <= one.end_offset and one.start_offset <= each.end_offset for one in others)
-        if shares and each.id.segment_id not in left_out:
+        if each.id.segment_id in left_out:
+            continue
+        if any(each.start_offset <= one.end_offset and one.start_offset <= each.end_offset for one in others):
             found[each.id.segment_id] = each
     return found
 

@@ -170,8 +170,9 @@ class RightSegments:
         """
         if own is not None:
             return self.stored.itself_or_twin(record, own) if replaces else own
-        may_use_twin = replaces or record.id.segment_id in self.listed
-        twin = self.stored.undamaged_twin(record) if may_use_twin else None
+        twin = None
+        if replaces or record.id.segment_id in self.listed:
+            twin = self.stored.undamaged_twin(record)
         if twin is None:
             raise not_rebuilt(record, "neither the tier, nor a LOGDIR with its offsets has its log")
         return twin

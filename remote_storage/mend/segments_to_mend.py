@@ -67,16 +67,12 @@ def plan_mending(
     for partition in partitions:
         attempts |= segments_by_id(source, partition)
     shown = {} if allow_plaintext or target.is_local else _encryption(target.store, partitions)
-    return [
-        _planned(
-            source.store,
-            each,
-            attempts.get(each.metadata.id.segment_id),
-            action,
-            shown.get(each.metadata.id.topic_id_partition),
-        )
-        for each in missing
-    ]
+    planned: list[Mending] = []
+    for each in missing:
+        segment = each.metadata.id
+        attempt, encryption = attempts.get(segment.segment_id), shown.get(segment.topic_id_partition)
+        planned.append(_planned(source.store, each, attempt, action, encryption))
+    return planned
 
 
 def _encryption(store: ObjectStore, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, Shown]:

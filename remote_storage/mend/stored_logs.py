@@ -44,8 +44,13 @@ class StoredLogs:
         left_out = {record.id.segment_id}
         if not also_wrong:
             left_out.update(self.wrong)
-        others = (each for each in self.copies if extent(each.metadata) == extent(record))
-        return [*(each for each in others if each.segment_id not in left_out), *self._incomplete_twins(record)]
+        found: list[RemoteSegment] = []
+        for each in self.copies:
+            if each.segment_id in left_out:
+                continue
+            if extent(each.metadata) == extent(record):
+                found.append(each)
+        return [*found, *self._incomplete_twins(record)]
 
     def _incomplete_twins(self, record: RemoteLogSegmentMetadata) -> Iterator[RemoteSegment]:
         """Yield incomplete segments whose log is undamaged and has the size, offsets and leader epoch of a record."""

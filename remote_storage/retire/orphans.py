@@ -108,8 +108,13 @@ def judge_young(
 
 def young_candidates(stored: PartitionObjects, known: KnownPartition, aged: Aged) -> list[SegmentObjects]:
     """Return attempts that are too young and in no record; not the attempts that may still be published."""
-    gone = [each for each in stored.attempts if known.is_gone(each.segment_id)]
-    return [each for each in gone if not (aged.is_old(each.modified) or _may_be_published(each, known))]
+    found: list[SegmentObjects] = []
+    for each in stored.attempts:
+        if not known.is_gone(each.segment_id) or aged.is_old(each.modified):
+            continue
+        if not _may_be_published(each, known):
+            found.append(each)
+    return found
 
 
 def _may_be_published(attempt: SegmentObjects, known: KnownPartition) -> bool:
@@ -222,9 +227,10 @@ def judge_rest(stored: PartitionObjects, known: KnownPartition, aged: Aged, remo
     if known.is_live or not removed.issuperset(_keys_of_content(stored)):
         return
     rest = list(_claims_and_cluster(stored))
-    if all(aged.is_old(info.modified) for _, info in rest):
-        for kind, info in rest:
-            yield _of_object(kind, Fate.REMOVE, TOPIC_DELETED, info, stored.partition)
+    if not all(aged.is_old(info.modified) for _, info in rest):
+        return
+    for kind, info in rest:
+        yield _of_object(kind, Fate.REMOVE, TOPIC_DELETED, info, stored.partition)
 
 
 def _claims_and_cluster(stored: PartitionObjects) -> Iterator[tuple[OrphanKind, ObjectInfo]]:

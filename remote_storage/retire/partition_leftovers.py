@@ -108,9 +108,14 @@ def _why_kept(
 
 def _counted(found: RemoteInventory, leader_epoch: int) -> list[RemoteSegment]:
     """Return the segments that remain, of this leader epoch or a later one, in ascending start offset."""
-    left_out = {each.segment_id for each in found.superseded}
-    counted = (each for each in found.segments if each.segment_id not in left_out and not each.is_unfinished)
-    return [each for each in counted if each.leader_epochs[-1][0] >= leader_epoch]
+    superseded = {each.segment_id for each in found.superseded}
+    counted: list[RemoteSegment] = []
+    for each in found.segments:
+        if each.is_unfinished or each.segment_id in superseded:
+            continue
+        if each.leader_epochs[-1][0] >= leader_epoch:
+            counted.append(each)
+    return counted
 
 
 def _doubt(

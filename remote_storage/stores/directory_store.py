@@ -258,17 +258,19 @@ class DirectoryStore:
             yield temporary, PutResult(PutOutcome.CREATED, size, crc, _etag(temporary.status(), crc), proved=True)
 
     def _walk(self, folder: str, prefix: str, after: str) -> Iterator[ObjectInfo]:
-        folders, files = self._entries(folder, prefix[len(folder) :] if prefix.startswith(folder) else "")
+        begin = prefix[len(folder) :] if prefix.startswith(folder) else ""
+        folders, files = self._entries(folder, begin)
         # A folder sorts as its keys do: `a-b/x` before `a/x`.
         found = {name + "/": None for name in folders} | dict(files)
         for name in sorted(found):
             key, status = folder + name, found[name]
             if key in _NO_OBJECTS:
                 continue
-            if status is not None and key > after:
+            if status is None:
+                if _may_hold(key, prefix, after):
+                    yield from self._walk(key, prefix, after)
+            elif key > after:
                 yield ObjectInfo(key, status.st_size, None, _ms(status))
-            elif status is None and _may_hold(key, prefix, after):
-                yield from self._walk(key, prefix, after)
 
     def _entries(self, folder: str, begins: str) -> tuple[Sequence[str], Sequence[tuple[str, os.stat_result]]]:
         """Return the folders and files whose names begin with `begins`; both are empty if the folder does not exist."""
@@ -359,14 +361,17 @@ def _translated(path: Path, error: OSError) -> TiersnapError:
         return TransientError(f"{path}: {error.strerror}", hint="run the same command again")
     if error.errno in FULL:
         return cannot_write(path, error)
-    hint = "check the owner and the mode of the directory"
+    return RemoteStorageError(f"{path}: {error.strerror}", hint=_hint(path, error), path=str(path))
+
+
+def _hint(path: Path, error: OSError) -> str:
     if error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and path.is_symlink()):
-        hint = "a symlink inside a store is not followed: put the files there themselves"
-    elif error.errno == errno.EROFS:
-        hint = "its file system is mounted read-only: mount -o remount,rw"
-    elif error.errno in {errno.EPERM, errno.ENOTSUP, errno.EMLINK} and path.parent.is_dir():
-        hint = "the file system may lack hard links, which are how nothing is overwritten; use another"
-    return RemoteStorageError(f"{path}: {error.strerror}", hint=hint, path=str(path))
+        return "a symlink inside a store is not followed: put the files there themselves"
+    if error.errno == errno.EROFS:
+        return "its file system is mounted read-only: mount -o remount,rw"
+    if error.errno in {errno.EPERM, errno.ENOTSUP, errno.EMLINK} and path.parent.is_dir():
+        return "the file system may lack hard links, which are how nothing is overwritten; use another"
+    return "check the owner and the mode of the directory"
 
 
 def _may_hold(folder: str, prefix: str, after: str) -> bool:

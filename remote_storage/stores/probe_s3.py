@@ -143,12 +143,18 @@ def judge_rules(rules: Sequence[LifecycleRule], prefix: str) -> Iterator[ProbeAn
     Args:
         rules: of S3's GetBucketLifecycleConfiguration.
     """
-    ours = [rule for rule in rules if rule.get("Status") == "Enabled" and _reaches(rule, prefix)]
-    bad = [answer for rule in ours for answer in _harm(rule)]
-    yield from bad
-    if not any("AbortIncompleteMultipartUpload" in rule for rule in ours):
+    does_harm, aborts_uploads = False, False
+    for rule in rules:
+        if rule.get("Status") != "Enabled" or not _reaches(rule, prefix):
+            continue
+        for answer in _harm(rule):
+            does_harm = True
+            yield answer
+        if "AbortIncompleteMultipartUpload" in rule:
+            aborts_uploads = True
+    if not aborts_uploads:
         yield ProbeAnswer(_NAME, ProbeVerdict.WARN, _NO_ABORT, _ADD_ABORT)
-    elif not bad:
+    elif not does_harm:
         yield ProbeAnswer(_NAME, ProbeVerdict.OK, "none deletes segments or moves them out of reach")
 
 

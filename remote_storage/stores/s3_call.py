@@ -187,9 +187,13 @@ class _Watchdog:
                 for call in [call for call in self._calls if call.deadline.end <= now]:
                     self._calls.discard(call)
                     call.cut()
+                if not self._calls:
+                    self._wakes = float("inf")
+                    self._changed.wait()
+                    continue
                 # `Deadline.expire` does not notify this thread, so it checks once a second while calls exist.
-                self._wakes = min((min(call.deadline.end, now + 1.0) for call in self._calls), default=float("inf"))
-                self._changed.wait(None if self._wakes == float("inf") else max(0.0, self._wakes - now))
+                self._wakes = min(now + 1.0, *(call.deadline.end for call in self._calls))
+                self._changed.wait(max(0.0, self._wakes - now))
 
 
 @functools.lru_cache(maxsize=1)

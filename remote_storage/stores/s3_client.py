@@ -152,8 +152,8 @@ def _refusal(action: str, bucket: str, code: str, status: int, said: str) -> tup
         return f"bytes did not arrive as sent: {code}", _COMPAT_HINT
     if status == 403:
         return f"access denied for {action}", _grant(action, bucket)
-    hint = _COMPAT_HINT if code in _UNSUPPORTED_CODES or status == 501 else ""
-    return f"{action} answered {status} {code}: {said}", hint
+    is_unsupported = code in _UNSUPPORTED_CODES or status == 501
+    return f"{action} answered {status} {code}: {said}", _COMPAT_HINT if is_unsupported else ""
 
 
 def _grant(action: str, bucket: str) -> str:

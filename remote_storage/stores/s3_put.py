@@ -77,10 +77,13 @@ class ConditionalPut:
             if (done := self._sent(send)) is not None:
                 return done
             found = self.look(self.key)
-            if found is not None and (same := self._same(found, size, lambda: crc)) is not None:
+            if found is None:
+                raise changed_since_read(self.uri + self.key, self.key, "gone")
+            same = self._same(found, size, lambda: crc)
+            if same is not None:
                 return same
-            if found is None or found.etag != etag:
-                raise changed_since_read(self.uri + self.key, self.key, "gone" if found is None else "changed")
+            if found.etag != etag:
+                raise changed_since_read(self.uri + self.key, self.key, "changed")
         raise self._busy()
 
     def _attempts(self) -> Iterator[int]:

@@ -60,10 +60,16 @@ class S3Settings:
     @property
     def words(self) -> list[str]:
         """Return the options of a command line that give these settings, without defaults."""
-        found = [] if self.endpoint_url is None else ["--endpoint-url", self.endpoint_url]
-        found += [] if self.region is None else ["--region", self.region]
-        found += ["--path-style"] if self.path_style else []
-        return [*found, "--checksums", self.checksums.value] if self.checksums is not Checksums.AWS else found
+        found: list[str] = []
+        if self.endpoint_url is not None:
+            found += ["--endpoint-url", self.endpoint_url]
+        if self.region is not None:
+            found += ["--region", self.region]
+        if self.path_style:
+            found.append("--path-style")
+        if self.checksums is not Checksums.AWS:
+            found += ["--checksums", self.checksums.value]
+        return found
 
     def or_else(self, others: S3Settings) -> S3Settings:
         """Return these settings, with endpoint, region and path style filled in from `others`."""

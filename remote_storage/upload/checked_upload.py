@@ -217,8 +217,11 @@ def _check(store: ObjectStore, key: str, put: PutResult, found: ObjectInfo | Non
             f"{store.uri}{key}: not there after it was written", hint="run the same command again: it copies anew"
         )
     # A listing has no checksums; the listing of a directory has no ETags either.
-    is_another = bool(found.etag and put.etag) and found.crc32c is None and found.etag.strip('"') != put.etag.strip('"')
-    if found.size != put.size or found.crc32c not in {None, put.crc32c} or is_another:
+    is_another = False
+    if found.etag and put.etag and found.crc32c is None:
+        is_another = found.etag.strip('"') != put.etag.strip('"')
+    has_other_bytes = found.size != put.size or found.crc32c not in {None, put.crc32c}
+    if has_other_bytes or is_another:
         raise RemoteStorageError(
             f"{store.uri}{key}: wrote {count_of(put.size, 'byte')} with CRC {put.crc32c:08x}, the store has "
             f"{count_of(found.size, 'byte')}{_what_else(found, is_another=is_another)}",

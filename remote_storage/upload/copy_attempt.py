@@ -136,11 +136,11 @@ class CopyAttempt:
         return Lost(error, time.monotonic() - self.began)
 
     def _undone(self, error: TiersnapError | None, *, left: bool) -> Iterator[CopyEvent]:
-        steps = [RemoteSegmentState.DELETE_SEGMENT_STARTED] + (
-            [] if left else [RemoteSegmentState.DELETE_SEGMENT_FINISHED]
-        )
-        for state in steps:
-            yield self._event(state, error if state is steps[-1] else None)
+        if left:
+            yield self._event(RemoteSegmentState.DELETE_SEGMENT_STARTED, error)
+            return
+        yield self._event(RemoteSegmentState.DELETE_SEGMENT_STARTED)
+        yield self._event(RemoteSegmentState.DELETE_SEGMENT_FINISHED, error)
 
     def _event(self, state: RemoteSegmentState | None, error: TiersnapError | None = None) -> CopyEvent:
         return self.job.event(self.segment, segment_id=self._segment_id, state=state, error=error)
@@ -211,8 +211,13 @@ def delete_earlier(
         abort_uploads_of(job.store, job.location.layout.stem(of_it), segment_id)
     # An ended attempt deleted its objects. If one appears later, a sweep of the leftovers deletes it.
     left = [segment_id for segment_id, each in earlier.items() if not each.ended]
-    complete = complete_segments(job.location, job.partition, left) if left else frozenset()
+    if not left:
+        return ()
+    complete: list[RemoteLogSegmentMetadata] = []
+    complete_ids = complete_segments(job.location, job.partition, left)
     for segment_id in left:
-        if segment_id not in complete:
+        if segment_id in complete_ids:
+            complete.append(made[segment_id])
+        else:
             Swept(failures=delete_copy(job.location, made[segment_id])).check()
-    return tuple(made[segment_id] for segment_id in left if segment_id in complete)
+    return tuple(complete)

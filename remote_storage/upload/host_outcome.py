@@ -98,13 +98,11 @@ class HostOutcome:
 
     def file_of(self, verdict: Verdict) -> str:
         """Return the path of the first segment with the verdict; "FILE" without one."""
-        found = (
-            segment.log.path
-            for each in self.partitions
-            for judged, segment in zip(each.segments, each.partition.segments, strict=False)
-            if judged.readiness.verdict is verdict
-        )
-        return next(found, "FILE")
+        for each in self.partitions:
+            for judged, segment in zip(each.segments, each.partition.segments, strict=False):
+                if judged.readiness.verdict is verdict:
+                    return segment.log.path
+        return "FILE"
 
     def readiness(self) -> Iterator[pa.RecordBatch]:
         """Yield rows of READINESS, one batch for each partition with segments."""
@@ -127,10 +125,14 @@ class HostOutcome:
     @property
     def may_write(self) -> bool:
         """Return whether the same run with `apply` may write or delete an object."""
-        taken = [each for each in self.partitions if each.refusal is None]
-        stay = [error for each in self.partitions for error in (each.refusal, each.lost_error)]
-        has_failed = any(error not in stay for error in self.errors)
-        return bool(self.plan or any(each.leftover_count for each in taken) or has_failed)
+        if self.plan:
+            return True
+        lasting: list[TiersnapError | None] = []
+        for each in self.partitions:
+            if each.refusal is None and each.leftover_count:
+                return True
+            lasting += (each.refusal, each.lost_error)
+        return any(error not in lasting for error in self.errors)
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems of the run; of a plan, only problems that `apply` would not clear."""

@@ -130,7 +130,9 @@ class TrustedSnapshot:
                 offset=self.offset,
             )
         entries = snapshot_file.checked(self.data, name=name)
-        newest = max(int(entries[field].max(initial=-1)) for field in ("last_offset", "current_txn_first_offset"))
+        newest = max(
+            int(entries["last_offset"].max(initial=-1)), int(entries["current_txn_first_offset"].max(initial=-1))
+        )
         if newest >= self.offset:
             raise CorruptSnapshotError(
                 f"{name}: an entry tells of offset {newest}; a snapshot knows nothing from its own offset on",

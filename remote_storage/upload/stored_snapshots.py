@@ -105,7 +105,9 @@ class StoredSnapshots:
             name_cluster(self.store, partition, snapshot.cluster_id)
             self._named.add(partition)
         there = self._put_if_absent(partition, snapshot)
-        kept = None if there is None else self._settle(partition, snapshot, there)
+        kept = None
+        if there is not None:
+            kept = self._settle(partition, snapshot, there)
         data = snapshot.data if kept is None else kept
         if self.kept is not None:
             self.kept.keep(key, data)
@@ -204,10 +206,10 @@ class StoredSnapshots:
         if not self.writes:
             return
         name = TopicIdPartition(topic, topic_id, partition)
-        records = [_record(stored) for stored in snapshots]
+        records = list(map(_record, snapshots))
         if not all(stored.is_new for stored in snapshots):
             # A killed run may have written an existing object without a manifest, so this manifest lists it, too.
-            described = {_essence(record) for record in self._described(name)}
+            described = set(map(_essence, self._described(name)))
             records = [record for record in records if _essence(record) not in described]
         if records:
             put_manifest(self.store, name, self.run_id, records)

@@ -20,6 +20,7 @@ from tiersnap.remote_storage.remote_log.observe import Observe
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
 from tiersnap.remote_storage.stores.probe import check_conditions
+from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.stored_snapshots import KeptSnapshots, StoredSnapshots
 from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
 from tiersnap.remote_storage.upload.tier_partition import plan_segment, tier_partition
@@ -302,25 +303,12 @@ class HostTier:
     ) -> None:
         partition = done.partition
         by_base = {each.facts.base_offset: number for number, each in enumerate(done.segments)}
-        planned = [
-            plan_segment(
-                listing.filesystem,
-                segment,
-                judged,
-                leader_epochs=partition.leader_epochs or (),
-                open_transactions=open_at(segment.base_offset, snapshots.get(segment.base_offset)),
-                kept=self._kept,
-            )
-            for segment, judged in zip(partition.segments, done.segments, strict=True)
-            if judged.is_ready
-        ]
-        name, cluster_id = name_of(partition), listing.cluster_id
         for event in tier_partition(
             self.location,
-            name,
-            planned,
+            name_of(partition),
+            list(self._planned(done, listing, snapshots)),
             self.tierer,
-            cluster_id=cluster_id,
+            cluster_id=listing.cluster_id,
             known=known,
             replaced=self.wrong,
             of_brokers=self.of_brokers,
@@ -332,6 +320,22 @@ class HostTier:
                 number = by_base[event.base_offset]
                 judged = done.segments[number]
                 done.segments[number] = judged.as_uploaded() if event.is_finished else judged.as_found()
+
+    def _planned(
+        self, done: HostPartition, listing: PartitionListing, snapshots: Mapping[int, SnapshotAt]
+    ) -> Iterator[PlannedSegment]:
+        """Yield the plan of each READY segment."""
+        partition = done.partition
+        for segment, judged in zip(partition.segments, done.segments, strict=True):
+            if judged.is_ready:
+                yield plan_segment(
+                    listing.filesystem,
+                    segment,
+                    judged,
+                    leader_epochs=partition.leader_epochs or (),
+                    open_transactions=open_at(segment.base_offset, snapshots.get(segment.base_offset)),
+                    kept=self._kept,
+                )
 
 
 def _cluster_id(log_dir: LogDir) -> str | None:

@@ -32,12 +32,13 @@ def known_starts(
         UnknownStateError: remote storage cannot supply the state there.
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
     """
-    starts = [copy.start_offset for copy in inventory.segments]
+    first = min((copy.start_offset for copy in inventory.segments), default=None)
     end = -1
     for segment in planned:
-        is_behind = end != segment.base_offset and min(starts, default=segment.base_offset) < segment.base_offset
+        follows_planned = segment.base_offset == end
+        follows_remote = first is not None and first < segment.base_offset and not follows_planned
         end = segment.next_base_offset
-        if is_behind and segment.snapshot.provenance.is_of_window:
+        if follows_remote and segment.snapshot.provenance.is_of_window:
             yield replace(segment, open_transactions=_open_in_remote(job, segment))
         else:
             yield segment

@@ -76,7 +76,8 @@ class CopyLag:
         if 0 in (self.milliseconds, self.size) or (self.milliseconds is not None and largest_timestamp > now):
             return Due(now)
         at = None if self.milliseconds is None else min(largest_timestamp + self.milliseconds, _MAX_LONG)
-        return Due(at, None if self.size is None else max(0, self.size - newer_bytes))
+        missing_bytes = None if self.size is None else max(0, self.size - newer_bytes)
+        return Due(at, missing_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +135,12 @@ class BesideBrokers:
         """
         if self.left_for is None:
             return None
-        task = None if self.tasks is None or topic_id is None else self.tasks.of(topic_id, partition)
-        if self.tasks is not None and task is CopyTask.WORKS:
-            return BrokerAtWork("its broker's copy task works", self.tasks.topics[topic_id or ""])
-        if task is not None:
-            return None
+        if self.tasks is not None and topic_id is not None:
+            task = self.tasks.of(topic_id, partition)
+            if task is CopyTask.WORKS:
+                return BrokerAtWork("its broker's copy task works", self.tasks.topics[topic_id])
+            if task is not None:
+                return None
         if wrote_at is None or self.store_now - wrote_at > self.left_for:
             return None
         ago = human_duration(max(0, self.store_now - wrote_at))

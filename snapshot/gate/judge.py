@@ -106,41 +106,50 @@ class _HeldBack:
     def judge(self, segment: SegmentFacts, reason: str) -> tuple[Verdict, str]:
         """Return the verdict on a segment that would be READY for `reason`."""
         # A broker never copies segments below the highest remote offset.
-        is_brokers = not _is_below(segment, self.coverage)
-        if is_brokers and not self._has_left and segment.base_offset in self.beyond_broker:
-            self.broker = None
-        elif is_brokers and self.broker is not None:
-            self._has_left = True
-            if segment.index_faults:
-                return Verdict.INDEX_DAMAGED, f"{'; '.join(segment.index_faults)}; {self.broker.how}"
-            why = self.broker.reason(segment.largest_timestamp, self.newer_bytes, self.now)
-            return Verdict.LEFT_TO_BROKER, why
+        if not _is_below(segment, self.coverage):
+            left = self._left_to_broker(segment)
+            if left is not None:
+                return left
         if self.coverage.encrypted_by:
             return Verdict.ENCRYPTED_REMOTE, _encrypted(self.coverage.encrypted_by, reason)
         if segment.index_faults and not self.mends_indexes:
             return Verdict.INDEX_DAMAGED, "; ".join(segment.index_faults)
-        is_unfinished = self.coverage.is_unfinished(segment.base_offset, segment.next_base_offset or 0)
+        if self.coverage.is_unfinished(segment.base_offset, segment.next_base_offset or 0):
+            reason = f"{reason}; {_UNFINISHED}"
         verdict = Verdict.BEFORE_WINDOW if segment.base_offset in self.unread else Verdict.READY
-        return verdict, f"{reason}; {_UNFINISHED}" if is_unfinished else reason
+        return verdict, reason
+
+    def _left_to_broker(self, segment: SegmentFacts) -> tuple[Verdict, str] | None:
+        """Return the verdict on a segment that the broker will copy; None if no broker copies it."""
+        if segment.base_offset in self.beyond_broker and not self._has_left:
+            self.broker = None
+        if self.broker is None:
+            return None
+        self._has_left = True
+        if segment.index_faults:
+            return Verdict.INDEX_DAMAGED, f"{'; '.join(segment.index_faults)}; {self.broker.how}"
+        why = self.broker.reason(segment.largest_timestamp, self.newer_bytes, self.now)
+        return Verdict.LEFT_TO_BROKER, why
 
 
 def _in_remote(
     partition: PartitionFacts, segment: SegmentFacts, coverage: RemoteCoverage
 ) -> tuple[Verdict, str] | None:
     base, end = segment.base_offset, segment.next_base_offset
-    is_below = _is_below(segment, coverage)
     if end is not None and coverage.has_segment(base, end, partition.log_start_offset):
         return judge_remote(max(base, partition.log_start_offset), end, coverage)
     if base in coverage.in_flight:
         return Verdict.COPY_IN_FLIGHT, "a copy of it is under way"
-    if is_below and overlap(coverage.lost, base, end or 0):
+    if not _is_below(segment, coverage):
+        return None
+    if overlap(coverage.lost, base, end or 0):
         return Verdict.GAP_IN_REMOTE, "records name its remote segment, whose objects are not all there"
-    if is_below and not _is_to_finish(segment, coverage):
-        return Verdict.GAP_IN_REMOTE, (
-            f"remote storage reaches up to {coverage.highest}, and its copies of this log do not hold all of it: "
-            "a broker passes it by; remote retention deleted it, or it was lost"
-        )
-    return None
+    if _is_to_finish(segment, coverage):
+        return None
+    return Verdict.GAP_IN_REMOTE, (
+        f"remote storage reaches up to {coverage.highest}, and its copies of this log do not hold all of it: "
+        "a broker passes it by; remote retention deleted it, or it was lost"
+    )
 
 
 def judge_remote(start: int, end: int, coverage: RemoteCoverage) -> tuple[Verdict, str]:

@@ -96,8 +96,12 @@ class Policy:
             refused: reasons for which an upload refused segments before a scan window, by base offset.
         """
         known = tuple(segments)
-        offsets = (facts.log_end_offset if each.next_base_offset is None else each.next_base_offset for each in known)
-        ends = [snapshots.get(offset) for offset in offsets]
+        ends: list[SnapshotAt | None] = []
+        for segment in known:
+            offset = segment.next_base_offset
+            if offset is None:
+                offset = facts.log_end_offset
+            ends.append(snapshots.get(offset))
         broker = self.beside.broker_at(facts.topic_id, partition, coverage.broker_wrote_at)
         tiered = [ExaminedSegment(each, self._as_tiered(end)) for each, end in zip(known, ends, strict=True)]
         verdicts = self._verdicts(facts, tiered, ends, coverage, broker, refused)
@@ -115,16 +119,25 @@ class Policy:
         broker: BrokerAtWork | None,
         refused: Mapping[int, str],
     ) -> Iterable[Readiness]:
-        at_end = [(each.facts.base_offset, end) for each, end in zip(tiered, ends, strict=True) if end is not None]
+        unread: dict[int, str] = {}
+        beyond_broker: set[int] = set()
+        for segment, end in zip(tiered, ends, strict=True):
+            if end is None:
+                continue
+            base = segment.facts.base_offset
+            if self._is_unread(end):
+                unread[base] = refused.get(base, "")
+            # A broker's copy task fails if there is no snapshot file.
+            if end.comparison.compared is SnapshotVerdict.MISSING:
+                beyond_broker.add(base)
         return judge(
             facts,
             tiered,
             self.expiry,
             coverage=coverage,
-            unread={base: refused.get(base, "") for base, end in at_end if self._is_unread(end)},
+            unread=unread,
             broker=broker,
-            # A broker's copy task fails if there is no snapshot file.
-            beyond_broker={base for base, end in at_end if end.comparison.compared is SnapshotVerdict.MISSING},
+            beyond_broker=beyond_broker,
             mends_indexes=self.mends_indexes,
         )
 

@@ -110,7 +110,8 @@ def _options_without(words: Sequence[str], left_out: Iterable[str]) -> Iterator[
     names = frozenset(each for each in left_out if each.startswith("--"))
     is_kept = True
     for each in words:
-        is_kept = each not in names if each.startswith("--") else is_kept
+        if each.startswith("--"):
+            is_kept = each not in names
         if is_kept:
             yield each
 
@@ -119,10 +120,16 @@ def text(steps: Iterable[Step]) -> str:
     """Return steps as one line."""
     line = ""
     for step in steps:
-        part = step.line
-        between = "" if part.startswith(";") else ", " if part.startswith("or ") else " "
-        line = f"{line}{between}{part}" if line else part
+        if line:
+            line += _between(step.line)
+        line += step.line
     return line
+
+
+def _between(following: str) -> str:
+    if following.startswith(";"):
+        return ""
+    return ", " if following.startswith("or ") else " "
 
 
 def commands(steps: Iterable[Step]) -> tuple[str, ...]:

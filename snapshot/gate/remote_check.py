@@ -109,11 +109,14 @@ class RemoteCheck:
 
     def still_holds(self, asked: CheckRequest, written_at: int, size: int) -> bool:
         """Return whether nothing was wrong, the check was as strict, and the objects are the same by listing."""
-        is_same = (self.written_at, self.bytes) == (written_at, size)
+        if (self.written_at, self.bytes) != (written_at, size):
+            return False
+        if not self.is_of_log or not self.verdict.is_sound:
+            return False
+        if self.depth.rank < asked.depth.rank:
+            return False
         own, wanted = _counted_since(self.checked_at, self.producer_expiration), asked.counted_since
-        is_strict = own is None or (wanted is not None and own <= wanted)
-        is_enough = is_strict and self.depth.rank >= asked.depth.rank
-        return is_same and self.is_of_log and self.verdict.is_sound and is_enough
+        return own is None or (wanted is not None and own <= wanted)
 
 
 CHECKS = Rows(RemoteCheck)

@@ -150,8 +150,9 @@ def _inside(root: str, path: str) -> Path:
     parts = deque(path.split("/"))
     while parts:
         part = parts.popleft()
+        if part == "..":
+            found = posixpath.dirname(found).rstrip("/")
         if part in ("", ".", ".."):
-            found = posixpath.dirname(found).rstrip("/") if part == ".." else found
             continue
         try:
             target = str(Path(f"{root}{found}/{part}").readlink())
@@ -161,7 +162,8 @@ def _inside(root: str, path: str) -> Path:
         links += 1
         if links > _MOST_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-        found = "" if target.startswith("/") else found
+        if target.startswith("/"):
+            found = ""
         parts.extendleft(reversed(target.split("/")))
     return Path(root + found)
 

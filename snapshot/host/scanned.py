@@ -114,10 +114,11 @@ class Scanner:
         inventory = self.inventory
         begins = NOT_LOOKED if inventory is None else inventory.beginning(partition)
         examination = examine(filesystem, partition, check_crc=self.check_crc, begins=begins, fold=self.fold)
-        log_end = examination.facts.log_end_offset
-        tiered = NOTHING_REMOTE if inventory is None else inventory.coverage(partition, log_end)
+        if inventory is None:
+            return Scanned.of(examination, self.expiry, NOTHING_REMOTE, self.tasks)
+        tiered = inventory.coverage(partition, examination.facts.log_end_offset)
         found = Scanned.of(examination, self.expiry, tiered, self.tasks)
-        return found if inventory is None else replace(found, forgotten=inventory.forgotten(filesystem, partition))
+        return replace(found, forgotten=inventory.forgotten(filesystem, partition))
 
     @property
     def errors(self) -> list[TiersnapError]:
@@ -180,9 +181,9 @@ class ScanTotals:
         is_waiting = False
         for segment, readiness in zip(scanned.examination.partition.segments, scanned.readiness, strict=True):
             verdict, snapshot = readiness.verdict, scanned.snapshots.get(segment.next_base_offset or 0)
-            is_unverified = verdict is Verdict.UNVERIFIED_SNAPSHOT
-            self.unread += is_unverified and snapshot is not SnapshotVerdict.NOT_COMPARED
-            is_waiting |= verdict in _FOR_SNAPSHOTS
+            if verdict is Verdict.UNVERIFIED_SNAPSHOT and snapshot is not SnapshotVerdict.NOT_COMPARED:
+                self.unread += 1
+            is_waiting = is_waiting or verdict in _FOR_SNAPSHOTS
             if is_waiting and verdict is not Verdict.ACTIVE_SEGMENT:
                 self.waiting_bytes += segment.log.size
 
@@ -205,10 +206,9 @@ class ScanTotals:
 
 def _unread(scanned: Scanned) -> frozenset[int]:
     """Return the offsets of snapshots that are not read: each has a tiered segment, and a newer one exists."""
-    segments, snapshots = scanned.examination.segments, scanned.examination.partition.snapshots
-    tiered = {
-        segment.next_base_offset
-        for segment, readiness in zip(segments, scanned.readiness, strict=True)
-        if readiness.verdict in IN_REMOTE_STORAGE and segment.next_base_offset is not None
-    }
-    return frozenset(tiered - {max(snapshots, default=-1)})
+    tiered: set[int] = set()
+    for segment, readiness in zip(scanned.examination.segments, scanned.readiness, strict=True):
+        if segment.next_base_offset is not None and readiness.verdict in IN_REMOTE_STORAGE:
+            tiered.add(segment.next_base_offset)
+    newest = max(scanned.examination.partition.snapshots, default=-1)
+    return frozenset(tiered - {newest})

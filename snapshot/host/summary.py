@@ -200,9 +200,15 @@ class Host:
 
         Without it `unblock` ends with RESTART.
         """
-        releases = [tuple(map(int, re.findall("[0-9]+", each.release))) for each in self.log_dirs if each.release]
-        is_zookeeper = any(each.meta is not None and not each.meta.is_kraft for each in self.log_dirs)
-        return not is_zookeeper and all(release >= _FIRST_WITH_PAUSE for release in releases)
+        for each in self.log_dirs:
+            if each.meta is not None and not each.meta.is_kraft:
+                return False
+            if not each.release:
+                continue
+            release = tuple(map(int, re.findall("[0-9]+", each.release)))
+            if release < _FIRST_WITH_PAUSE:
+                return False
+        return True
 
     @property
     def brokers(self) -> dict[tuple[int | None, str, bool], list[str]]:

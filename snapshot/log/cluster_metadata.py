@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 
 from tiersnap.snapshot.errors import CorruptRecordError
 from tiersnap.snapshot.formats.topic_record import decode_topic_change
@@ -28,10 +27,14 @@ def read_topic_ids(filesystem: FileSystem, log_dir: str) -> dict[str, str]:
     ids: dict[str, str] = {}
     try:
         for record in _records(filesystem, f"{log_dir}/{FOLDER}"):
-            change = None if record.value is None else decode_topic_change(record.value)
-            if change is not None and change.name is not None:
+            if record.value is None:
+                continue
+            change = decode_topic_change(record.value)
+            if change is None:
+                continue
+            if change.name is not None:
                 ids[change.name] = change.topic_id
-            elif change is not None:
+            else:
                 ids = {name: each for name, each in ids.items() if each != change.topic_id}
     except (OSError, CorruptRecordError):
         return {}
@@ -40,19 +43,34 @@ def read_topic_ids(filesystem: FileSystem, log_dir: str) -> dict[str, str]:
 
 def _records(filesystem: FileSystem, folder: str) -> Iterator[LogRecord]:
     """Yield the records of the newest checkpoint, and the later ones."""
-    checkpoints, logs = [], []
-    for each in filesystem.list_folder(folder):
-        if match := _CHECKPOINT.fullmatch(each.name):
-            checkpoints.append((int(match["offset"]), each))
-        elif (found := numbered_name(each.name)) and found[0] == "log":
-            logs.append((found[1], each))
+    checkpoints, logs = _checkpoints_and_logs(filesystem, folder)
     begin, newest = max(checkpoints, default=(0, None))
     if newest is not None:
         yield from _of_file(filesystem, newest, 0, None)
-    ends: list[int | None] = [after for (_, _), (after, _) in pairwise(logs)]
+    ends: list[int | None] = [base for base, _ in logs[1:]]
     for (base, each), end in zip(logs, [*ends, None], strict=False):
-        if end is None or end > begin:
-            yield from (record for record in _of_file(filesystem, each, base, end) if record.offset >= begin)
+        if end is not None and end <= begin:
+            continue
+        for record in _of_file(filesystem, each, base, end):
+            if record.offset >= begin:
+                yield record
+
+
+def _checkpoints_and_logs(
+    filesystem: FileSystem, folder: str
+) -> tuple[list[tuple[int, Entry]], list[tuple[int, Entry]]]:
+    """Return the (offset, file) of each checkpoint, and of each segment's log."""
+    checkpoints: list[tuple[int, Entry]] = []
+    logs: list[tuple[int, Entry]] = []
+    for each in filesystem.list_folder(folder):
+        checkpoint = _CHECKPOINT.fullmatch(each.name)
+        if checkpoint:
+            checkpoints.append((int(checkpoint["offset"]), each))
+            continue
+        found = numbered_name(each.name)
+        if found and found[0] == "log":
+            logs.append((found[1], each))
+    return checkpoints, logs
 
 
 def _of_file(filesystem: FileSystem, entry: Entry, base: int, end: int | None) -> Iterator[LogRecord]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.leader_epochs import Interval, epoch_ranges, held_intervals, joined
@@ -96,13 +97,18 @@ def coverage_of(copies: Iterable[CopyFacts], lineage: LeaderEpochs, log_end_offs
         lineage: (epoch, start offset) of the local log, ascending.
         log_end_offset: of the local log, exclusive.
     """
-    known = tuple(copies)
-    complete = [copy for copy in known if copy.is_complete]
-    lost = [copy for copy in known if copy.is_published and not copy.is_complete]
+    complete: list[CopyFacts] = []
+    lost: list[CopyFacts] = []
+    for copy in copies:
+        if copy.is_complete:
+            complete.append(copy)
+        elif copy.is_published:
+            lost.append(copy)
     of_complete = [(copy, copy.held(lineage)) for copy in complete]
 
     def held(is_wanted: Callable[[CopyFacts], bool]) -> tuple[Interval, ...]:
-        return tuple(joined(each for copy, intervals in of_complete if is_wanted(copy) for each in intervals))
+        wanted = (intervals for copy, intervals in of_complete if is_wanted(copy))
+        return tuple(joined(chain.from_iterable(wanted)))
 
     return RemoteCoverage(
         held(lambda _: True),
@@ -110,7 +116,7 @@ def coverage_of(copies: Iterable[CopyFacts], lineage: LeaderEpochs, log_end_offs
         published=held(lambda copy: bool(copy.is_published)),
         ours=held(lambda copy: copy.is_ours),
         unread=held(lambda copy: copy.is_published is None),
-        lost=tuple(joined(each for copy in lost for each in copy.held(lineage))),
+        lost=tuple(joined(chain.from_iterable(copy.held(lineage) for copy in lost))),
     )
 
 

@@ -136,12 +136,12 @@ def ways_to_free(disk: MountedDisk, deleted: int) -> Iterator[str]:
 
 def deleted_bytes(log_dir: Path) -> int:
     """Return the bytes of `*-delete` folders and `*.deleted` files, which a running broker removes later."""
-    return sum(
-        _size(Path(folder, name))
-        for folder, _, names in os.walk(log_dir)
-        for name in names
-        if folder.endswith("-delete") or name.endswith(".deleted")
-    )
+    total = 0
+    for folder, _, names in os.walk(log_dir):
+        for name in names:
+            if folder.endswith("-delete") or name.endswith(".deleted"):
+                total += _size(Path(folder, name))
+    return total
 
 
 def _size(path: Path) -> int:

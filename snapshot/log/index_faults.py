@@ -29,12 +29,17 @@ def faults_by_order(filesystem: FileSystem, segment: Segment, end: SegmentEnd) -
     if segment.is_active or end.finding is not None:
         return ()
     extent = SegmentExtent(segment.base_offset, end.last_offset, end.total_bytes, end.max_timestamp)
-    faults = (
-        (name, fault_of_order(name, data, extent))
-        for name, ref in _indexes(segment)
-        if not fault_of_size(name, ref.size, segment.log.size) and (data := _read(filesystem, ref)) is not None
-    )
-    return tuple(f"{name}: {fault}" for name, fault in faults if fault)
+    faults: list[str] = []
+    for name, ref in _indexes(segment):
+        if fault_of_size(name, ref.size, segment.log.size):
+            continue
+        data = _read(filesystem, ref)
+        if data is None:
+            continue
+        fault = fault_of_order(name, data, extent)
+        if fault:
+            faults.append(f"{name}: {fault}")
+    return tuple(faults)
 
 
 def _indexes(segment: Segment) -> Iterator[tuple[str, FileRef]]:

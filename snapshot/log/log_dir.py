@@ -14,7 +14,7 @@ directory may be on file:, s3: or hdfs:.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
@@ -23,7 +23,7 @@ from tiersnap.snapshot.formats import checkpoints
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, TopicPartition
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties, parse
 from tiersnap.snapshot.log.file_names import INDEXES, SUFFIXES, is_of_running_cleaner, numbered_name, wrong_name
-from tiersnap.snapshot.log.file_system import FOLDER, FileSystem, read_bounded
+from tiersnap.snapshot.log.file_system import FOLDER, Entry, FileSystem, read_bounded
 from tiersnap.snapshot.log.findings import Finding, FindingKind, corrupt_checkpoint, missing_checkpoint, unreadable
 from tiersnap.snapshot.log.places import resolve, unlisted, without_partitions
 from tiersnap.snapshot.log.rebuilt_epochs import complete
@@ -206,14 +206,13 @@ def open_log_dir(uri: str) -> LogDir:
     for entry in listing:
         if entry.kind != FOLDER or entry.name in _OFFSET_CHECKPOINTS:
             files[entry.name] = entry.path
-        elif entry.name not in _SKIPPED_FOLDERS:
+        elif entry.name in _SKIPPED_FOLDERS:
+            continue
+        elif split_folder_name(entry.name):
+            folders.append(entry.name)
+        else:
             other = _OTHER_FOLDER.match(entry.name)
-            if other:
-                others.append(OtherFolder(entry.name, other["state"]))
-            elif split_folder_name(entry.name):
-                folders.append(entry.name)
-            else:
-                others.append(OtherFolder(entry.name, "unknown"))
+            others.append(OtherFolder(entry.name, other["state"] if other else "unknown"))
     if COLLECTED in files:
         raise NotALogDirError(
             f"{uri}: what `tiersnap collect` shipped of a log directory, and no log directory itself",
@@ -277,34 +276,13 @@ def read_partition(filesystem: FileSystem, path: str, known: Checkpoints) -> Par
         listing = filesystem.list_folder(path)
     except OSError as error:
         return replace(empty, findings=(unreadable(path, error),))
-    numbered: dict[str, dict[int, FileRef]] = {suffix: {} for suffix in SUFFIXES}
-    indexed: set[int] = set()
+    texts: dict[str, str] = {}
     findings: list[Finding] = []
-    texts = {}
-    for name, file, kind, size, modified_ns in listing:
-        found, is_text = numbered_name(name), name in (LEADER_EPOCHS, PARTITION_METADATA)
-        if kind is not None and (found or is_text):
-            findings.append(Finding(FindingKind.UNREADABLE_FILE, file, -1, f"not a regular file: {kind}"))
-        if found:
-            suffix, offset = found
-            if suffix in INDEXES:
-                indexed.add(offset)
-            # Any kind of entry counts as a log: without it, its neighbours would look adjacent.
-            if kind is None or suffix == "log":
-                numbered[suffix][offset] = FileRef(file, size, modified_ns)
-        elif kind is None and is_text:
-            texts[name] = file
-        elif kind is None and (wrong := wrong_name(name, file)) and not is_of_running_cleaner(filesystem, wrong):
-            findings.append(wrong)
-    segments = _segments(numbered)
-    for suffix in INDEXES:
-        orphans = (ref for base, ref in numbered[suffix].items() if base not in numbered["log"])
-        findings += [
-            Finding(FindingKind.NO_LOG_FILE, ref.path, -1, "an index without its .log file") for ref in orphans
-        ]
+    numbered, indexed = _by_suffix(filesystem, listing, texts, findings)
+    findings += _orphan_indexes(numbered)
     key = (topic, number)
     checkpoint = known.log_start_offsets.get(key)
-    log_start, deleted, live = split_at(segments, checkpoint)
+    log_start, deleted, live = split_at(_segments(numbered), checkpoint)
     in_file = _parsed(filesystem, texts.get(LEADER_EPOCHS), checkpoints.parse_leader_epochs, findings)
     epochs = complete(filesystem, in_file, live, log_start)
     return replace(
@@ -323,6 +301,38 @@ def read_partition(filesystem: FileSystem, path: str, known: Checkpoints) -> Par
         findings=tuple(findings),
         orphan_indexes=tuple(sorted(indexed - numbered["log"].keys())),
     )
+
+
+def _by_suffix(
+    filesystem: FileSystem, listing: Iterable[Entry], texts: dict[str, str], findings: list[Finding]
+) -> tuple[dict[str, dict[int, FileRef]], set[int]]:
+    """Return the files of segments by suffix and offset, and the offsets of indexes; fill `texts` and `findings`."""
+    numbered: dict[str, dict[int, FileRef]] = {suffix: {} for suffix in SUFFIXES}
+    indexed: set[int] = set()
+    for name, file, kind, size, modified_ns in listing:
+        found, is_text = numbered_name(name), name in (LEADER_EPOCHS, PARTITION_METADATA)
+        if kind is not None and (found or is_text):
+            findings.append(Finding(FindingKind.UNREADABLE_FILE, file, -1, f"not a regular file: {kind}"))
+        if found:
+            suffix, offset = found
+            if suffix in INDEXES:
+                indexed.add(offset)
+            # Any kind of entry counts as a log: without it, its neighbours would look adjacent.
+            if kind is None or suffix == "log":
+                numbered[suffix][offset] = FileRef(file, size, modified_ns)
+        elif kind is None and is_text:
+            texts[name] = file
+        elif kind is None and (wrong := wrong_name(name, file)) and not is_of_running_cleaner(filesystem, wrong):
+            findings.append(wrong)
+    return numbered, indexed
+
+
+def _orphan_indexes(numbered: Mapping[str, Mapping[int, FileRef]]) -> Iterator[Finding]:
+    """Yield a finding for each index file whose segment has no .log file."""
+    for suffix in INDEXES:
+        for base, ref in numbered[suffix].items():
+            if base not in numbered["log"]:
+                yield Finding(FindingKind.NO_LOG_FILE, ref.path, -1, "an index without its .log file")
 
 
 def _segments(numbered: dict[str, dict[int, FileRef]]) -> tuple[Segment, ...]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
@@ -30,9 +31,9 @@ def log_start_of(partition: Partition, covered: Iterable[Interval] = ()) -> int 
     Args:
         covered: offsets of the log's lineage that remote segments hold; none if remote storage was not asked.
     """
-    first, told = partition.first_base_offset, partition.log_start_checkpoint
-    if told is not None:
-        return told
+    if partition.log_start_checkpoint is not None:
+        return partition.log_start_checkpoint
+    first = partition.first_base_offset
     if not first or never_tiered_reason(partition):
         return first
     epochs = partition.whole_epochs
@@ -40,9 +41,11 @@ def log_start_of(partition: Partition, covered: Iterable[Interval] = ()) -> int 
         return None
     begin = epochs[0][1]
     remote = next((start for start, end in covered if start < first <= end), None)
-    if remote is not None and (begin >= first or remote <= begin):
-        return remote if begin >= first else begin
-    return None if begin < first or not partition.log_start_is_known else first
+    if begin < first:
+        return begin if remote is not None and remote <= begin else None
+    if remote is not None:
+        return remote
+    return first if partition.log_start_is_known else None
 
 
 def begins_below(partition: Partition, covered: Iterable[Interval] = ()) -> bool | None:
@@ -146,7 +149,7 @@ def with_stated(log_dirs: Sequence[NamedLogDir], stated: Mapping[TopicPartition,
     Raises:
         UsageError: a checkpoint names another one, or no directory has the partition.
     """
-    folders = {folder for each in log_dirs for folder in each.log_dir.folders}
+    folders = set(chain.from_iterable(each.log_dir.folders for each in log_dirs))
     for (topic, partition), offset in stated.items():
         if f"{topic}-{partition}" not in folders:
             raise unknown_partition(f"{topic}-{partition}", offset, [each.uri for each in log_dirs])

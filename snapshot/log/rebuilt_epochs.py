@@ -46,13 +46,16 @@ def complete(
     """
     if not segments or (found and found[0][1] <= log_start_offset):
         return KnownEpochs(found)
-    told = epochs_of_batches(filesystem, segments)
-    if not told:
+    rebuilt = epochs_of_batches(filesystem, segments)
+    if not rebuilt:
         return KnownEpochs(found)
     if not found:
-        return KnownEpochs(told, LARGEST_OFFSET)
-    lost = tuple(each for each in told if each[0] < found[0][0] and each[1] < found[0][1])
-    return KnownEpochs((*lost, *found), found[0][1]) if lost else KnownEpochs(found)
+        return KnownEpochs(rebuilt, LARGEST_OFFSET)
+    first_epoch, first_offset = found[0]
+    lost = tuple(each for each in rebuilt if each[0] < first_epoch and each[1] < first_offset)
+    if not lost:
+        return KnownEpochs(found)
+    return KnownEpochs((*lost, *found), first_offset)
 
 
 def epochs_of_batches(filesystem: FileSystem, segments: Sequence[Segment], *, reads_all: bool = False) -> LeaderEpochs:
@@ -66,16 +69,21 @@ def epochs_of_batches(filesystem: FileSystem, segments: Sequence[Segment], *, re
     """
     firsts = [None if reads_all else _first(filesystem, each.log.path) for each in segments]
     found: list[LeaderEpoch] = []
+    newest = -1
     for segment, first, following in zip(segments, firsts, [*firsts[1:], None], strict=True):
-        is_one = first is not None and following is not None and first[0] == following[0]
-        changes = [first] if is_one else _changes(filesystem, segment, check_crc=reads_all)
-        for epoch, offset in filter(None, changes):
-            if found and epoch < found[-1][0]:
+        changes = [first]
+        has_one_epoch = first is not None and following is not None and first[0] == following[0]
+        if not has_one_epoch:
+            changes = _changes(filesystem, segment, check_crc=reads_all)
+        for change in changes:
+            if change is None:
                 return ()
-            if not found or epoch > found[-1][0]:
+            epoch, offset = change
+            if epoch < newest:
+                return ()
+            if epoch > newest:
                 found.append(LeaderEpoch(epoch, offset))
-        if None in changes:
-            return ()
+                newest = epoch
     return tuple(found)
 
 
@@ -93,7 +101,7 @@ def _first(filesystem: FileSystem, path: str) -> tuple[int, int] | None:
 
 
 def _changes(filesystem: FileSystem, segment: Segment, *, check_crc: bool) -> list[tuple[int, int] | None]:
-    """Yield leader epoch and offset of each batch whose epoch differs from the previous one's; None last for damage."""
+    """Return leader epoch and offset of each batch with another epoch than its predecessor; None last for damage."""
     # Most logs need none of this, and it takes the compiled kernels.
     import numpy as np
 

@@ -120,10 +120,15 @@ def _nothing_selected(
 
 def _there_are(log_dirs: Sequence[NamedLogDir], *, of_topics: bool) -> str:
     """Return a sentence that names the first topics or partitions, for a user who mistyped one."""
-    folders = {folder for each in log_dirs for folder in folders_of(each.log_dir, Selection())}
-    names = sorted({folder.rpartition("-")[0] for folder in folders} if of_topics else folders)
+    names: set[str] = set()
+    for each in log_dirs:
+        names.update(folders_of(each.log_dir, Selection()))
+    if of_topics:
+        names = {folder.rpartition("-")[0] for folder in names}
+    if not names:
+        return "there is none"
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"there are {', '.join(names[:MOST_NAMED])}{more}" if names else "there is none"
+    return f"there are {', '.join(sorted(names)[:MOST_NAMED])}{more}"
 
 
 def selected_folders(log_dirs: Sequence[NamedLogDir], selection: Selection) -> list[list[str]]:
@@ -215,9 +220,13 @@ def twice(
             first = seen.setdefault(folder, each)
             if first is each:
                 continue
-            both = [one.log_dir for one in (first, each)]
-            if not any(one.filesystem.is_gone(f"{one.path}/{folder}") for one in both):
-                yield folder, first, each
+            if _is_gone(first.log_dir, folder) or _is_gone(each.log_dir, folder):
+                continue
+            yield folder, first, each
+
+
+def _is_gone(log_dir: LogDir, folder: str) -> bool:
+    return log_dir.filesystem.is_gone(f"{log_dir.path}/{folder}")
 
 
 def refuse_twice(log_dirs: Sequence[NamedLogDir]) -> None:

@@ -48,13 +48,21 @@ class Comparison:
         """Return whether a replay may start from the file."""
         return self.compared.is_trusted
 
+    @property
+    def _contradicts_log(self) -> bool:
+        return bool(self.lacking or self.differing or self.unexplained)
+
     def does_harm(self, expiry: BrokerExpiry) -> bool:
         """Return whether a broker that loads the file would keep an entry that counts against it."""
         if expiry.expiration is None:
-            return bool(self.lacking or self.differing or self.unexplained or self.forgotten)
-        if not (self.lacking or self.differing or self.unexplained):
+            return self._contradicts_log or self.forgotten > 0
+        if not self._contradicts_log:
             return False
         return expiry.now - self.harmful_until < expiry.expiration  # always so for NEVER
+
+    def _is_harmless_suspect(self, expiry: BrokerExpiry) -> bool:
+        """Return whether only the strict comparison counts against the file."""
+        return self.compared is SnapshotVerdict.SUSPECT and not self.does_harm(expiry)
 
     def verdict(self, expiry: BrokerExpiry) -> SnapshotVerdict:
         """Return the verdict on the file (see `does_harm`): may a segment be uploaded with it?
@@ -63,15 +71,15 @@ class Comparison:
         """
         if self.compared in _PARTLY and self.does_harm(expiry):
             return SnapshotVerdict.SUSPECT
-        if self.compared is not SnapshotVerdict.SUSPECT or self.does_harm(expiry):
+        if not self._is_harmless_suspect(expiry):
             return self.compared
         return SnapshotVerdict.EXTENDS if self.extending else SnapshotVerdict.MATCHES
 
     def reason(self, expiry: BrokerExpiry) -> str:
         """Return the reason of the verdict."""
-        if self.compared is not SnapshotVerdict.SUSPECT or self.does_harm(expiry):
+        if not self._is_harmless_suspect(expiry):
             return self.explanation
-        if not (self.lacking or self.differing or self.unexplained):
+        if not self._contradicts_log:
             return f"{self.explanation}: harmless, the next marker of each sets it again"
         return f"{self.explanation}: harmless, a broker that loads the file drops such idle producers anyway"
 

@@ -159,18 +159,11 @@ def conclude(
         find_faults: see `examine_decodes`; not asked about topics that are never tiered.
     """
     partition = replay.partition
-    # A broker writes a snapshot at the log end when it stops. No segment needs it, so do not report it missing.
-    bases = {segment.base_offset for segment in partition.segments}
-    is_missing = SnapshotVerdict.MISSING
-    known = {
-        offset: found for offset, found in snapshots.items() if offset in bases or found.compared is not is_missing
-    }
-    for offset in partition.snapshots:
-        known.setdefault(offset, unverified(replay, offset))
+    known = _comparisons(replay, snapshots)
     finds = None if never_tiered_reason(partition) else find_faults
     return Examination(
         partition,
-        dict(sorted(known.items())),
+        known,
         reached,
         partition_facts(replay),
         tuple(_segment_facts(segment, replay, finds) for segment in partition.segments),
@@ -182,15 +175,32 @@ def conclude(
     )
 
 
+def _comparisons(replay: Replay, reached: Mapping[int, Comparison]) -> dict[int, Comparison]:
+    """Return the comparison of each snapshot file and of each segment's snapshot, by ascending offset."""
+    bases = {segment.base_offset for segment in replay.partition.segments}
+    known: dict[int, Comparison] = {}
+    for offset in sorted({*reached, *replay.partition.snapshots}):
+        found = reached.get(offset)
+        # A broker writes a snapshot at the log end when it stops. No segment needs it, so do not report it missing.
+        if found is not None and (offset in bases or found.compared is not SnapshotVerdict.MISSING):
+            known[offset] = found
+        elif offset in replay.partition.snapshots:
+            known[offset] = unverified(replay, offset)
+    return known
+
+
 def _findings(replay: Replay) -> Iterator[Finding]:
     partition = replay.partition
     # A closed segment of 0 bytes is damage, unless the cleaner removed all its records.
     may_be_empty = bool(never_tiered_reason(partition))
-    told = {(each.finding_kind, each.path) for each in partition.findings}  # the listing found irregular files already
+    reported = {(each.finding_kind, each.path) for each in partition.findings}  # the listing finds irregular files
     yield from partition.findings
-    for damage in (end.finding for end in replay.ends.values() if end.finding):
+    for end in replay.ends.values():
+        damage = end.finding
+        if damage is None or (damage.finding_kind, damage.path) in reported:
+            continue
         is_expected = may_be_empty and damage.finding_kind is FindingKind.EMPTY_SEGMENT
-        if (damage.finding_kind, damage.path) not in told and not is_expected:
+        if not is_expected:
             yield damage
     yield from _log_start_behind_its_end(replay)
     if replay.refusal is not None:
@@ -202,12 +212,14 @@ def _log_start_behind_its_end(replay: Replay) -> Iterator[Finding]:
 
     It does after an older copy of the disk was restored, but not the older checkpoint.
     """
-    partition = replay.partition
-    start, is_read = partition.log_start_checkpoint, replay.damage is None and replay.refusal is None
-    if start is not None and partition.segments and is_read and start > replay.log_end:
+    partition, start = replay.partition, replay.partition.log_start_checkpoint
+    if start is None or not partition.segments:
+        return
+    is_read = replay.damage is None and replay.refusal is None
+    if is_read and start > replay.log_end:
         path = f"{partition.path.rpartition('/')[0]}/{LOG_START_OFFSETS}"
-        told = f"{partition.name} starts at {start} and ends at {replay.log_end}: a broker deletes it when it starts"
-        yield Finding(FindingKind.CORRUPT_CHECKPOINT, path, -1, told)
+        message = f"{partition.name} starts at {start} and ends at {replay.log_end}: a broker deletes it when it starts"
+        yield Finding(FindingKind.CORRUPT_CHECKPOINT, path, -1, message)
 
 
 def unverified(replay: Replay, offset: int) -> Comparison:
@@ -330,10 +342,12 @@ def _index_faults(segment: Segment, end: SegmentEnd | None, find_faults: FindFau
 
 def _damage(end: SegmentEnd | None, replay: Replay) -> tuple[FindingKind | None, str]:
     """Return the kind and the text of the damage of a segment file."""
-    if end is not None and end.finding is not None:
-        finding = end.finding
+    if end is None:
+        return None, ""
+    finding, refusal = end.finding, replay.refusal
+    if finding is not None:
         where = f" at byte {finding.position}" if finding.position >= 0 else ""
         return finding.finding_kind, f"{finding.finding_kind}{where}: {finding.message}"
-    if replay.refusal is not None and end is not None and replay.refusal.offset <= end.last_offset:
-        return FindingKind.NON_TRANSACTIONAL_IN_TRANSACTION, replay.refusal.message
+    if refusal is not None and refusal.offset <= end.last_offset:
+        return FindingKind.NON_TRANSACTIONAL_IN_TRANSACTION, refusal.message
     return None, ""

@@ -148,9 +148,9 @@ def _boundaries(
     replay: Replay, state: ReplayState, read_runs: ReadRuns, read_snapshot: ReadSnapshot
 ) -> Iterator[Boundary]:
     partition, begins = replay.partition, replay.begins
-    started_at = -1 if begins.start is None else begins.start.offset
     if not partition.segments:
         return
+    started_at = -1 if begins.start is None else begins.start.offset
     first = partition.segments[0].base_offset
     snapshots, cuts = sorted(partition.snapshots), cut_offsets(partition)
     if begins.as_broker:
@@ -172,19 +172,18 @@ def _boundaries(
         # A later replay that started behind lost offsets would not find the gap.
         if segment.is_active and not state.lacks_start and state.lost is None:
             replay.closed_state = state.state(segment.base_offset)
-        wanted = {*inside(snapshots, segment), segment.base_offset}
-        if segment.is_active:
-            wanted.add(replay.log_end)
-        wanted -= {first, started_at}
-        intact = end.finding is None or end.finding.finding_kind is FindingKind.EMPTY_SEGMENT
+        is_intact = end.finding is None or end.finding.finding_kind is FindingKind.EMPTY_SEGMENT
+        wanted = {segment.base_offset}
+        if is_intact:
+            wanted |= _offsets_after_base(segment, snapshots, replay.log_end)
         yield from replay_runs(
             state,
             _watching(runs, replay, state),
-            wanted if intact else wanted & {segment.base_offset},
+            wanted - {first, started_at},
             read_snapshot=read_snapshot,
             log_end=replay.log_end if segment.is_active else segment.base_offset,
         )
-        if state.refusal is not None or not intact:
+        if state.refusal is not None or not is_intact:
             replay.refusal, replay.damage = state.refusal, end.finding
             break
         lost = search.between(replay.log_end, segment.next_base_offset)
@@ -194,6 +193,14 @@ def _boundaries(
     replay.lacks_start = state.lacks_start
     if replay.high_watermark is not None and not replay.is_watched:
         replay.watch(state.first_open_offset())
+
+
+def _offsets_after_base(segment: Segment, snapshots: list[int], log_end: int) -> set[int]:
+    """Return the offsets of the snapshot files inside a segment, and the log end if the segment is active."""
+    found = set(inside(snapshots, segment))
+    if segment.is_active:
+        found.add(log_end)
+    return found
 
 
 def _watching(runs: Iterable[Run], replay: Replay, state: ReplayState) -> Iterator[Run]:

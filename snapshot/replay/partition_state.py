@@ -159,7 +159,9 @@ class ReplayState:
             return Provenance.COMPUTED
         if self._is_window:
             return Provenance.COMPUTED_WITHIN_WINDOW
-        return Provenance.COMPUTED_FROM_SNAPSHOT if self.is_continued else Provenance.COMPUTED_FROM_LOG_START
+        if self.is_continued:
+            return Provenance.COMPUTED_FROM_SNAPSHOT
+        return Provenance.COMPUTED_FROM_LOG_START
 
     def begin(self, *, read_snapshot: ReadSnapshot) -> None:
         """Start from the snapshot file at the first local offset, as a broker does, if no other state is known."""
@@ -274,19 +276,32 @@ class ReplayState:
 
         Brokers that lost all snapshots write files that lack the same producers as the fold.
         """
+        why = self._why_start_is_unknown()
+        if found.compared not in COMPARED - {SnapshotVerdict.CORRUPT}:
+            return replace(found, explanation=f"{found.explanation}; none can be made: {why}")
         if self.lost is not None:
-            if found.compared in COMPARED - {SnapshotVerdict.CORRUPT}:
-                return Comparison(SnapshotVerdict.UNVERIFIED, f"not comparable: {self.lost}, and it knows of none")
-            return replace(found, explanation=f"{found.explanation}; none can be made: {self.lost}")
-        was_asked = bool(self._is_asked or self._refused)
-        why = f"{NOT_TOLD}{self._refused}" if was_asked else NOT_ASKED
-        if self._is_unlocated or self._unknown:
-            why = self._unknown or NOT_LOCATED
-        if found.compared in COMPARED - {SnapshotVerdict.CORRUPT}:
-            differs = "" if found.compared.is_trusted else f"{found.explanation}; beyond that "
-            strict = SnapshotVerdict.UNVERIFIED if was_asked else SnapshotVerdict.NOT_COMPARED
-            return replace(found, compared=strict, explanation=f"{differs}not compared: {why}")
-        return replace(found, explanation=f"{found.explanation}; none can be made: {why}")
+            return Comparison(SnapshotVerdict.UNVERIFIED, f"not comparable: {why}, and it knows of none")
+        explanation = f"not compared: {why}"
+        if not found.compared.is_trusted:
+            explanation = f"{found.explanation}; beyond that {explanation}"
+        strict = SnapshotVerdict.UNVERIFIED if self._was_asked else SnapshotVerdict.NOT_COMPARED
+        return replace(found, compared=strict, explanation=explanation)
+
+    @property
+    def _was_asked(self) -> bool:
+        """Return whether remote storage was asked for the start, and did not provide it."""
+        return self._is_asked or bool(self._refused)
+
+    def _why_start_is_unknown(self) -> str:
+        if self.lost is not None:
+            return str(self.lost)
+        if self._unknown:
+            return self._unknown
+        if self._is_unlocated:
+            return NOT_LOCATED
+        if self._was_asked:
+            return f"{NOT_TOLD}{self._refused}"
+        return NOT_ASKED
 
     def first_open_offset(self) -> int:
         """Return the first offset of the oldest open transaction, or -1."""

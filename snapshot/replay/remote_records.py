@@ -59,13 +59,15 @@ def merged(found: Iterable[PartitionRecords]) -> PartitionRecords | None:
     parts = tuple(found)
     if len(parts) < 2:
         return next(iter(parts), None)
-    return PartitionRecords(
-        parts[0].topic_id,
-        tuple(segment for each in parts for segment in each.segments),
-        all(each.is_complete for each in parts),
-        tuple(sorted({name for each in parts for name in each.doubtful})),
-        next((each.error for each in parts if each.error), ""),
-    )
+    segments: list[ListedCopy] = []
+    doubtful: set[str] = set()
+    error = ""
+    for each in parts:
+        segments += each.segments
+        doubtful.update(each.doubtful)
+        error = error or each.error
+    is_complete = all(each.is_complete for each in parts)
+    return PartitionRecords(parts[0].topic_id, tuple(segments), is_complete, tuple(sorted(doubtful)), error)
 
 
 def records_of(records: Records | None, topic: str, partition: int, topic_id: str | None) -> PartitionRecords | None:

@@ -139,10 +139,13 @@ class _OneReplay:
     def _is_finished(self, examination: Examination) -> bool:
         """Return whether a later replay of the same files would find nothing else."""
         has_vanished = self._note_vanished(examination)
-        may_get_start = examination.lacks_start and self._unread_count > 0
+        if self._errors or has_vanished or self._is_blind:
+            return False
         # A repaired index does not change the listing.
-        has_faults = examination.has_index_faults
-        return not (self._errors or has_vanished or self._is_blind or may_get_start or has_faults)
+        if examination.has_index_faults:
+            return False
+        may_get_start = examination.lacks_start and self._unread_count > 0
+        return not may_get_start
 
     def _resumed(self) -> StartState | None:
         """Return the state that an earlier replay left, and keep its results for the boundaries below."""
@@ -181,22 +184,32 @@ class _OneReplay:
         return begins
 
     def _known_beginning(self) -> Beginning:
-        look, options = self._task.look, self._task.options
-        if look is None or self._is_blind or not self._is_continued:
-            return Beginning(self._is_continued, why=NOT_REACHED if self._is_continued is None and look else "")
-        expiry = options.broker_expiry(self._task.now)
+        look = self._task.look
+        if look is None:
+            return Beginning(self._is_continued)
+        if self._is_continued is None:
+            return Beginning(None, why=NOT_REACHED)
+        if self._is_blind or not self._is_continued:
+            return Beginning(self._is_continued)
+        expiry = self._task.options.broker_expiry(self._task.now)
         begins = known_state(look, self._partition, self._listing.remote.copies, expiry)
         if begins.why:
-            told = f"what came before its files is not known: {begins.why}"
-            self._errors.append(UnknownStateError(told, hint=ELSEWHERE, at=""))
+            message = f"what came before its files is not known: {begins.why}"
+            self._errors.append(UnknownStateError(message, hint=ELSEWHERE, at=""))
         return begins
 
     def _wants_snapshot(self) -> bool:
         """Return whether a state is needed: a segment is to be uploaded, or all boundaries are wanted."""
+        if self._task.options.every_boundary:
+            return True
         tiered = self._listing.tiered
-        ends = (each.next_base_offset for each in self._partition.segments if each.base_offset not in tiered)
-        may_go = any(end is not None and may_be_stored(self._partition, end) for end in ends)
-        return may_go or self._task.options.every_boundary
+        for segment in self._partition.segments:
+            end = segment.next_base_offset
+            if end is None or segment.base_offset in tiered:
+                continue
+            if may_be_stored(self._partition, end):
+                return True
+        return False
 
     def _window_start(self) -> StartState | None:
         """Settle the offsets before the scan window, and return the state at its first offset; None without one."""
@@ -224,9 +237,10 @@ class _OneReplay:
 
     def _ends_before_window(self) -> Iterable[int]:
         segments, tiered = self._partition.segments, self._listing.tiered
-        tiered_ends = {each.next_base_offset for each in segments if each.base_offset in tiered}
-        ends = {*(each.base_offset for each in segments), *self._partition.snapshots}
-        return {end for end in ends if end > segments[0].base_offset} - tiered_ends
+        ends = set(self._partition.snapshots)
+        ends.update(each.base_offset for each in segments)
+        ends.difference_update(each.next_base_offset for each in segments if each.base_offset in tiered)
+        return (end for end in ends if end > segments[0].base_offset)
 
     def _read_snapshot(self, offset: int) -> bytes | None:
         try:
@@ -262,10 +276,15 @@ class _OneReplay:
         Add an error for each deleted object of a collected folder.
         """
         objects = self._listing.decode_objects
+        has_vanished = False
         for segment, facts in zip(self._partition.segments, examination.segments, strict=True):
-            if facts.damage_kind is FindingKind.UNREADABLE_FILE:
-                name = objects.get(segment.base_offset)
-                path = segment.log.path if name is None else f"{self._partition.path}/{name}"
-                if self._listing.filesystem.is_gone(path):
-                    self._errors.append(TransientError(f"{path}: {DELETED}", at=""))
-        return any(facts.damage_kind is FindingKind.DELETED_FILE for facts in examination.segments)
+            if facts.damage_kind is FindingKind.DELETED_FILE:
+                has_vanished = True
+            if facts.damage_kind is not FindingKind.UNREADABLE_FILE:
+                continue
+            path = segment.log.path
+            if segment.base_offset in objects:
+                path = f"{self._partition.path}/{objects[segment.base_offset]}"
+            if self._listing.filesystem.is_gone(path):
+                self._errors.append(TransientError(f"{path}: {DELETED}", at=""))
+        return has_vanished

@@ -158,8 +158,13 @@ def known_state(
 def copies_up_to(ends: Collection[int], copies: Iterable[ListedCopy], partition: Partition) -> list[ListedCopy]:
     """Return the finished remote segments that end at one of `ends` (exclusive) and belong fully to the lineage."""
     lineage = partition.whole_epochs
-    ending = (copy for copy in copies if copy.is_finished and copy.next_base_offset in ends)
-    return [copy for copy in ending if copy.facts.is_of(lineage)]
+    found: list[ListedCopy] = []
+    for copy in copies:
+        if not copy.is_finished or copy.next_base_offset not in ends:
+            continue
+        if copy.facts.is_of(lineage):
+            found.append(copy)
+    return found
 
 
 def claimed_start(
@@ -224,7 +229,9 @@ class Beginnings:
         """Return the beginning of a log before its first file."""
         if not may_begin_below(partition) or never_tiered_reason(partition):
             return NOT_LOOKED
-        found = NOT_LOOKED if self.find is None else self._ask(self.find, partition)
+        found = NOT_LOOKED
+        if self.find is not None:
+            found = self._ask(self.find, partition)
         if found.is_unlocated(partition):
             self.unlocated[partition.name] = why_unknown(partition)
         elif found.why and found.copy is None:

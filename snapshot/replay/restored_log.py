@@ -144,8 +144,10 @@ class _Pass:
             largest = int(boundary.entries["producer_id"].max(initial=-1))
             found.files.largest_producer_id = max(found.files.largest_producer_id, largest)
             if boundary.offset == end:
-                entries = only_open_transactions(boundary.entries) if self.empty_state else boundary.entries
-                data = snapshot_file.encode(entries) if self.empty_state else data
+                entries = boundary.entries
+                if self.empty_state:
+                    entries = only_open_transactions(entries)
+                    data = snapshot_file.encode(entries)
                 found.files.producers = int(entries.size)
             self.put(snapshot_file.file_name(boundary.offset), data)
             found.files.snapshots += 1

@@ -79,7 +79,9 @@ def fold_segment(
         TransientError: `stop` was set during the fold.
     """
     limit = segment.next_base_offset
-    inside = [cut for cut in cuts if cut > segment.base_offset and (limit is None or cut < limit)]
+    inside = [cut for cut in cuts if cut > segment.base_offset]
+    if limit is not None:
+        inside = [cut for cut in inside if cut < limit]
     runs = _Runs(segment.base_offset, inside, stop)
     scan = SegmentScan.of(filesystem, segment, check_crc=check_crc, keep_rows=on_rows is not None, folding=runs)
     for rows in scan:
@@ -88,7 +90,8 @@ def fold_segment(
     log_end = scan.end.last_offset + 1 if limit is None else limit
     left = [cut for cut in runs.cuts if cut <= log_end]
     runs.cut(scan.end.max_timestamp)
-    runs.done.extend(Run(cut, ProducerFold().deltas(), scan.end.max_timestamp) for cut in left)
+    for cut in left:
+        runs.done.append(Run(cut, ProducerFold().deltas(), scan.end.max_timestamp))
     return runs.done, scan.end
 
 

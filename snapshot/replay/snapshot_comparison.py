@@ -63,8 +63,12 @@ def compare(
     harmful = (lacking, ours[differing], theirs[differing], extra[~explained])
     counts = (lacking.size, int(differing.sum()), int(forgotten.sum()), int((~explained).sum()))
     extending = int(explained.sum() + extends.sum())
-    strict = SnapshotVerdict.EXTENDS if extending else SnapshotVerdict.MATCHES
-    strict = SnapshotVerdict.SUSPECT if any(counts) else strict
+    if any(counts):
+        strict = SnapshotVerdict.SUSPECT
+    elif extending:
+        strict = SnapshotVerdict.EXTENDS
+    else:
+        strict = SnapshotVerdict.MATCHES
     gap = "removed by the cleaner" if is_cleaned else f"from before offset {history_from}, where this log begins"
     return Comparison(
         strict,

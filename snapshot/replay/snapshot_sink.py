@@ -177,6 +177,6 @@ class BoundaryStore:
             return True
         if offset not in self._bases or self._is_never_tiered:
             return False
-        return found is SnapshotVerdict.MISSING or (
-            options.replace and found in (SnapshotVerdict.CORRUPT, SnapshotVerdict.SUSPECT)
-        )
+        if options.replace and found in (SnapshotVerdict.CORRUPT, SnapshotVerdict.SUSPECT):
+            return True
+        return found is SnapshotVerdict.MISSING

@@ -90,6 +90,10 @@ class LeaderOffsets:
     leader_stable_offset: int
     leader_high_watermark: int  # each transaction that began below the stable offset has its marker below it
 
+    def proves(self, offset: int, log_end: int) -> bool:
+        """Return whether each transaction open at `offset` has its marker in a local log that ends at `log_end`."""
+        return self.leader_stable_offset >= offset and log_end >= self.leader_high_watermark
+
 
 def is_partial(deltas: np.ndarray) -> np.ndarray:
     """Return a mask of the deltas (DELTA_DTYPE) whose entries depend on batches before their run."""
@@ -234,21 +238,30 @@ class WindowStart:
         for decode in decodes:
             first.add(decode.base_offset, decode.deltas)
             log_end = max(log_end, decode.log_end)
-        is_told = (
-            leader is not None and leader.leader_stable_offset >= offset and log_end >= leader.leader_high_watermark
-        )
-        shown = _NOBODY if is_told or is_continued else self._shown(read_snapshot)
-        seen = (each for base, found in first.transactional.items() for each in self._not_new(base, found))
-        producers = chain(_open(shown)["producer_id"].tolist(), seen) if is_told or shown.size else ()
+        is_proven_by_leader = leader is not None and leader.proves(offset, log_end)
+        shown = _NOBODY
+        if not is_proven_by_leader and not is_continued:
+            shown = self._shown(read_snapshot)
+        producers: Iterable[int] = ()
+        if is_proven_by_leader or shown.size:
+            producers = chain(_open(shown)["producer_id"].tolist(), self._seen_before(first))
         self._followed = FollowedBack(producers, self._older())
-        unproven = "" if is_told else self._why_unproven(shown)
+        unproven = ""
+        if not is_proven_by_leader:
+            unproven = self._why_unproven(shown)
         is_unknown = is_continued and not self._has_before and self._followed.reached_beginning
-        lacks_start = is_unknown or bool(unproven)
-        self._provenance = Provenance.COMPUTED_FROM_LOCAL_START if lacks_start else Provenance.COMPUTED_WITHIN_WINDOW
+        self._provenance = Provenance.COMPUTED_WITHIN_WINDOW
+        if is_unknown or unproven:
+            self._provenance = Provenance.COMPUTED_FROM_LOCAL_START
         deltas = self._followed.deltas
         self.state = StartState(
             offset, deltas, offset, has_adopted=False, lacks_start=is_unknown, transactions_unknown=unproven
         )
+
+    def _seen_before(self, first: FirstSeen) -> Iterator[int]:
+        """Yield the transactional producers of the window that may have older batches."""
+        for base_offset, producers in first.transactional.items():
+            yield from self._not_new(base_offset, producers)
 
     def _shown(self, read_snapshot: ReadSnapshot) -> np.ndarray:
         """Return the entries of the snapshot file at the window's begin; empty if no file can be read."""
@@ -275,13 +288,16 @@ class WindowStart:
         ends = sorted(offset for offset in offsets if offset <= self._offset)
         for end, entries in self._followed.open_entries(ends):
             found = found_at(end, read_snapshot)
+            comparison, opened = _UNVERIFIED, found.entries
+            if opened is None:
+                comparison, opened = found.comparison, entries
             yield Boundary(
                 end,
                 entries.view,
                 self._provenance,
-                found.comparison if found.entries is None else _UNVERIFIED,
+                comparison,
                 self._offset,
-                open_now=partial(_transactions, entries if found.entries is None else found.entries),
+                open_now=partial(_transactions, opened),
                 file=found.file,
             )
 

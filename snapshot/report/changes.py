@@ -101,15 +101,23 @@ class Changes:
 
 def compare_states(before: States, after: States) -> Changes:
     """Return the changes from `before` to `after`."""
-    both = [PartitionChange(key, before.get(key), after.get(key)) for key in {**before, **after}]
-    changed = [each for each in both if each.before != each.after]
-    moves = Counter((_worst(each.before), _worst(each.after)) for each in changed)
+    changed: list[PartitionChange] = []
+    unchanged = 0
+    counts = Counter[tuple[Verdict | None, Verdict | None]]()
+    for key in {**before, **after}:
+        change = PartitionChange(key, before.get(key), after.get(key))
+        if change.before == change.after:
+            unchanged += 1
+            continue
+        changed.append(change)
+        counts[_worst(change.before), _worst(change.after)] += 1
+    moves = tuple((old, new, count) for (old, new), count in counts.most_common() if old is not new)
     return Changes(
         partitions=tuple(sorted(changed, key=_by_badness)),
-        moves=tuple((old, new, count) for (old, new), count in moves.most_common() if old is not new),
+        moves=moves,
         appeared=len(after.keys() - before.keys()),
         gone=len(before.keys() - after.keys()),
-        unchanged=len(both) - len(changed),
+        unchanged=unchanged,
     )
 
 

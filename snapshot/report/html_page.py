@@ -172,9 +172,15 @@ _FURTHER = (*sorted(TO_UPLOAD, key=RANK.__getitem__), Verdict.UPLOADED, Verdict.
 def _further(report: Report) -> dict[Verdict, tuple[Step, ...]]:
     """Return the steps by verdict, worst first; steps that several verdicts share only at the first one."""
     place = place_of(report.run)
-    found = {verdict: place.steps(verdict) for verdict in _FURTHER if verdict in report.cluster.verdicts}
-    first = {steps: verdict for verdict, steps in reversed(found.items())}
-    return {verdict: steps if first[steps] is verdict else () for verdict, steps in found.items()}
+    shown: set[tuple[Step, ...]] = set()
+    found: dict[Verdict, tuple[Step, ...]] = {}
+    for verdict in _FURTHER:
+        if verdict not in report.cluster.verdicts:
+            continue
+        steps = place.steps(verdict)
+        found[verdict] = () if steps in shown else steps
+        shown.add(steps)
+    return found
 
 
 def _verify_steps(run: RunInfo) -> tuple[Step, ...]:

@@ -109,9 +109,15 @@ def _max(offsets: Iterator[int | None]) -> int | None:
 
 def _causes(rows: Iterable[_Row]) -> list[_Row]:
     """Return the rows whose verdicts block segments, without segments that only wait for an earlier one."""
-    waiting = [row for row in rows if row.judged in WAITING]
+    causes: list[_Row] = []
+    behind_gap: list[_Row] = []
+    for row in rows:
+        if row.judged is Verdict.GAP_BEFORE:
+            behind_gap.append(row)
+        elif row.judged in WAITING:
+            causes.append(row)
     # In a filtered table the earlier segment may be missing.
-    return [row for row in waiting if row.judged is not Verdict.GAP_BEFORE] or waiting
+    return causes or behind_gap
 
 
 def _blockers(rows: list[_Row], run: RunInfo, log_dir: str, topic: str) -> Iterator[PageBlocker]:

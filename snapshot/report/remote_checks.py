@@ -50,11 +50,13 @@ class RemoteChecked:
         if not self.verified and self.encrypted and not self.unsound:
             return f"0 of {of} verified, the last check was {utc(self.last_at)}; {encrypted}"
         how = ", ".join(f"{count} at depth {depth}" for depth, count in sorted(self.depths.items()))
-        said = (
+        sentence = (
             f"{self.verified} of {of} verified ({human_bytes(self.bytes)}; {how}), the last {utc(self.last_at)}; "
             f"snapshots of {self.compared} were compared with a log; {self._soundness}"
         )
-        return f"{said}; {encrypted}" if self.encrypted else said
+        if not self.encrypted:
+            return sentence
+        return f"{sentence}; {encrypted}"
 
     @property
     def _soundness(self) -> str:
@@ -80,17 +82,23 @@ def _summed(checks: list[RemoteCheck]) -> RemoteChecked:
     last_at = max(each.checked_at for each in checks)
     # A check that could not list the partition has 0 listed segments; an earlier listing is better.
     listing = max(checks, key=lambda each: (each.listed > 0, each.checked_at))
-    listed = [each for each in checks if _exists(each, listing.listed_from)]
-    segments = [each for each in listed if each.verdict != RemoteVerdict.NOT_CHECKABLE]
-    depths = Counter(str(each.depth) for each in segments)
+    segments: list[RemoteCheck] = []
+    encrypted = 0
+    for each in checks:
+        if not _exists(each, listing.listed_from):
+            continue
+        if each.verdict == RemoteVerdict.NOT_CHECKABLE:
+            encrypted += 1
+        else:
+            segments.append(each)
     return RemoteChecked(
         segments=listing.listed,
         verified=min(len(segments), listing.listed),
         bytes=sum(each.bytes for each in segments),
         compared=sum(each.compared_with not in NO_LOG for each in segments),
-        encrypted=len(listed) - len(segments),
+        encrypted=encrypted,
         unsound=_count_unsound([*segments, *_holes(checks, last_at)]),
-        depths=dict(depths),
+        depths=dict(Counter(str(each.depth) for each in segments)),
         last_at=last_at,
     )
 

@@ -73,9 +73,11 @@ class Beside:
             return cls(head, (head,))
         heads = with_head(read_heads(folder), head)
         older = heads[: heads.index(head)]
-        states = read_states(folder, older[-1].run_id) if older else None
+        if not older:
+            return cls(head, heads)
+        states = read_states(folder, older[-1].run_id)
         changes = None if states is None else compare_states(states, states_of(report))
-        return cls(head, heads, older[-1] if older else None, changes)
+        return cls(head, heads, older[-1], changes)
 
     def trend(self, report: Report) -> tuple[WaitingAt, ...]:
         """Return the waiting bytes over the runs, by the table `readiness`, or by the runs of the folder without it."""

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
+from operator import itemgetter
 from typing import TypeVar
 
 import numpy as np
@@ -69,11 +70,12 @@ def summarise_aggregated(
     _add_details(reports, chosen, segments_of(chosen), found)
     topics = tuple(_topic(totals, [reports[codes] for codes in members]) for totals, members in by_topic)
     cluster, at_ends = sum_of(topics), _snapshots(found)
+    by_topics = chain.from_iterable(topic.partitions for topic in topics)
     return Report(
         run=run,
-        log_dirs=tuple(sorted({without_user(log_dir) for log_dir in found.log_dirs})),
+        log_dirs=tuple(sorted(set(map(without_user, found.log_dirs)))),
         cluster=ClusterTotals(**vars(cluster), topics=len(topics), partitions=len(reports)),
-        causes=tuple(_causes(chain.from_iterable(topic.partitions for topic in topics), run)),
+        causes=tuple(_causes(by_topics, run)),
         snapshots=at_ends,
         compared=_compared(at_ends),
         forecast=forecast(cluster, reports.values(), run.disks),
@@ -204,9 +206,8 @@ def most_worth(topics: Iterable[Sequence[T]], is_blocked: Callable[[T], bool]) -
     So a topic with thousands of blocked partitions leaves room for other topics. The topics and their partitions are
     given worst first.
     """
-    keyed = [
-        (not is_blocked(partition), turn, place, partition)
-        for place, members in enumerate(topics)
-        for turn, partition in enumerate(members)
-    ]
-    return [partition for *_, partition in sorted(keyed, key=lambda each: each[:3])]
+    keyed: list[tuple[tuple[bool, int, int], T]] = []
+    for place, members in enumerate(topics):
+        for turn, partition in enumerate(members):
+            keyed.append(((not is_blocked(partition), turn, place), partition))
+    return [partition for _, partition in sorted(keyed, key=itemgetter(0))]

@@ -105,12 +105,16 @@ def runs(partition: PagePartition) -> list[Span]:
     """Return the timeline as a table for people who cannot see it; neighbours of equal verdict are always merged."""
     found: list[Span] = []
     for span in partition.timeline:
-        last = found[-1] if found else None
-        if last and last.verdict is span.verdict and not (last.is_mixed or span.is_mixed):
+        if found and _is_one_verdict(found[-1], span):
+            last = found[-1]
             found[-1] = Span(span.verdict, last.base_offset, span.end_offset, last.count + span.count)
         else:
             found.append(span)
     return found
+
+
+def _is_one_verdict(first: Span, second: Span) -> bool:
+    return first.verdict is second.verdict and not first.is_mixed and not second.is_mixed
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,10 +120,15 @@ def _sizes(axes: _Axes, step: int) -> Iterator[Tick]:
 def _times(axes: _Axes) -> Iterator[Tick]:
     length = axes.end - axes.start
     step = next((each for each in _TIME_STEPS if length // each < _MOST_TIMES), length // _MOST_TIMES + 1)
-    form = "%d %b" if step >= _DAY else "%d %b %H:%M"
+    if length > _YEAR:
+        form = "%b %Y"
+    elif step >= _DAY:
+        form = "%d %b"
+    else:
+        form = "%d %b %H:%M"
     for at in range(-(-axes.start // step) * step, axes.end + 1, step):
         x = axes.x(at)
-        yield Tick(percent(x), "", moment(at, form if length <= _YEAR else "%b %Y"), _anchor(x))
+        yield Tick(percent(x), "", moment(at, form), _anchor(x))
 
 
 def _anchor(x: float) -> str:

@@ -87,12 +87,16 @@ def _rows(
     release: str | None,
 ) -> Iterator[ExplainedRow]:
     """Yield the reactions of each row of the table that decides a question, in the order of the table."""
-    deciding = {ask(era)[0]: ask for ask in reversed(asks) for era in CLIENT_ERAS}
+    deciding: dict[str, Callable[[ClientEra], _Asked]] = {}
+    for ask in asks:
+        for era in CLIENT_ERAS:
+            deciding.setdefault(ask(era)[0], ask)
     rows = [row for row in table if row["#"] in deciding]
     for row in rows:
         when = "in any case" if len(rows) == 1 else _WHEN[row["condition"]]
-        named = row.get("request", "any")
-        asked = {"any": request}.get(named, named)
+        asked = row.get("request", "any")
+        if asked == "any":
+            asked = request
         for run, reaction, said in _reactions(deciding[row["#"]], release):
             does = _does(reaction, said, is_coordinator=table is TABLE)
             yield _row(run, error, asked, when, does, reaction)
@@ -108,9 +112,12 @@ def _reactions(
 
 
 def _does(reaction: Reaction, said: Answer | None, *, is_coordinator: bool) -> str:
-    is_asked_again = is_coordinator and reaction is Reaction.RETRY
-    does = "sends the same request again" if is_asked_again else reaction.next_step
-    return does if said is None else f"{does}; the application is told {said}"
+    does = reaction.next_step
+    if is_coordinator and reaction is Reaction.RETRY:
+        does = "sends the same request again"
+    if said is None:
+        return does
+    return f"{does}; the application is told {said}"
 
 
 def _row(

@@ -69,7 +69,9 @@ def _init(row: Row) -> Ask[CoordinatorEra]:
     supplied = None if row["client"] == "-" else _client(row)
 
     def ask(era: CoordinatorEra) -> SituationAnswer:
-        known = after_failover(metadata, era) if metadata is not None and is_reloaded else metadata
+        known = metadata
+        if known is not None and is_reloaded:
+            known = after_failover(known, era)
         found = init_producer_id(known, supplied, era, new_producer_id=_NEW_ID)
         given = "" if found.identity is None else "gives producer id {}, epoch {}; ".format(*found.identity)
         return SituationAnswer(found.answer, given + _record(found.record))

@@ -70,8 +70,11 @@ def _marker(row: Row) -> Ask[BrokerEra]:
 
     def ask(era: BrokerEra) -> SituationAnswer:
         found = append_marker(entry, marker, era, origin=origin)
-        ends = "" if found.ended_first_offset is None else ", and ends the transaction"
-        return SituationAnswer(found.answer, "appends nothing" if found.answer.is_error else f"appends it{ends}")
+        if found.answer.is_error:
+            return SituationAnswer(found.answer, "appends nothing")
+        if found.ended_first_offset is None:
+            return SituationAnswer(found.answer, "appends it")
+        return SituationAnswer(found.answer, "appends it, and ends the transaction")
 
     return ask
 

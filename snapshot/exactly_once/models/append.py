@@ -94,17 +94,19 @@ def append(
     verification: TransactionCheck = VERIFIED,
 ) -> AppendAnswer:
     """Answer one data batch of a producer; `entry` is None if the broker does not know the producer."""
+    refusal = None
     if origin is AppendOrigin.CLIENT:
         refusal = _refused_to_client(entry, batch, era, verification)
-        if refusal is not None:
-            return refusal
     elif origin is AppendOrigin.COORDINATOR:
         refusal = _refused_to_coordinator(entry, batch, era, verification)
-        if refusal is not None:
-            return refusal
-    if entry is not None and entry.txn_first_offset is not None and not batch.is_transactional:
+    if refusal is not None:
+        return refusal
+    has_open_transaction = entry is not None and entry.txn_first_offset is not None
+    if has_open_transaction and not batch.is_transactional:
         return AppendAnswer("transaction", Answer.INVALID_TXN_STATE)
-    rule = sequence_rule(entry, batch, era)[0] if origin is AppendOrigin.CLIENT else "origin"
+    rule = "origin"
+    if origin is AppendOrigin.CLIENT:
+        rule, _ = sequence_rule(entry, batch, era)
     return AppendAnswer(rule, Answer.ACCEPT)
 
 
@@ -134,14 +136,18 @@ def _refused_by_sequence(
     was_asked: bool,
 ) -> AppendAnswer | None:
     """Return the refusal by the table of sequences, or by a pending verification."""
-    pending = verification.pending if era.verifies else None
-    begun = batch.transaction_version if was_asked else 0
-    version = begun if pending is None else pending.transaction_version
+    version, is_above = 0, False
+    if was_asked:
+        version = batch.transaction_version
+    if era.verifies and verification.pending is not None:
+        version = verification.pending.transaction_version
+        is_above = batch.first_sequence > verification.pending.lowest_sequence
     rule, answer = sequence_rule(entry, batch, era, begins_version_2=version >= 2)
-    is_above = pending is not None and batch.first_sequence > pending.lowest_sequence
     if is_above and answer is not Answer.INVALID_PRODUCER_EPOCH:
         return AppendAnswer("pending verification", Answer.OUT_OF_ORDER_SEQUENCE_NUMBER)
-    return None if answer is Answer.ACCEPT else AppendAnswer(rule, answer)
+    if answer is Answer.ACCEPT:
+        return None
+    return AppendAnswer(rule, answer)
 
 
 def _refused_to_coordinator(
@@ -159,8 +165,10 @@ def _duplicate_of(entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra)
     if entry is None or entry.producer_epoch != batch.producer_epoch or batch.first_sequence == NO_SEQUENCE:
         return None
     sequences = batch.first_sequence, batch.last_sequence
-    cached = entry.batches[-era.cached_batches :]
-    return next((each for each in cached if (each.first_sequence, each.last_sequence) == sequences), None)
+    for each in entry.batches[-era.cached_batches :]:
+        if (each.first_sequence, each.last_sequence) == sequences:
+            return each
+    return None
 
 
 def sequence_rule(
@@ -194,16 +202,22 @@ def _sequence_relations(
     entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, begins_version_2: bool
 ) -> frozenset[str]:
     """Return the conditions of the table that the batch's sequence meets."""
-    found = {"zero" if batch.first_sequence == 0 else "not zero"}
-    if begins_version_2 and batch.first_sequence != 0:
-        found.add("version 2")
-    if entry is not None and entry.last_sequence != NO_SEQUENCE:
-        if batch.first_sequence == next_sequence(entry.last_sequence):
-            found.add("next")
-        lowest = entry.batches[-era.cached_batches :][0].first_sequence
-        # As in 1.0.0: a sequence that may have wrapped does not count as below the cache.
-        if batch.last_sequence < lowest and batch.last_sequence != 0 and lowest != LARGEST_SEQUENCE:
-            found.add("below cache")
+    found = set()
+    if batch.first_sequence == 0:
+        found.add("zero")
+    else:
+        found.add("not zero")
+        if begins_version_2:
+            found.add("version 2")
+    if entry is None or entry.last_sequence == NO_SEQUENCE:
+        return frozenset(found)
+    if batch.first_sequence == next_sequence(entry.last_sequence):
+        found.add("next")
+    lowest = entry.batches[-era.cached_batches :][0].first_sequence
+    # As in 1.0.0: a sequence that may have wrapped does not count as below the cache.
+    may_have_wrapped = batch.last_sequence == 0 or lowest == LARGEST_SEQUENCE
+    if batch.last_sequence < lowest and not may_have_wrapped:
+        found.add("below cache")
     return frozenset(found)
 
 
@@ -237,11 +251,14 @@ def append_marker(
 
 
 def _lacks_bump(entry: ProducerEntry, marker: EndMarker, era: BrokerEra) -> bool:
-    if not era.marker_needs_bump or marker.transaction_version < 2 or marker.producer_epoch != entry.producer_epoch:
+    if not era.marker_needs_bump or marker.transaction_version < 2:
         return False
-    is_tolerated = era.tolerates_last_epoch and marker.producer_epoch == LARGEST_EPOCH
+    if marker.producer_epoch != entry.producer_epoch:
+        return False
+    if era.tolerates_last_epoch and marker.producer_epoch == LARGEST_EPOCH:
+        return False
     # Without an open transaction the marker is a retry.
-    return entry.txn_first_offset is not None and not is_tolerated
+    return entry.txn_first_offset is not None
 
 
 _MARKER_CONDITIONS: dict[str, Callable[[ProducerEntry, EndMarker, BrokerEra], bool]] = {

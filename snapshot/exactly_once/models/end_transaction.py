@@ -79,11 +79,13 @@ def end_transaction(
     new_producer_id: int,
 ) -> CoordinatorAnswer:
     """Answer a client's EndTxn; `transaction_version` is 2 for EndTxn of version 5, and less for older requests."""
-    refusal = (_refused_by_version_2 if transaction_version >= 2 else _refused_by_version_1)(metadata, supplied, era)
+    if transaction_version >= 2:
+        refusal, table = _refused_by_version_2(metadata, supplied, era), TABLE_OF_VERSION_2
+    else:
+        refusal, table = _refused_by_version_1(metadata, supplied, era), TABLE_OF_VERSION_1
     if refusal is not None:
         return CoordinatorAnswer(refusal)
     retry = "yes" if _is_retry(metadata, supplied) else "no"
-    table = TABLE_OF_VERSION_2 if transaction_version >= 2 else TABLE_OF_VERSION_1
     row = first_row(table, {"state": {metadata.state}, "retry": {retry}})
     word = row["COMMIT" if commit else "ABORT"]
     if word not in _PREPARES:
@@ -115,14 +117,13 @@ def prepared(
     if transaction_version < 2:
         return record
     epoch = metadata.producer_epoch
-    if epoch == LARGEST_EPOCH and (commit or not era.fences_last_epoch):
+    may_keep_last_epoch = era.fences_last_epoch and not commit
+    if epoch == LARGEST_EPOCH and not may_keep_last_epoch:
         return None
-    return replace(
-        record,
-        producer_epoch=min(epoch + 1, LARGEST_EPOCH),
-        last_producer_epoch=epoch,
-        next_producer_id=next_producer_id if metadata.is_exhausted else NO_PRODUCER_ID,
-    )
+    record = replace(record, producer_epoch=min(epoch + 1, LARGEST_EPOCH), last_producer_epoch=epoch)
+    if metadata.is_exhausted:
+        return replace(record, next_producer_id=next_producer_id)
+    return record
 
 
 def completed(prepared: TransactionMetadata) -> TransactionMetadata:
@@ -152,7 +153,9 @@ def add_partitions(metadata: TransactionMetadata | None, supplied: ProducerIdAnd
         return era.fenced
     if metadata.is_pending or metadata.state in _PREPARED:
         return Answer.CONCURRENT_TRANSACTIONS
-    return Answer.NONE if metadata.state in _MAY_ADD else Answer.UNKNOWN_SERVER_ERROR
+    if metadata.state in _MAY_ADD:
+        return Answer.NONE
+    return Answer.UNKNOWN_SERVER_ERROR
 
 
 def _refused_by_version_1(
@@ -172,11 +175,13 @@ def _refused_by_version_2(
         return Answer.CONCURRENT_TRANSACTIONS
     if supplied.producer_id != metadata.producer_id and not _is_overflow_retry(metadata, supplied):
         return Answer.INVALID_PRODUCER_ID_MAPPING
-    is_valid = supplied.producer_epoch == metadata.producer_epoch
+    is_current = supplied.producer_epoch == metadata.producer_epoch
     if metadata.state in _COMPLETE:
-        is_valid = is_valid or _is_retry(metadata, supplied)
+        is_valid = is_current or _is_retry(metadata, supplied)
     elif metadata.state in _PREPARED:
         is_valid = _is_bump_retry(metadata, supplied)
+    else:
+        is_valid = is_current
     return None if is_valid else era.fenced
 
 
@@ -203,25 +208,23 @@ def fence_abort(metadata: TransactionMetadata, era: CoordinatorEra, *, new_produ
     step = _fence(metadata, era)
     if step is None:
         return CoordinatorAnswer(Answer.UNKNOWN_SERVER_ERROR)
-    fenced = replace(
-        metadata,
-        producer_epoch=step.producer_epoch if era.fence_is_kept else metadata.producer_epoch,
-        last_producer_epoch=NO_EPOCH,
-    )
+    fenced = replace(metadata, last_producer_epoch=NO_EPOCH)
+    if era.fence_is_kept:
+        fenced = replace(fenced, producer_epoch=step.producer_epoch)
     record = prepared(fenced, era, commit=False, transaction_version=era.transaction_version, next_producer_id=reserved)
-    answer = Answer.UNKNOWN_SERVER_ERROR if record is None else Answer.CONCURRENT_TRANSACTIONS
-    return CoordinatorAnswer(answer, record=record, fence=step)
+    if record is None:
+        return CoordinatorAnswer(Answer.UNKNOWN_SERVER_ERROR, fence=step)
+    return CoordinatorAnswer(Answer.CONCURRENT_TRANSACTIONS, record=record, fence=step)
 
 
 def _fence(metadata: TransactionMetadata, era: CoordinatorEra) -> TransactionMetadata | None:
     """Raise the epoch, unless an earlier fence has done so; the largest one stays since 4.3."""
-    if metadata.producer_epoch == LARGEST_EPOCH and not era.fences_last_epoch:
+    is_last_epoch = metadata.producer_epoch == LARGEST_EPOCH
+    if is_last_epoch and not era.fences_last_epoch:
         return None
-    stays = metadata.has_failed_fence or metadata.producer_epoch == LARGEST_EPOCH
-    return replace(
-        metadata,
-        producer_epoch=metadata.producer_epoch + (0 if stays else 1),
-        last_producer_epoch=metadata.last_producer_epoch if era.fence_keeps_last else NO_EPOCH,
-        previous_producer_id=metadata.producer_id,
-        state=TransactionState.PREPARE_EPOCH_FENCE,
-    )
+    fenced = replace(metadata, previous_producer_id=metadata.producer_id, state=TransactionState.PREPARE_EPOCH_FENCE)
+    if not era.fence_keeps_last:
+        fenced = replace(fenced, last_producer_epoch=NO_EPOCH)
+    if metadata.has_failed_fence or is_last_epoch:
+        return fenced
+    return replace(fenced, producer_epoch=metadata.producer_epoch + 1)

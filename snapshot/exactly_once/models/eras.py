@@ -37,10 +37,10 @@ def era_of(release: str, eras: Sequence[E]) -> E:
         numbers = tuple(int(part) for part in release.split("."))
     except ValueError as error:
         raise ValueError(f"{release!r} is no release of Kafka; use 3.9 or 3.9.1") from error
-    fitting = [era for era in eras if era.first <= numbers]
-    if not fitting:
-        raise ValueError(f"{release!r} has no idempotent producers: they came with 0.11")
-    return fitting[-1]
+    for era in reversed(eras):
+        if era.first <= numbers:
+            return era
+    raise ValueError(f"{release!r} has no idempotent producers: they came with 0.11")
 
 
 def newest_known(eras: Sequence[Era]) -> str:

@@ -127,8 +127,10 @@ def _for_epoch(reaction: Reaction, batch: SentBatch) -> Reaction:
 
 
 def _said(rule: str, error: str, era: ClientEra, transactional: bool) -> Answer | None:
+    if not transactional or era.name != "C5":
+        return None
     is_out_of_attempts = error == "retriable" and rule != "14"
-    if transactional and era.name == "C5" and (rule in _SAID_AS_ABORTABLE or is_out_of_attempts):
+    if rule in _SAID_AS_ABORTABLE or is_out_of_attempts:
         return Answer.TRANSACTION_ABORTABLE
     return None
 

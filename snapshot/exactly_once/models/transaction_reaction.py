@@ -97,9 +97,12 @@ def repair_steps(
 
     If the last answer has a producer id and epoch, all sequences begin at 0 again; otherwise they go on.
     """
-    coordinator = "takes identity" if takes_identity else "older"
     if transaction_version >= 2 and era.name in ("C4", "C5"):
         coordinator = "version 2"
+    elif takes_identity:
+        coordinator = "takes identity"
+    else:
+        coordinator = "older"
     rows = (row for row in REPAIRS if era.name in words(row["eras"]))
     steps = first_row(rows, {"coordinator": {coordinator}, "last error": {last_error}})["steps"]
     return tuple(f"{step})" for step in steps.removesuffix(")").split("), "))

@@ -87,7 +87,8 @@ def verify(entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, verifi
     may_ask = era.verifies and (verification.is_enabled or is_version_2)
     if not may_ask or not batch.is_transactional or _is_ongoing(entry, batch, era):
         return Verified(was_asked=False)
-    if era.checks_epoch_first and entry is not None and batch.producer_epoch < entry.producer_epoch:
+    is_old_epoch = entry is not None and batch.producer_epoch < entry.producer_epoch
+    if era.checks_epoch_first and is_old_epoch:
         return Verified(was_asked=False, refusal=Answer.INVALID_PRODUCER_EPOCH)
     requests = set(_request_kinds(verification.produce_version, is_version_2=is_version_2))
     row = first_row(TABLE, {"said": {verification.said}, "request": requests})

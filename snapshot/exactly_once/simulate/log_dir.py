@@ -79,7 +79,8 @@ class HostSimulation:
         if begins.goes_back(partition) and begins.start is None and begins.copy is None:
             self.not_compared.append(partition.name)
             why = "what came before its files is in remote storage"
-            why = "its log start is unknown" if begins.is_unlocated(partition) else why
+            if begins.is_unlocated(partition):
+                why = "its log start is unknown"
             self.said.append(f"{partition.name}: not compared: {why}")
             return
         found = replicas(
@@ -92,7 +93,8 @@ class HostSimulation:
             begins=begins,
         )
         self.findings.extend(found.findings)
-        self.not_whole += [] if found.is_whole else [partition.name]
+        if not found.is_whole:
+            self.not_whole.append(partition.name)
         self.said.extend(_said(found))
         given = Circumstances(partition.log_start_offset, self.settings.transaction_version)
         classes = list(what_if(found.leader, found.replica, self.settings.brokers, given))

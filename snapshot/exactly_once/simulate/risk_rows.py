@@ -112,10 +112,13 @@ GREATEST = ("exposed_ms", "wait_ms")
 
 def _sums(rows: Sequence[PartitionRow]) -> dict[str, int]:
     """Return the sums of ADDED and the maxima of GREATEST; a partition without a number counts as 0."""
-    columns = [members(row) for row in rows]
-    numbers = {name: [row[name] or 0 for row in columns] for name in (*ADDED, *GREATEST)}
-    added = {name: sum(numbers[name]) for name in ADDED}
-    return added | {name: max(numbers[name], default=0) for name in GREATEST}
+    sums = dict.fromkeys((*ADDED, *GREATEST), 0)
+    for row in map(members, rows):
+        for name in ADDED:
+            sums[name] += row[name] or 0
+        for name in GREATEST:
+            sums[name] = max(sums[name], row[name] or 0)
+    return sums
 
 
 @dataclass(slots=True)

@@ -62,7 +62,9 @@ def _cause(found: SnapshotFound, verdict: SnapshotVerdict, *, has_older: bool) -
         return SnapshotCause.UNVERIFIED
     if found.is_empty:
         return SnapshotCause.EMPTY_TRUE if verdict.is_trusted else SnapshotCause.EMPTY_WRONG
-    return None if verdict.is_trusted else SnapshotCause.CONTENT_DIFF
+    if verdict.is_trusted:
+        return None
+    return SnapshotCause.CONTENT_DIFF
 
 
 @dataclass(frozen=True, slots=True)

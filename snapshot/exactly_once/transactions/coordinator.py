@@ -96,13 +96,15 @@ def newest_states(records: Iterable[TransactionRecord]) -> CoordinatorStates:
         _keep_newer(newest, record)
         if record.problem is None:
             _keep_newer(readable, record)
+    unreadable: set[str] = set()
+    partitions: dict[str, int] = {}
+    for name, record in newest.items():
+        partitions[name] = record.place.partition
+        if record.problem is not None:
+            unreadable.add(name)
     known = _without_tombstones(readable)
-    return CoordinatorStates(
-        known,
-        frozenset(name for name, each in newest.items() if each.problem is not None),
-        {name: each.place.partition for name, each in newest.items()},
-        {each.value.producer_id: each for each in known.values()},
-    )
+    by_producer_id = {each.value.producer_id: each for each in known.values()}
+    return CoordinatorStates(known, frozenset(unreadable), partitions, by_producer_id)
 
 
 def _without_tombstones(records: Mapping[str, TransactionRecord]) -> dict[str, KnownTransaction]:

@@ -114,7 +114,9 @@ class HangingSearch:
         judged = [self._judge(each, log) for each in replica.opened]
         hanging = {_name(each.transaction) for each in judged if each.verdict.is_hanging}
         ended = hanging - self._still_hanging(hanging, replica, newest)
-        yield from (each for each in judged if _name(each.transaction) not in ended)
+        for each in judged:
+            if _name(each.transaction) not in ended:
+                yield each
 
     def _still_hanging(
         self, hanging: set[tuple[int, int]], replica: _Replica, newest: Mapping[TopicPartition, _Replica]

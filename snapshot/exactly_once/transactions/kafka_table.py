@@ -65,7 +65,8 @@ def kafka_text(headings: Mapping[str, str], rows: Iterable[Mapping[str, object]]
     lines.extend([_text(row[key]) for key in headings] for row in rows)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
-        yield "".join(f"{text:<{width}}\t" for text, width in zip(line, widths, strict=True)) + "\n"
+        cells = map(str.ljust, line, widths)
+        yield "".join(f"{cell}\t" for cell in cells) + "\n"
 
 
 def _text(value: object) -> str:

@@ -163,8 +163,13 @@ def read_transaction_log(
 
 def _log_of(found: Sequence[ReadStates], log_dirs: Sequence[LogDir], partition_count: int | None) -> TransactionLog:
     states = newest_states(chain.from_iterable(each.records for each in found))
-    numbers = {each.number for each in found}
-    hidden = {each.number for each in found if each.hides_states}
+    findings = list(chain.from_iterable(each.findings for each in found))
+    numbers: set[int] = set()
+    hidden: set[int] = set()
+    for each in found:
+        numbers.add(each.number)
+        if each.hides_states:
+            hidden.add(each.number)
     count, is_count_sure = partition_count, True
     if count is None:
         count, is_count_sure = _infer_count(states, numbers)
@@ -175,7 +180,7 @@ def _log_of(found: Sequence[ReadStates], log_dirs: Sequence[LogDir], partition_c
         is_count_sure=is_count_sure,
         missing=_missing(numbers, hidden, count or 0),
         read=frozenset(numbers - hidden),
-        findings=(*chain.from_iterable(each.findings for each in found), *_misplaced(states, numbers, count, paths)),
+        findings=(*findings, *_misplaced(states, numbers, count, paths)),
         path=paths,
         written_at={each.number: each.written_at for each in found},
         running_since=dict(_running_since(log_dirs)),
