@@ -35,8 +35,8 @@ _SPARK = {
 }
 _TOP = """# Compatibility
 
-What was tried, with the name of a test. `make compatibility` makes this page from the tests. *Nightly* tests run in
-`make nightly`, the others in CI. Tests of the Aiven plugin need its source. What is not named was not tried.
+`make compatibility` lists here what was tried, with the name of a test. *Nightly* tests run in `make nightly`, the
+others in CI. Tests of the Aiven plugin need its source. What is not named was not tried.
 """
 
 
