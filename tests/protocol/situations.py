@@ -156,7 +156,7 @@ def not_published(place: Place) -> None:
 
 @situation("stuck")
 def stuck(place: Place) -> None:
-    """The copy task retries the same segment again and again, because it has no snapshot"""
+    """The copy task retries one segment again and again, because the segment has no snapshot"""
     place.world.brokers.run_copier()
 
 
