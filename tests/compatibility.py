@@ -35,8 +35,8 @@ _SPARK = {
 }
 _TOP = """# Compatibility
 
-What was tried, by the name of a test that does it; made of the tests by `make compatibility`. *Nightly* tests run in
-`make nightly`, the others in CI; those of the Aiven plugin if its source is at hand. What is not named was not tried.
+`make compatibility` lists here what was tried, with the name of a test. *Nightly* tests run in `make nightly`, the
+others in CI. Tests of the Aiven plugin need its source. What is not named was not tried.
 """
 
 
@@ -52,7 +52,7 @@ def page(items: Sequence[pytest.Item]) -> str:
             "## Stores\n",
             *_table(("store", "tried by"), _by_param(items)),
             f"\n## Spark\n\n`{spark}` with the Delta Lake of `pyproject.toml`. The tests below run on the release of "
-            "`uv.lock`;\nthose of exactness run nightly on 4.1 as well (`make nightly-spark`).\n",
+            "`uv.lock`;\nthe tests of exactness also run nightly on 4.1 (`make nightly-spark`).\n",
             *_table(("where", "tried by"), _by_file(items)),
             "",
         ]

@@ -145,18 +145,18 @@ def settled(place: Place) -> None:
 
 @situation("published")
 def published(_: Place) -> None:
-    """Brokers know all segments that are there; copying is off"""
+    """Brokers know all remote segments; copying is disabled"""
 
 
 @situation("not published")
 def not_published(place: Place) -> None:
-    """Copying is off, `tier` has made segments, and brokers do not know them yet"""
+    """Copying is disabled, `tier` has uploaded segments, and brokers do not know them yet"""
     settled(place)
 
 
 @situation("stuck")
 def stuck(place: Place) -> None:
-    """The copier begins the same segment again and again, for want of a snapshot"""
+    """The copy task retries one segment again and again, because the segment has no snapshot"""
     place.world.brokers.run_copier()
 
 
@@ -165,13 +165,13 @@ NOT_PUBLISHED = ("not published", "stuck")
 
 @situation("copying on")
 def copying_on(place: Place) -> None:
-    """As published, and copying is on again"""
+    """As *published*, but copying is enabled again"""
     place.world.cluster.change_settings(PARTITION.topic, {COPY_DISABLE: None})
 
 
 @situation("hung copy")
 def hung_copy(place: Place) -> None:
-    """As published, and a broker began to copy the next segment an hour ago; it does not end"""
+    """As *published*, but a broker began to copy the next segment an hour ago and has not finished"""
     copying_on(place)
     world = place.world
     begun = replace(
@@ -188,13 +188,13 @@ def hung_copy(place: Place) -> None:
 
 @situation("empty")
 def empty(place: Place) -> None:
-    """Nothing is in remote storage: a new bucket, or a wrong prefix"""
+    """Remote storage is empty: a new bucket, or a wrong prefix"""
     place.world.store.objects.clear()
 
 
 @situation("wrong place")
 def wrong_place(place: Place) -> None:
-    """The segments of `tier` are there, and those that brokers uploaded are not: brokers read elsewhere"""
+    """The location has the segments of `tier`, but no segments of brokers: brokers read elsewhere"""
     broker = min(place.keys(KeyKind.LOG)).removesuffix(".log")
     objects = [key for key in place.world.store.objects if key.startswith(broker)]
     place.world.store.delete([*objects, keys.read_back(CLUSTER_ID)])
@@ -202,13 +202,13 @@ def wrong_place(place: Place) -> None:
 
 @situation("no such place")
 def no_such_place(place: Place) -> None:
-    """The directory of --remote is not there"""
+    """The directory of --remote does not exist"""
     place.remote = str(place.nowhere)
 
 
 @situation("lost log")
 def lost_log(place: Place) -> None:
-    """The log object of a segment that brokers know is gone"""
+    """A segment that brokers know lost its log object"""
     del place.world.store.objects[place.keys(KeyKind.LOG)[1]]
 
 
@@ -245,21 +245,21 @@ def topic_deleted(place: Place) -> None:
 
 @situation("topic made anew")
 def topic_made_anew(place: Place) -> None:
-    """The topic was deleted behind the brokers' back, and made anew with another id"""
+    """The topic was deleted unnoticed by brokers, and created again with another id"""
     topic = place.world.cluster.there[PARTITION.topic]
     topic.topic_id = "AAAAAAAAAAAAAAAAAAAAAg"
 
 
 @situation("unmanaged")
 def unmanaged(place: Place) -> None:
-    """The cluster has neither the topic nor any record of it: it was made anew"""
+    """The cluster was created again: it has neither the topic nor any record of it"""
     place.world.cluster.there.clear()
     place.world.cluster.log.clear()
 
 
 @situation("no metadata topic")
 def no_metadata_topic(place: Place) -> None:
-    """The cluster has no `__remote_log_metadata`: no broker of it tiers"""
+    """The cluster has no `__remote_log_metadata`, so its brokers do not tier"""
     cluster = place.world.cluster
     counts = cluster.partition_counts
     cluster.partition_counts = dict  # type: ignore[method-assign]
@@ -278,7 +278,7 @@ def cluster_away(place: Place) -> None:
 
 @situation("cluster refuses")
 def cluster_refuses(place: Place) -> None:
-    """Brokers answer that this user may not"""
+    """Brokers refuse the requests of this user"""
 
     def refuse(*_: object) -> None:
         raise ClusterRefusedError("TOPIC_AUTHORIZATION_FAILED", code="TOPIC_AUTHORIZATION_FAILED")
@@ -295,7 +295,7 @@ def store_away(place: Place) -> None:
 
 @situation("store refuses")
 def store_refuses(place: Place) -> None:
-    """Remote storage answers that this user may not"""
+    """Remote storage refuses the requests of this user"""
 
     def refuse(name: str, _: str) -> None:
         if hasattr(MemoryStore, name):
@@ -306,14 +306,14 @@ def store_refuses(place: Place) -> None:
 
 @situation("target has it")
 def target_has_it(place: Place) -> None:
-    """The log directory that is to be restored to has the partition, with other files"""
+    """The target log directory already has the partition, with other files"""
     (place.target / "orders-0").mkdir()
     (place.target / "orders-0" / f"{0:020d}.log").write_bytes(b"other")
 
 
 @situation("target runs")
 def target_runs(place: Place) -> None:
-    """A broker runs on the log directory that is to be written"""
+    """A broker runs on the target log directory"""
     for disk in (place.target, place.replica):
         (disk / ".lock").touch()
         place.stack.enter_context(broker(disk))
@@ -321,7 +321,7 @@ def target_runs(place: Place) -> None:
 
 @situation("target full")
 def target_full(place: Place) -> None:
-    """No byte is free in the log directory that is to be written"""
+    """No byte is free in the target log directory"""
     for name, source in (("new", place.target), ("replica", place.replica)):
         disk = SmallDisk(place.world.folder / "full" / name, 1)
         place.stack.callback(disk.close)

@@ -110,13 +110,13 @@ def tiered(at: Path, log_dir: Path) -> None:
 
 @situation("healthy")
 def healthy(at: Path) -> Iterator[Site]:
-    """Right snapshots, nothing tiered yet, the broker was stopped"""
+    """The snapshots are right, nothing is tiered, the broker is stopped"""
     yield site(at, orders(at).parent)
 
 
 @situation("running")
 def running(at: Path) -> Iterator[Site]:
-    """The same, and the broker runs"""
+    """As *healthy*, but the broker runs"""
     log_dir = orders(at).parent
     (log_dir / ".lock").touch()
     with broker(log_dir):
@@ -175,7 +175,7 @@ def garbled_checkpoint(at: Path) -> Iterator[Site]:
 
 @situation("missing checkpoint")
 def missing_checkpoint(at: Path) -> Iterator[Site]:
-    """`replication-offset-checkpoint` is not there, partitions are"""
+    """`replication-offset-checkpoint` does not exist, but partitions do"""
     log_dir = orders(at).parent
     (log_dir / "replication-offset-checkpoint").unlink()
     yield site(at, log_dir)
@@ -221,7 +221,7 @@ def killed_cleaner(at: Path) -> Iterator[Site]:
 
 @situation("unclean stop")
 def unclean_stop(at: Path) -> Iterator[Site]:
-    """The broker was killed; its files are whole"""
+    """The broker was killed; its files are complete"""
     log_dir = orders(at).parent
     (log_dir / ".kafka_cleanshutdown").unlink()
     yield site(at, log_dir)
@@ -229,7 +229,7 @@ def unclean_stop(at: Path) -> Iterator[Site]:
 
 @situation("missing snapshot")
 def missing_snapshot(at: Path) -> Iterator[Site]:
-    """A closed segment has no snapshot, a later one has"""
+    """A closed segment has no snapshot, but a later segment has one"""
     folder = orders(at)
     file_of(folder, BASES[1], ".snapshot").unlink()
     yield site(at, folder.parent)
@@ -237,7 +237,7 @@ def missing_snapshot(at: Path) -> Iterator[Site]:
 
 @situation("no snapshots")
 def no_snapshots(at: Path) -> Iterator[Site]:
-    """The partition has no snapshot at all, as after its replica was moved by an old release"""
+    """The partition has no snapshot, as after an old release moved its replica"""
     folder = orders(at)
     for offset in (*BASES[1:], END):
         file_of(folder, offset, ".snapshot").unlink()
@@ -246,7 +246,7 @@ def no_snapshots(at: Path) -> Iterator[Site]:
 
 @situation("suspect snapshot")
 def suspect_snapshot(at: Path) -> Iterator[Site]:
-    """A snapshot without producers, of a log that has some"""
+    """A snapshot has no producers, but the log has some"""
     folder = orders(at)
     file_of(folder, BASES[1], ".snapshot").write_bytes(WITHOUT_PRODUCERS)
     yield site(at, folder.parent)
@@ -262,7 +262,7 @@ def corrupt_snapshot(at: Path) -> Iterator[Site]:
 
 @situation("damaged segment")
 def damaged_segment(at: Path) -> Iterator[Site]:
-    """A batch of a closed segment does not agree with its CRC"""
+    """A batch of a closed segment does not match its CRC"""
     folder = orders(at)
     with file_of(folder, BASES[1], ".log").open("r+b") as file:
         file.seek(30_000)
@@ -305,7 +305,7 @@ def lost_topic_id(at: Path) -> Iterator[Site]:
 
 @situation("stray partition")
 def stray_partition(at: Path) -> Iterator[Site]:
-    """A KRaft broker set a replica with records aside: its folder ends with `-stray`"""
+    """A KRaft broker set a replica with records aside: it renamed the folder to `…-stray`"""
     folder = orders(at)
     shutil.copytree(folder, folder.with_name(f"payments-0.{'0' * 32}-stray"))
     yield site(at, folder.parent)
@@ -327,7 +327,7 @@ def no_topic_id(at: Path) -> Iterator[Site]:
 
 @situation("hanging transaction")
 def hanging_transaction(at: Path) -> Iterator[Site]:
-    """A transaction hangs: no transactional id has its producer, and what follows it waits"""
+    """A transaction hangs: no transactional id has its producer. Later segments wait"""
     log_dir = disk_of(at, "hanging-0")
     for folder in log_dir.glob("__transaction_state-*"):  # of another cluster
         shutil.rmtree(folder)
@@ -337,7 +337,7 @@ def hanging_transaction(at: Path) -> Iterator[Site]:
 
 @situation("uploaded")
 def all_uploaded(at: Path) -> Iterator[Site]:
-    """tiersnap has uploaded all closed segments, and nothing tells whether brokers know them"""
+    """tiersnap has uploaded all closed segments. Whether brokers know them is unknown"""
     log_dir = orders(at).parent
     tiered(at, log_dir)
     yield site(at, log_dir)
@@ -345,7 +345,7 @@ def all_uploaded(at: Path) -> Iterator[Site]:
 
 @situation("tiered")
 def all_tiered(at: Path) -> Iterator[Site]:
-    """All closed segments are in remote storage, brokers know them, and they are here, too"""
+    """All closed segments are on disk and in remote storage, and brokers know them"""
     with SITUATIONS["uploaded"](at) as found:
         write_replica(found.log_dirs[0], published(finished_in(found.remote)))
         yield found
@@ -353,7 +353,7 @@ def all_tiered(at: Path) -> Iterator[Site]:
 
 @situation("local retention")
 def local_retention(at: Path) -> Iterator[Site]:
-    """The same, and local retention took the oldest here"""
+    """As *tiered*, but local retention deleted the oldest segments on disk"""
     folder = orders(at)
     tiered(at, folder.parent)
     for path in folder.glob(f"{BASES[0]:020d}.*"):
@@ -365,7 +365,7 @@ def local_retention(at: Path) -> Iterator[Site]:
 
 @situation("unknown log start")
 def unknown_log_start(at: Path) -> Iterator[Site]:
-    """The same, and no checkpoint says where the log begins"""
+    """As *local retention*, but no checkpoint has the log start offset"""
     with SITUATIONS["local retention"](at) as found:
         (found.log_dirs[0] / "log-start-offset-checkpoint").unlink()
         yield found
@@ -373,13 +373,13 @@ def unknown_log_start(at: Path) -> Iterator[Site]:
 
 @situation("rebuilt replica")
 def rebuilt_replica(at: Path) -> Iterator[Site]:
-    """A replica that began with the tier's end, and knows no producer from before"""
+    """A replica began at the end of the remote log, and knows no earlier producer"""
     yield rebuilt(at, local_from=2)
 
 
 @situation("forgetful replica")
 def forgetful_replica(at: Path) -> Iterator[Site]:
-    """The same, and all its closed segments are tiered: no segment waits, and it may lead any time"""
+    """As *rebuilt replica*, but all closed segments are tiered, so it may lead at any time"""
     yield rebuilt(at, local_from=3)
 
 
@@ -394,7 +394,7 @@ def rebuilt(at: Path, local_from: int) -> Site:
 
 @situation("freed by unblock")
 def freed_by_unblock(at: Path) -> Iterator[Site]:
-    """Snapshots were missing; `unblock` tiered the segments with computed ones, beside the running broker"""
+    """Snapshots were missing; `unblock` tiered the segments with computed snapshots while the broker ran"""
     folder = orders(at)
     file_of(folder, BASES[1], ".snapshot").unlink()
     tiered(at, folder.parent)

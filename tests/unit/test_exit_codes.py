@@ -38,13 +38,13 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "exit-codes.md"
 HEAD = """# Exit codes
 
 Look here if a command ends with a code that you did not expect. [runbook.md](runbook.md#exit-codes) explains
-the codes. *-r* is with `--remote`, *-a* with `--apply`, *-b* with `--bootstrap-server`, *plain* without
-them. A name stands for all of its forms.
+the codes. *-r* means with `--remote`, *-a* with `--apply`, *-b* with `--bootstrap-server`, *plain* without
+these options. A name alone stands for all forms of the command.
 
-A command ends with 0 in a situation that it does not examine. `verify` judges existing files, and `doctor` reads no
-segment. `dump`, `producers`, `transactions`, `simulate`, `decode` and `audit` compare no file with the log. `repair`,
-`tier`, `run`, `unblock` and `mend` end with 0 if they clear the situation themselves. A plan ends as its `--apply`,
-which may also find a broker running or a disk full.
+A command ends with 0 in a situation that it does not examine. `verify` judges existing files only, and `doctor` reads
+no segment. `dump`, `producers`, `transactions`, `simulate`, `decode` and `audit` compare no file with the log.
+`repair`, `tier`, `run`, `unblock` and `mend` end with 0 if they clear the situation themselves. A plan ends as its
+`--apply`, unless that finds a running broker or a full disk.
 
 ## Log directories
 

@@ -24,7 +24,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "exit-codes.md"
 HEAD = """
 ## Remote storage and a cluster
 
-Tested with a cluster and a store in memory. Of the topic `orders` a broker uploaded one segment, and `tier` uploaded
+The tests use a cluster and a store in memory. A broker uploaded one segment of the topic `orders`, and `tier` uploaded
 two. Copying is disabled except in *stuck*, *copying on* and *hung copy*. Only `install`, plain `doctor` and `verify` do
 not ask the cluster.
 
