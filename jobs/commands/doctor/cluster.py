@@ -13,7 +13,7 @@ from tiersnap.jobs.cli.output import and_more
 from tiersnap.jobs.cli.publish_options import ProofRequest
 from tiersnap.jobs.cli.sentences import MissingRemoteSegment
 from tiersnap.jobs.commands.doctor.location import JudgedLocation
-from tiersnap.jobs.situation.situation import COMMAND_LINE, Known, Situation
+from tiersnap.jobs.situation.situation import COMMAND_LINE, Situation
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.publish.location_proof import LocationState
 from tiersnap.snapshot.errors import TiersnapError, TransientError
@@ -200,7 +200,7 @@ def compare_if_answered(
     except TransientError as error:
         if situation.cluster.source == COMMAND_LINE:
             raise
-        return None, replace(situation, cluster=Known(None, error.message)), [error]
+        return None, situation.without_cluster(error.message), [error]
 
 
 def records_here(cluster: Cluster | None, compared: Compared | None, log_dirs: Sequence[NamedLogDir]) -> Records | None:
