@@ -159,7 +159,7 @@ def _report(argv: list[str], output: Output, error: BaseException) -> TiersnapEr
     """Print an expected error and return it; None for any other error."""
     words = words_of_command(argv)
     if isinstance(error, click.ClickException):
-        return _report_usage(argv, output, _with_near_option(error))
+        return _report_usage(argv, output, _with_example(_with_near_option(error)))
     failure = missing_extra(error, f"tiersnap {words}") if isinstance(error, ImportError) else error
     if not isinstance(failure, TiersnapError):
         return None
@@ -187,6 +187,13 @@ def _with_near_option(error: click.ClickException) -> click.ClickException:
     if "remote" not in long_options(error.ctx.command):
         return error
     return click.NoSuchOption("--from", f"{error.message} Did you mean '--remote'?", ctx=error.ctx)
+
+
+def _with_example(error: click.ClickException) -> click.ClickException:
+    """Return the error; one about a missing --remote with an example."""
+    if not isinstance(error, click.MissingParameter) or error.param is None or error.param.name != "remote":
+        return error
+    return click.UsageError("Missing option '--remote': s3://bucket/prefix, or a directory to try it.", ctx=error.ctx)
 
 
 def _format_of(argv: list[str]) -> Format:

@@ -370,6 +370,10 @@ def _tell_next(
         if done.plan:
             output.talk(done.plan.sentence)
         what = f"nothing was written to remote storage; next: {again('--apply')}"
+        if done.plan.snapshots and not done.plan.segments:
+            what = (
+                "nothing was written to remote storage; --apply would upload no segment now, and only store snapshots"
+            )
         output.talk(what if may_write else NOTHING_TO_TIER)
     elif done.copies_finished:
         tell_finished_copies(output, done.copies_finished)

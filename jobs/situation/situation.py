@@ -36,7 +36,7 @@ NOT_ASKED = "not asked"
 SERVER_PROPERTIES = "--server-properties"
 _OPTION_OF = {
     "log directories": "name the entries of log.dirs, or give --server-properties FILE of a broker that does not run",
-    "remote location": "--remote s3://bucket/prefix",
+    "remote location": "--remote s3://bucket/prefix, or --remote DIRECTORY to try it",
     "cluster": "--bootstrap-server HOST:PORT, and --command-config if its listeners have TLS or SASL",
 }
 # /proc shows the settings of a process to its user and to root alone.
@@ -144,6 +144,10 @@ class Situation:
         remote, more = (self.remote, []) if needs_remote else _answering(self.remote, RemoteView.ask)
         return replace(self, remote=remote, cluster=cluster), [*more, *errors]
 
+    def without_cluster(self, why: str) -> Situation:
+        """Return the situation with an unknown cluster; `why` is the reason."""
+        return replace(self, cluster=Known(None, why))
+
     def lines(self, *names: str) -> Iterator[str]:
         """Yield a line for each fact that was found without the command line; none if no broker is known.
 
@@ -222,7 +226,9 @@ def _broker(found: Sequence[BrokerSettings | str], given: Given) -> Known[Broker
 
 
 def _why_no_broker(found: Iterable[BrokerSettings | str], given: Given) -> str:
-    none = "no process holds .lock of the log directories" if given.log_dirs else _NO_BROKER
+    none = (
+        "no broker runs with these log directories, as no process holds their .lock" if given.log_dirs else _NO_BROKER
+    )
     return next((each for each in found if isinstance(each, str)), none)
 
 

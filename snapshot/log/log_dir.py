@@ -25,7 +25,7 @@ from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaPrope
 from tiersnap.snapshot.log.file_names import INDEXES, SUFFIXES, is_of_running_cleaner, numbered_name, wrong_name
 from tiersnap.snapshot.log.file_system import FOLDER, Entry, FileSystem, read_bounded
 from tiersnap.snapshot.log.findings import Finding, FindingKind, corrupt_checkpoint, missing_checkpoint, unreadable
-from tiersnap.snapshot.log.places import resolve, unlisted, without_partitions
+from tiersnap.snapshot.log.places import log_dir_below, resolve, unlisted, without_partitions
 from tiersnap.snapshot.log.rebuilt_epochs import complete
 from tiersnap.snapshot.regular_file import TEXT_BYTES
 from tiersnap.snapshot.rows import Int32
@@ -219,7 +219,8 @@ def open_log_dir(uri: str) -> LogDir:
             hint="tiersnap run --source takes it; other commands need the log directory on its own host",
         )
     if not folders and META_PROPERTIES not in files:
-        hint = without_partitions(path.rpartition("/")[2], [entry.name for entry in listing])
+        names = [entry.name for entry in listing]
+        hint = without_partitions(path.rpartition("/")[2], names, log_dir_below(filesystem, listing, split_folder_name))
         raise NotALogDirError(f"{uri}: no partition folders in it", hint=hint)
     if folders and HIGH_WATERMARKS not in files:
         findings.append(missing_checkpoint(f"{path}/{HIGH_WATERMARKS}"))

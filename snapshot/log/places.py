@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
-from tiersnap.snapshot.log.file_system import LOCAL, FileSystem
+from tiersnap.snapshot.log.file_system import FOLDER, LOCAL, Entry, FileSystem
 
 _LOCAL_HOSTS = ("", "localhost")
+_MOST_LISTED = 20  # entries of a folder that is no log directory
 _REASONS: dict[type, str] = {FileNotFoundError: "no such directory", NotADirectoryError: "it is no directory"}
 _NOT_YET = {
     "gs": "Google Cloud Storage",
@@ -115,15 +118,29 @@ def unlisted(error: OSError) -> tuple[str, str]:
     return reason, "name one entry of the broker's log.dirs, as server.properties has it"
 
 
-def without_partitions(folder: str, names: Collection[str]) -> str:
+def without_partitions(folder: str, names: Collection[str], below: str | None) -> str:
     """Return a hint for a directory without a folder that is named like a partition.
 
     Args:
         folder: name of the directory.
         names: names of its entries.
+        below: a log directory in it; None without one.
     """
     if not names:
         return "it is empty: is its disk mounted?"
     if any(name.endswith(".log") for name in names):
         return f"this is one partition: name the folder above it, with --partition {folder}"
-    return "a log directory holds folders named <topic>-<partition>; is this its parent?"
+    if below:
+        return f"it is no log directory, and {below} is one: name that"
+    return "a log directory has folders named <topic>-<partition>: name one entry of log.dirs of server.properties"
+
+
+def log_dir_below(
+    filesystem: FileSystem, listing: Iterable[Entry], is_partition: Callable[[str], object]
+) -> str | None:
+    """Return the path of a log directory among the entries of a folder; only the first entries are listed."""
+    for entry in islice(listing, _MOST_LISTED):
+        with suppress(OSError):
+            if entry.kind == FOLDER and any(is_partition(each.name) for each in filesystem.list_folder(entry.path)):
+                return entry.path
+    return None

@@ -166,7 +166,7 @@ def test_without_a_broker_nothing_is_known(log_dir: Path, tmp_path: Path) -> Non
         nothing.log_dirs.require("log directories")
     found = given(log_dir)
     assert (found.broker.value, found.remote.value, found.cluster.value) == (None, None, None)
-    assert "no process holds .lock" in found.remote.source
+    assert "no broker runs with these log directories" in found.remote.source
     assert not list(found.lines())
 
 

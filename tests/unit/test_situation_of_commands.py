@@ -182,7 +182,7 @@ def test_command_that_needs_a_cluster_names_the_option_that_tells_it(command, br
 @pytest.mark.parametrize("command", OF_A_CLUSTER)
 def test_command_that_needs_a_location_names_the_option_that_tells_it(command, log_dir):
     ran = tiersnap(command, log_dir, "--bootstrap-server", "127.0.0.1:9")
-    assert_said(ran, 2, "remote location not known: no process holds .lock", "--remote s3://")
+    assert_said(ran, 2, "remote location not known: no broker runs with these log directories", "--remote s3://")
 
 
 @pytest.mark.parametrize("command", ["tier", "unblock", "scan"])

@@ -27,7 +27,7 @@ from tiersnap.jobs.commands.doctor.cluster import (
     RemoteRecords,
     ToldCopies,
     as_records,
-    compare_records,
+    compare_if_answered,
     lines_of,
     problems_of_cluster,
     records_here,
@@ -145,8 +145,9 @@ def doctor(
     verified = verified_partitions(checks_file)
     broker = situation
     situation, unanswered = situation.answering()
+    compared, situation, silent = compare_if_answered(situation, output.talk)
+    unanswered += silent
     log_dirs, cluster = situation.log_dirs.value or (), situation.cluster.value
-    compared = compare_records(situation, output.talk)
     records = None if compared is None else compared.records
     location = judge_location(situation, None if compared is None else compared.location)
     copies = told_copies(cluster, log_dirs, broker_expiry.now, hung_after, records)

@@ -13,14 +13,15 @@ from tiersnap.jobs.cli.output import and_more
 from tiersnap.jobs.cli.publish_options import ProofRequest
 from tiersnap.jobs.cli.sentences import MissingRemoteSegment
 from tiersnap.jobs.commands.doctor.location import JudgedLocation
+from tiersnap.jobs.situation.situation import COMMAND_LINE, Situation
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.publish.location_proof import LocationState
+from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.gate.exit_code import OtherProblem
 from tiersnap.snapshot.gate.next_step import Hole, NextStep
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
-    from tiersnap.jobs.situation.situation import Situation
     from tiersnap.remote_storage.cluster.hung_copies import HungCopy
     from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment
     from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
@@ -184,6 +185,22 @@ def compare_records(situation: Situation, talk: Callable[[str], None]) -> Compar
     return Compared(
         missing, location.layout.name, prover.verdict(location), reader.cache, not any(reader.log_starts.values())
     )
+
+
+def compare_if_answered(
+    situation: Situation, talk: Callable[[str], None]
+) -> tuple[Compared | None, Situation, list[TiersnapError]]:
+    """Return `compare_records`, and the situation without a cluster that stops to answer, with its error.
+
+    Raises:
+        TransientError: that cluster is the command line's.
+    """
+    try:
+        return compare_records(situation, talk), situation, []
+    except TransientError as error:
+        if situation.cluster.source == COMMAND_LINE:
+            raise
+        return None, situation.without_cluster(error.message), [error]
 
 
 def records_here(cluster: Cluster | None, compared: Compared | None, log_dirs: Sequence[NamedLogDir]) -> Records | None:
