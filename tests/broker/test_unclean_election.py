@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import suppress
 
 import pytest
@@ -50,11 +51,17 @@ def test_the_log_of_the_new_leader_is_tiered_and_read_although_the_lost_one_had_
             return lambda: leader_and_isr(controller, TOPIC) == (leader, list(isr))
 
         def tier_all(node: int) -> None:
-            """Until the high watermark on disk has come to the end of the closed segments."""
+            """Upload a copy's segments, until the high watermark on disk has come to the end of the closed segments.
+
+            Beside its broker `tier` would publish them too, and then refuse to hide those of the lost leader.
+            """
             closed = segment_bases(disks[node].partition(TOPIC))[:-1]
+            copied = tmp_path / "copied"
 
             def tiered() -> bool:
-                ran = tiersnap("tier", disks[node].log_dir, "--remote", tier.directory, *LAYOUT, "--apply")
+                shutil.rmtree(copied, ignore_errors=True)
+                shutil.copytree(disks[node].log_dir, copied, ignore=shutil.ignore_patterns(".lock"))
+                ran = tiersnap("tier", copied, "--remote", tier.directory, *LAYOUT, "--apply")
                 assert ran.exit_code == 0, ran.err
                 verdicts = ran.row(partition=f"{TOPIC}-0")["verdicts"]
                 return sum(verdicts.get(each, 0) for each in ("UPLOADED", "TIERED")) == len(closed)
