@@ -127,8 +127,8 @@ NOTHING_UNREAD_IS_PUBLISHED = (
     _defect(
         f"{_MEND}/right_segments.py",
         "mend takes no log from another copy of the segment",
-        "twin = self.stored.undamaged_twin(record) if may_use_twin else None",
-        "twin = None",
+        "twin = self.stored.undamaged_twin(record)\n",
+        "twin = None\n",
         f"{_PROOF}a_lost_log_is_made_again_from_another_copy",
     ),
     _defect(
