@@ -26,7 +26,7 @@ _EXAMINE, _STATE = "snapshot/replay/examine.py", "snapshot/producer_fold.py"
 
 DANGERS = (
     Danger(_COVERAGE, "a hole at the beginning is covered", "start <= start_offset and end_offset", "end_offset"),
-    Danger(_COVERAGE, "an incomplete copy covers", "[copy for copy in known if copy.is_complete]", "list(known)"),
+    Danger(_COVERAGE, "an incomplete copy covers", "if copy.is_complete:", "if True:"),
     Danger(
         _TRUST, "an old batch may be young", '(theirs["last_offset"] < history_from)\n    same_t', "True\n    same_t"
     ),
@@ -79,8 +79,8 @@ DANGERS = (
     Danger(
         _EXAMINE,
         "a refusal at the last offset",
-        "replay.refusal.offset <= end.last_offset",
-        "replay.refusal.offset < end.last_offset",
+        "refusal.offset <= end.last_offset",
+        "refusal.offset < end.last_offset",
     ),
     Danger(
         _EXAMINE,

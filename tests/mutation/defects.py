@@ -127,8 +127,8 @@ NOTHING_UNREAD_IS_PUBLISHED = (
     _defect(
         f"{_MEND}/right_segments.py",
         "mend takes no log from another copy of the segment",
-        "twin = self.stored.undamaged_twin(record) if may_use_twin else None",
-        "twin = None",
+        "twin = self.stored.undamaged_twin(record)\n",
+        "twin = None\n",
         f"{_PROOF}a_lost_log_is_made_again_from_another_copy",
     ),
     _defect(
@@ -243,7 +243,7 @@ NOTHING_UNKNOWN_IS_COMPUTED = (
     _defect(
         "snapshot/log/log_start.py",
         "a log begins at its first file if no checkpoint names its start",
-        "return None if begin < first or not partition.log_start_is_known else first",
+        "return begin if remote is not None and remote <= begin else None",
         "return first",
         "test_log_start.py::test_repair_makes_nothing_when_the_log_start_is_unknown",
     ),
@@ -257,7 +257,7 @@ NOTHING_UNKNOWN_IS_COMPUTED = (
     _defect(
         "snapshot/replay/window_start.py",
         "a scan window needs no proof of what is open where it begins",
-        'unproven = "" if is_told else self._why_unproven(shown)',
+        "unproven = self._why_unproven(shown)",
         'unproven = ""',
         "test_scan_window.py::test_window_tiers_nothing_when_nothing_proves_what_is_open_where_it_begins",
     ),
@@ -396,8 +396,8 @@ AFTER_A_POWER_LOSS = (
     _defect(
         "snapshot/log/rebuilt_epochs.py",
         "lost leader epochs stay lost",
-        "    told = epochs_of_batches(filesystem, segments)\n",
-        "    told = ()\n",
+        "    rebuilt = epochs_of_batches(filesystem, segments)\n",
+        "    rebuilt = ()\n",
         "test_lost_leader_epochs.py::test_tier_uploads_epochs_that_the_batches_tell",
     ),
     _defect(
