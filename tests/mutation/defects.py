@@ -162,8 +162,8 @@ NOTHING_UNREAD_IS_PUBLISHED = (
     _defect(
         "remote_storage/verify/broker_attempts.py",
         "unblock finishes a broker's attempt that is not the log",
-        "if why := _why(each):",
-        'if why := "":',
+        "why = _why(each)",
+        'why = ""',
         "test_broker_attempts.py::test_unblock_uploads_a_segment_again_when_its_attempt_is_wrong",
     ),
     _defect(
@@ -220,8 +220,8 @@ NOTHING_LOST_IS_HIDDEN = (
     _defect(
         "remote_storage/remote_log/lost_below.py",
         "the checkpoint of a running broker proves a loss that retention made",
-        "told = None if self.ask is None else self.ask(name_of(self.partition))",
-        "told = start.offset",
+        "        if self.ask is None:\n            return start\n        told",
+        "        if self.ask is None:\n            return ToldStart(start.offset, is_current=True)\n        told",
         f"{_BELOW}checkpoint_of_a_running_broker_proves_no_lost_head",
     ),
     _defect(
