@@ -175,7 +175,6 @@ class LogDir:
         return map(self.partition, self.folders)
 
     def partition(self, folder: str) -> Partition:
-        """List one partition by its folder's name; see `read_partition`."""
         return read_partition(self.filesystem, f"{self.path}/{folder}", self.checkpoints)
 
 
@@ -219,8 +218,8 @@ def open_log_dir(uri: str) -> LogDir:
             hint="tiersnap run --source takes it; other commands need the log directory on its own host",
         )
     if not folders and META_PROPERTIES not in files:
-        names = [entry.name for entry in listing]
-        hint = without_partitions(path.rpartition("/")[2], names, log_dir_below(filesystem, listing, split_folder_name))
+        below = log_dir_below(filesystem, listing, split_folder_name)
+        hint = without_partitions(path.rpartition("/")[2], [entry.name for entry in listing], below)
         raise NotALogDirError(f"{uri}: no partition folders in it", hint=hint)
     if folders and HIGH_WATERMARKS not in files:
         findings.append(missing_checkpoint(f"{path}/{HIGH_WATERMARKS}"))
