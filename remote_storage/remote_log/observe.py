@@ -73,7 +73,9 @@ class Observe:
     def __call__(self, partition: Partition, filesystem: FileSystem | None = None) -> RemoteListing:
         local_start = partition.segments[0].base_offset
         name = name_of(partition)
-        listed = list_remote_partition(self.location, name, local_start=local_start, known=self.known(name))
+        listed = list_remote_partition(
+            self.location, name, local_start=local_start, known=self.known(name), of_brokers=self.of_brokers
+        )
         found = listed.counted(self.wrong, self.of_brokers)
         if filesystem is not None:
             check_same_log(self.location, found.segments, filesystem, partition)

@@ -71,7 +71,7 @@ class RemoteInventory:
 
         Args:
             wrong: their ids.
-            of_brokers: ids of the segments without a claim of ours that count; None for all.
+            of_brokers: ids of the segments without a claim of ours that count; None for all. The listing got the same.
         """
         right = [each for each in self.segments if each.segment_id not in wrong]
         if of_brokers is not None:
@@ -94,6 +94,7 @@ def list_remote_partition(
     local_start: int = 0,
     since: int | None = None,
     known: KnownManifests | None = None,
+    of_brokers: Collection[str] | None = None,
 ) -> RemoteInventory:
     """List the remote inventory of a partition.
 
@@ -101,6 +102,7 @@ def list_remote_partition(
         local_start: base offset of the first local segment. Few manifests of segments that end there or below are read.
         since: ms. The manifests of segments that may have a record as late as that are read in any case.
         known: manifests of the partition that were read before; by default those in the store.
+        of_brokers: ids of segments that count without a claim. Claims of all other segments are read; None: of few.
     """
     store = location.store
     beside = list(store.list(keys.partition_claims(partition)))
@@ -117,6 +119,8 @@ def list_remote_partition(
     incomplete += _lacking(store, listed)
     claims = _Claims(store, frozenset(changed))
     claims.read_for(found, incomplete, changed)
+    if of_brokers is not None:
+        claims.read_of(each for each in found if each.segment_id not in of_brokers)
     segments = [claims.told(each) for each in found]
     return replace(_counted(location, partition, claims, segments, incomplete), unread=tuple(unread))
 
@@ -248,6 +252,10 @@ class _Claims:
         self.read_unfinished(sorted(claimed, key=_age, reverse=True))
         late = [each for each in claimed if not 0 <= changed[each] - written[each] <= _FINISHED_WITHIN_MS]
         in_parallel(self.read, late)
+
+    def read_of(self, segments: Iterable[RemoteSegment]) -> None:
+        """Read the claims of segments."""
+        in_parallel(self.read, [each.claimed_as for each in segments if each.claimed_as in self.claimed])
 
     def told(self, segment: RemoteSegment) -> RemoteSegment:
         """Return the segment with its claim and whether a broker uploaded it."""

@@ -72,7 +72,9 @@ class TierJob:
 
     def list_remote_partition(self, local_start: int) -> RemoteInventory:
         """List the partition in remote storage; `local_start` is the base offset of the first local segment."""
-        return list_remote_partition(self.location, self.partition, local_start=local_start, known=self.known)
+        return list_remote_partition(
+            self.location, self.partition, local_start=local_start, known=self.known, of_brokers=self.of_brokers
+        )
 
     def counted(self, found: RemoteInventory) -> RemoteInventory:
         """Return the inventory with only the segments that count for this job.

@@ -289,6 +289,18 @@ def test_what_cannot_be_deleted_stays_named_by_the_claim_and_goes_next_time(stor
     assert_tiered_once(store, layout, name)
 
 
+def test_segments_that_another_run_finished_since_the_listing_count(store, layout, name, segments):
+    """`unblock` names the segments of brokers that count; those with a claim count as well, and nothing waits."""
+    run(store, layout, segments)
+    paused: list[float] = []
+    tierer = replace(ME, run_id="run-2", wait=10, pause=paused.append)
+    place = RemoteLocation(store, layout)
+    events = list(tier_partition(place, PARTITION, segments, tierer, of_brokers=frozenset()))
+    assert [event.error for event in events] == [None] * len(CLOSED)
+    assert paused == [], "a finished segment is not waited for"
+    assert_tiered_once(store, layout, name)
+
+
 def test_a_segment_that_another_process_holds_waits_for_its_copy(store, layout, name, segments):
     held = ClaimedSegment(PARTITION, 0, 0)
     other = Attempt.of(new_segment_id(), "run-other", process=structs.replace(this_process(), host="elsewhere"))
