@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("snapshot", "remote_storage", "jobs")
 # The greatest values that `make lint` accepts; `python -m tests.house_measure` prints the figures of today.
 LIMITS: Mapping[str, float] = {
-    "tokens": 470_686,
-    "branches": 14_770,
+    "tokens": 471_480,
+    "branches": 14_797,
     "functions with more than 10 branches": 68,
     "dense functions (of 6 branches or more: three in four statements), %": 48,
     "comprehensions per 1,000 statements": 43.3,
