@@ -32,11 +32,11 @@ from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked, remote_ch
 from tiersnap.snapshot.report.run_info import WaitingAt
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.all_tables import TABLES
-from tiersnap.snapshot.tables.facts import DELTAS, PARTITIONS, FactKind, StoredResults, newest_results
+from tiersnap.snapshot.tables.facts import DELTAS, FACT_COLUMNS, PARTITIONS, FactKind, StoredResults, newest_results
 from tiersnap.snapshot.tables.reader_errors import of_table
 from tiersnap.snapshot.tables.readiness import VERDICT_COLUMNS, VERDICTS, SegmentKey, current_verdicts
 from tiersnap.snapshot.tables.remote_log_segments import STATE_COLUMNS, AttemptState, newest_states, read_states
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS, VERSION_KEY
+from tiersnap.snapshot.tables.schemas import RUNS, VERSION_KEY
 from tiersnap.snapshot.tables.segment_verdict import GivenVerdict, SegmentVerdict
 from tiersnap.snapshot.tables.table_format import filled_by, refuse_newer, refuse_other
 
@@ -49,7 +49,7 @@ _IMPATIENT = {"max_retries": "2", "retry_timeout": "10s", "connect_timeout": "5s
 _QUERY = {"datafusion.execution.target_partitions": "1"}
 # Readers need no states, which are most of the bytes.
 _FACTS = [name for name in PARTITIONS.names if name != DELTAS]
-_FINDING_COLUMNS = (*PARTITION_KEY, "kind", "part", "run", *Rows(Finding).names)
+_FINDING_COLUMNS = (*FACT_COLUMNS, *Rows(Finding).names)
 
 
 def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] | None = None) -> pa.Table:

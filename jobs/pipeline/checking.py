@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.before_spark import Session, started
 from tiersnap.jobs.pipeline.grouping import by_key, of_batches
-from tiersnap.jobs.pipeline.newest import newest, newest_row
+from tiersnap.jobs.pipeline.newest import current_facts, newest_row
 from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.session import spoken
@@ -117,7 +117,7 @@ def holding(checks: DataFrame, *, now: int, recheck: int | None) -> DataFrame:
 
 def compared_snapshots(partitions: DataFrame) -> DataFrame:
     """PARTITIONS -> topic, topic_id, partition, and `compared`: ComparedSnapshot of those that a replay vouches for."""
-    facts = newest(partitions, PARTITION_KEY)
+    facts = current_facts(partitions)
     ids = facts.where(F.col("kind") == str(FactKind.REPLAYED)).select(*PARTITION_KEY, "topic_id")
     of_file = F.when(F.col("compared").isin(sorted(TRUSTED)), F.col("file_crc32c"))
     boundaries = facts.where(F.col("kind") == str(FactKind.BOUNDARY)).select(

@@ -157,7 +157,7 @@ def count_decoded(outcome: RunOutcome, segments: DataFrame, run: int, collected:
 
 def count_replayed(outcome: RunOutcome, partitions: DataFrame, run: int) -> None:
     """Add what the replay of run number `run` wrote and found, by its rows in the table `partitions`."""
-    facts, is_written = partitions.where(F.col("run") == run), F.col("written_by") == run
+    facts, is_written = partitions.where((F.col("run") == run) & ~F.col("has_ended")), F.col("written_by") == run
     counts = facts.agg(
         F.count_if(F.col("kind") == str(FactKind.REPLAYED)).alias("partitions"),
         F.count_if(is_written).alias("written"),

@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.grouping import matching
-from tiersnap.jobs.pipeline.newest import newest, newest_row
+from tiersnap.jobs.pipeline.newest import current_facts, newest, newest_row
 from tiersnap.remote_storage.errors import SegmentChangedError, SnapshotChangedError, SnapshotVanishedError
-from tiersnap.snapshot.tables.facts import FactKind
+from tiersnap.snapshot.tables.facts import DELTAS, FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 
 _KNOWN = (
@@ -52,7 +52,7 @@ def known_decodes(segments: DataFrame) -> DataFrame:
 
 def last_replayed(partitions: DataFrame, names: Sequence[str] = _REPLAYED) -> DataFrame:
     """`partitions` -> PARTITION_KEY and `replayed`: `kind` (REPLAYED or GONE), `run`, fields of the newest replay."""
-    rows = _with_key(partitions, PARTITION_KEY).where(is_of((FactKind.REPLAYED, FactKind.GONE)))
+    rows = _with_key(partitions, PARTITION_KEY).where(is_of((FactKind.REPLAYED, FactKind.GONE)) & ~F.col("has_ended"))
     last = newest_row(rows.select(*PARTITION_KEY, "kind", "run", *names), PARTITION_KEY)
     return last.select(*PARTITION_KEY, F.struct("kind", "run", *names).alias("replayed"))
 
@@ -105,11 +105,9 @@ def newest_runs(segments: DataFrame, partitions: DataFrame, remote: DataFrame, r
 
 
 def newest_facts(partitions: DataFrame, among: DataFrame, kinds: Iterable[FactKind]) -> DataFrame:
-    """Return rows of these kinds from the newest replay of the partitions `among` (PARTITION_KEY) that are not gone."""
-    # Every replay leaves a REPLAYED row, and GONE is alone in its run.
+    """Return the facts of these kinds that hold in the partitions `among` (PARTITION_KEY)."""
     rows = partitions.where(F.col("kind") != str(FactKind.STATE))
-    rows = newest(rows.join(among, on=list(PARTITION_KEY), how="left_semi"), PARTITION_KEY)
-    return rows.where(is_of(kinds))
+    return current_facts(rows.join(among, on=list(PARTITION_KEY), how="left_semi")).where(is_of(kinds))
 
 
 def gone_partitions(
@@ -125,5 +123,11 @@ def gone_partitions(
     missing = missing.join(listed, on=list(PARTITION_KEY), how="left_anti")
     if topics is not None:
         missing = missing.mapInArrow(matching(topics), missing.schema)
-    values = {"kind": F.lit(str(FactKind.GONE)), "part": F.lit(0), "run": F.lit(run)}
+    values = {"kind": F.lit(str(FactKind.GONE)), "part": F.lit(0), "run": F.lit(run), "has_ended": F.lit(False)}
     return schemas.in_columns(missing, schemas.PARTITIONS, values)
+
+
+def ended_facts(partitions: DataFrame, gone: DataFrame, *, run: int) -> DataFrame:
+    """Return rows to append to the table `partitions`: the ends of all facts of partitions that are `gone`."""
+    rows = current_facts(partitions.drop(DELTAS).join(gone, on=list(PARTITION_KEY), how="left_semi"))
+    return schemas.in_columns(rows, schemas.PARTITIONS, {"run": F.lit(run), "has_ended": F.lit(True)})

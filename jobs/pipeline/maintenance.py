@@ -10,13 +10,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.checking import CHECK_KEY
+from tiersnap.jobs.pipeline.known import is_of
 from tiersnap.jobs.pipeline.maintained_table import MaintainedTable
-from tiersnap.jobs.pipeline.newest import newest, superseded
+from tiersnap.jobs.pipeline.newest import current_facts, newest, superseded
 from tiersnap.jobs.pipeline.remote_states import entered, progress
 from tiersnap.jobs.pipeline.session_settings import with_settings
-from tiersnap.jobs.pipeline.warehouse import Warehouse
+from tiersnap.jobs.pipeline.warehouse import Warehouse, same_key
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.tables.facts import FactKind
+from tiersnap.snapshot.tables.facts import FACT_KEY, FactKind
 from tiersnap.snapshot.tables.remote_log_segments import ATTEMPT_KEY
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 from tiersnap.snapshot.units import format_duration
@@ -34,9 +35,10 @@ def superseded_segments(segments: DataFrame, partitions: DataFrame) -> DataFrame
     """SEGMENT_KEY and run of decodes that are not the newest, or whose segment a later replay did not find."""
     keys = segments.select(*SEGMENT_KEY, "run").distinct()
     # A replay that came to no end states no segments, and says nothing of any.
-    stated = newest(partitions, PARTITION_KEY).where(F.col("kind") == str(FactKind.SEGMENT))
-    replayed = stated.select(*PARTITION_KEY, F.col("run").alias("_replayed")).distinct()
-    there = stated.select(*PARTITION_KEY, "base_offset")
+    facts = current_facts(partitions)
+    there = facts.where(is_of([FactKind.SEGMENT])).select(*SEGMENT_KEY)
+    replayed = facts.where(is_of([FactKind.REPLAYED])).select(*PARTITION_KEY, F.col("run").alias("_replayed"))
+    replayed = replayed.join(there, on=list(PARTITION_KEY), how="left_semi")
     gone = (
         keys.join(replayed, on=list(PARTITION_KEY))
         .where("run < _replayed")
@@ -49,6 +51,13 @@ def superseded_segments(segments: DataFrame, partitions: DataFrame) -> DataFrame
 def superseded_keys(rows: DataFrame, key: Sequence[str]) -> DataFrame:
     """Return `key` and run of the rows that are not of the newest run of their key."""
     return superseded(rows.select(*key, "run").distinct(), key)
+
+
+def superseded_facts(partitions: DataFrame) -> DataFrame:
+    """Return FACT_KEY and run of the rows of facts that have a newer row, or have ended."""
+    rows = partitions.select(*FACT_KEY, "run", "has_ended")
+    ended = newest(rows, FACT_KEY).where("has_ended")
+    return superseded(rows, FACT_KEY).unionByName(ended).select(*FACT_KEY, "run").distinct()
 
 
 def superseded_states(remote_log_segments: DataFrame) -> DataFrame:
@@ -86,7 +95,7 @@ def maintain(warehouse: Warehouse, *, apply: bool, vacuum_after_hours: float = 1
         ("readiness", (*SEGMENT_KEY, "run"), warehouse.read("readiness").where(F.lit(False))),
         ("remote_checks", (*CHECK_KEY, "run"), superseded_keys(warehouse.read("remote_checks"), CHECK_KEY)),
         # Last: what is superseded elsewhere is told by it.
-        ("partitions", (*PARTITION_KEY, "run"), superseded_keys(partitions, PARTITION_KEY)),
+        ("partitions", (*FACT_KEY, "run"), superseded_facts(partitions)),
     ]
     for table, key, doomed in plans:
         if warehouse.exists(table):
@@ -97,7 +106,8 @@ def _one(
     warehouse: Warehouse, table: str, key: Sequence[str], doomed: DataFrame, apply: bool, vacuum_after_hours: float
 ) -> MaintainedTable:
     rows = warehouse.read(table)
-    before, superseded = rows.count(), rows.join(doomed, on=list(key), how="left_semi").count()
+    before = rows.count()
+    superseded = rows.alias("t").join(doomed.alias("d"), on=F.expr(same_key(key)), how="left_semi").count()
     delta = DeltaTable.forPath(warehouse.spark, warehouse.path(table))
     if apply:
         warehouse.may_commit()

@@ -1,7 +1,7 @@
 """The input of a partition's replay: rows in one order, read as a stream.
 
     LISTED    one row: the partition as it was listed
-    FACTS     rows of `partitions`: for a replay those that an earlier one left, where it may start from that state
+    FACTS     rows of `partitions` that hold; of a replay that may not start from their state, without that state
     COPIES    rows of `remote_log_segments`, the newest of each attempt; to judge within a scan window also refusals
     WINDOW    of a partition that is replayed from the edge of a scan window: its decodes once more, ahead of them
     DECODES   rows of `segments`, ascending in base offset and part
@@ -95,6 +95,7 @@ class PartitionInput:
 
     Attributes:
         listed, results: None if no row has them.
+        facts: the facts of `results`.
         copies: finished copies, and copies under way.
         refusals: uploads that refused a segment whose snapshot lacks a transaction.
     """
@@ -111,6 +112,7 @@ class PartitionInput:
         self._decodes = self._parts(Source.DECODES)
         self.listed = next(iter(list(LISTED_ROWS.read(self._of(Source.LISTED)))), None)
         facts = [fact for rows in self._of(Source.FACTS) for fact in read_facts(rows)]
+        self.facts = [fact for fact, _ in facts]
         self.results = StoredResults.of(facts) if facts else None
         copies = list(self._of(Source.COPIES))
         self.copies = [state.attempt for rows in copies for state in read_states(rows) if state.is_there]

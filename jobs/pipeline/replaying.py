@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.grouping import by_key
-from tiersnap.jobs.pipeline.known import is_of, is_true
-from tiersnap.jobs.pipeline.newest import newest_among
+from tiersnap.jobs.pipeline.known import is_true
+from tiersnap.jobs.pipeline.newest import current_facts_among, newest_among
 from tiersnap.jobs.pipeline.partition_input import (
     INPUT_ORDER,
     PartitionInput,
@@ -30,18 +30,20 @@ from tiersnap.snapshot.replay.partition_listing import PartitionListing
 from tiersnap.snapshot.replay.replay_listing import FROM_THE_BEGINNING, ListingReplay, Replayed, Resume, told_at
 from tiersnap.snapshot.replay.replay_start import StartState
 from tiersnap.snapshot.replay.segment_runs import Run, WindowDecode
+from tiersnap.snapshot.tables.deltas import parts
 from tiersnap.snapshot.tables.facts import (
+    DELTAS,
     Fact,
     FactKind,
     StoredReplay,
     StoredResults,
     fact_batches,
+    news,
     state_batches,
 )
 from tiersnap.snapshot.tables.listed import ListedPartition
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 
-_KEPT = (FactKind.REPLAYED, FactKind.STATE, FactKind.BOUNDARY)
 # Keys of so many segments are sent to every task, so that no row of another one is moved.
 _MOST_SENT = 100_000
 _MOST_NAMED = 100
@@ -64,9 +66,11 @@ class ReplayPartition(ListingReplay):
         replayed = self.replay(listing, TableDecodes(rows), resume_of(rows.results))
         digest = self.options.digest(place=None if self.sink is None else self.sink.uri)
         facts = list(facts_of(replayed, rows.listed, listing, self.run, digest))
-        yield from fact_batches(facts)
-        if replayed.state is not None:
-            yield from state_batches(facts[0], replayed.state.deltas)
+        state = None if replayed.state is None else replayed.state.deltas
+        count = 0 if state is None else len(list(parts(state)))
+        yield from fact_batches(news(rows.facts, facts, count, self.run))
+        if state is not None:
+            yield from state_batches(facts[0], state)
 
 
 @dataclass
@@ -178,9 +182,6 @@ def partition_input(
     """
     key = list(PARTITION_KEY)
     ours = listed.join(changed.rows, on=key)
-    resumed = changed.rows.where("start_offset is not null").select(*key)
-    facts = newest_among(changed.of_them(partitions), key, resumed, sent=changed.sent)
-    facts = facts.where(is_of(_KEPT))
     # Not those that retention has deleted since: the table remembers them until `maintain`.
     bases = ours.select(*key, "start_offset", F.explode("segments.base_offset").alias("base_offset"))
     decodes = newest_among(changed.of_them(segments), SEGMENT_KEY, bases, "start_offset", sent=changed.sent)
@@ -190,7 +191,7 @@ def partition_input(
     decodes = decodes.withColumn("deltas", F.when(~is_below, F.col("deltas")))
     rows = [
         input_rows(ours, Source.LISTED, schemas.LISTED.names),
-        fact_rows(facts, schemas.PARTITIONS.names),
+        fact_rows(_facts(changed.of_them(partitions), changed), schemas.PARTITIONS.names),
         decode_rows(decodes),
     ]
     if is_bounded:
@@ -199,6 +200,14 @@ def partition_input(
         shown = decodes.join(windows, on=key).where("base_offset >= window_offset")
         rows.append(decode_rows(shown, Source.WINDOW))
     return united(rows)
+
+
+def _facts(partitions: DataFrame, changed: Changed) -> DataFrame:
+    """Return the facts that hold in the partitions that changed, without a state from which no replay may start."""
+    facts = current_facts_among(partitions, changed.rows, "start_offset", sent=changed.sent)
+    may_start = F.isnotnull("start_offset")
+    facts = facts.withColumn("state_offset", F.when(may_start, F.col("state_offset")))
+    return facts.withColumn(DELTAS, F.when(may_start, F.col(DELTAS)))
 
 
 def replay(rows: DataFrame, task: ReplayPartition, *, tasks: int | None = None) -> DataFrame:

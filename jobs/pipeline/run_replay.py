@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from tiersnap.jobs.pipeline import counts, decoding, replaying, schemas, unread, verdicts
 from tiersnap.jobs.pipeline.changes import CHANGED
 from tiersnap.jobs.pipeline.decoding import DecodeSegments
+from tiersnap.jobs.pipeline.known import ended_facts
 from tiersnap.jobs.pipeline.replaying import ReplayPartition
 from tiersnap.jobs.pipeline.run_context import RunContext
 from tiersnap.jobs.pipeline.run_listing import RunListing, changes_of, gone, remote_differences
@@ -93,6 +94,7 @@ def remember(run: RunContext, found: RunListing, totals: RunTotals) -> None:
         # First: a run that is killed in between finds these partitions gone once more.
         if not ended.isEmpty():
             run.append("readiness", ended)
-        run.append("partitions", missing)
+        ends = ended_facts(run.warehouse.read("partitions"), missing, run=run.number)
+        run.append("partitions", missing.unionByName(ends))
         why = ", or led elsewhere," if run.settings.leaders or found.leaders is not None else ""
         run.talk(f"{count_of(totals.gone, 'partition is', 'partitions are')} gone{why} since an earlier run")

@@ -15,7 +15,7 @@ from tiersnap.jobs.pipeline.batches import SEGMENT_OF_BATCH
 from tiersnap.jobs.pipeline.before_spark import Session, started
 from tiersnap.jobs.pipeline.grouping import by_key, of_topics
 from tiersnap.jobs.pipeline.known import is_of
-from tiersnap.jobs.pipeline.newest import newest
+from tiersnap.jobs.pipeline.newest import current_facts, newest
 from tiersnap.jobs.pipeline.partition_input import (
     HEADER,
     INPUT_ORDER,
@@ -43,7 +43,7 @@ def survey_input(partitions: DataFrame, segments: DataFrame, record_batches: Dat
     Args:
         record_batches: the table; None if there is none.
     """
-    facts = newest(partitions, PARTITION_KEY).where(is_of(_KEPT))
+    facts = current_facts(partitions.where(is_of(_KEPT)))
     stated = facts.where(is_of([FactKind.SEGMENT])).select(*SEGMENT_KEY, "size_bytes", "modified_ns")
     # Not those that retention has deleted since: the table remembers them until `maintain`.
     decodes = newest(segments, SEGMENT_KEY).join(stated.select(*SEGMENT_KEY), on=list(SEGMENT_KEY), how="left_semi")

@@ -174,16 +174,20 @@ class Warehouse:
             self.spark.sql(f"COMMENT ON TABLE {name} IS '{comment}'")
 
     def delete(self, table: str, key: Sequence[str], doomed: DataFrame) -> None:
-        """Commit one version without the rows that have a key of `doomed`, whose keys are distinct and not null."""
+        """Commit one version without the rows that have a key of `doomed`, whose keys are distinct."""
         self.may_commit()
-        same = " and ".join(f"t.{name} = d.{name}" for name in key)
         # In SQL, because a Connect server knows delta.tables only with a plugin of Delta's.
         quoted = _quoted(self.path(table)).replace("{", "{{").replace("}", "}}")
-        merge = f"MERGE INTO delta.`{quoted}` AS t USING {{doomed}} AS d ON {same} WHEN MATCHED THEN DELETE"
+        merge = f"MERGE INTO delta.`{quoted}` AS t USING {{doomed}} AS d ON {same_key(key)} WHEN MATCHED THEN DELETE"
         self.spark.sql(merge, doomed=doomed)
         self._read.pop(table, None)
         self.commits += 1
         _log.info("deleted from %s", self.path(table))
+
+
+def same_key(key: Sequence[str]) -> str:
+    """Return the SQL condition that rows `t` and `d` have one key."""
+    return " and ".join(f"t.{name} <=> d.{name}" for name in key)
 
 
 def _described(schema: pa.Schema) -> list[Column]:

@@ -27,7 +27,7 @@ from tiersnap.snapshot.report.exactly_once import (
 )
 from tiersnap.snapshot.report.run_info import RunCounts, RunInfo
 from tiersnap.snapshot.rows import Rows
-from tiersnap.snapshot.tables.facts import FactKind, StoredReplay, StoredResults, newest_results
+from tiersnap.snapshot.tables.facts import FACT_COLUMNS, FactKind, StoredReplay, StoredResults, newest_results
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tables.table_format import START_ANEW
 
@@ -41,7 +41,7 @@ AUDITS_COLUMNS = (*PARTITION_KEY, "run", "damage_count")
 _SAME = (*PARTITION_KEY, "kind", "producer_id", "before_last_offset", "first_offset", "last_offset")
 # The rows and columns of `partitions` that `failover_of` needs.
 FAILOVER_KINDS = (FactKind.REPLAYED, FactKind.BOUNDARY, FactKind.GONE)
-FAILOVER_COLUMNS = (*PARTITION_KEY, "kind", "part", "run", *Rows(StoredReplay).names, *Rows(SnapshotAt).names)
+FAILOVER_COLUMNS = (*FACT_COLUMNS, *Rows(StoredReplay).names, *Rows(SnapshotAt).names)
 
 
 @dataclass(frozen=True)

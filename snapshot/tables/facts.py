@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby, islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Annotated
 
 import numpy as np
@@ -37,6 +37,11 @@ class FactKind(StrEnum):
     ERROR = "ERROR"
 
 
+# The newest row of this key holds, unless it says that the fact has ended. Null in rows of other kinds are the offsets
+# of a BOUNDARY and of a SEGMENT.
+FACT_KEY = (*PARTITION_KEY, "kind", "snapshot_offset", "base_offset", "part")
+# The columns of facts of all kinds.
+FACT_COLUMNS = (*PARTITION_KEY, "kind", "part", "run", "has_ended")
 # What `readiness` is a view of.
 JUDGED = (FactKind.REPLAYED, FactKind.BOUNDARY, FactKind.SEGMENT)
 
@@ -78,11 +83,21 @@ class Fact:
     kind: Annotated[FactKind, Meta(description="kind of the fact: the columns of other kinds are null")]
     part: Annotated[Int32, Meta(description="part of a STATE, number of a FINDING or an ERROR; else 0")] = 0
     run: RunNumber = 0
+    has_ended: Annotated[
+        bool, Meta(description="whether the fact holds no more since this run; the other columns repeat it")
+    ] = False
     replay: StoredReplay | None = None
     snapshot: SnapshotAt | None = None
     segment: SegmentFacts | None = None
     finding: Finding | None = None
     error: RecordedError | None = None
+
+    @property
+    def place(self) -> tuple[FactKind, int, int]:
+        """Return the values of FACT_KEY within the partition."""
+        if self.snapshot is not None:
+            return self.kind, self.snapshot.snapshot_offset, self.part
+        return self.kind, 0 if self.segment is None else self.segment.base_offset, self.part
 
 
 FACTS = Rows(Fact)
@@ -108,6 +123,29 @@ def _with_deltas(facts: pa.RecordBatch, deltas: pa.Array[pa.Scalar[pa.DataType]]
     return pa.RecordBatch.from_arrays([*facts.columns, deltas], schema=PARTITIONS)
 
 
+# Every replay has rows of its own of these kinds: they are counted by their run.
+_OF_EVERY_REPLAY = (FactKind.REPLAYED, FactKind.ERROR)
+
+
+def news(before: Iterable[Fact], found: Iterable[Fact], parts: int, run: int) -> Iterator[Fact]:
+    """Yield the rows that a replay appends, so that its facts are those that hold: changes, and the ends of facts.
+
+    Args:
+        before: the facts of the partition that hold.
+        found: all facts of the replay but the STATE, which has so many `parts`.
+        run: number of the replay's run.
+    """
+    stored = {each.place: each for each in before}
+    for part in range(parts):
+        stored.pop((FactKind.STATE, 0, part), None)
+    for each in found:
+        known = stored.pop(each.place, None)
+        if each.kind in _OF_EVERY_REPLAY or known is None or replace(known, run=run) != each:
+            yield each
+    for ended in stored.values():
+        yield replace(ended, run=run, has_ended=True)
+
+
 def read_facts(batch: pa.RecordBatch) -> list[tuple[Fact, np.ndarray]]:
     """Return rows of PARTITIONS, each with its deltas (DELTA_DTYPE); without the column there are none."""
     facts = list(FACTS.read([batch]))
@@ -123,7 +161,7 @@ class StoredResults:
         replayed: None if the facts hold no replay.
         state: DELTA_DTYPE, the state to start from.
         snapshots, segments: by offset, ascending.
-        findings: damage that the replay found.
+        findings: damage that the replay found, in its order.
         run: number of the replay's run.
     """
 
@@ -140,7 +178,7 @@ class StoredResults:
     @classmethod
     def of(cls, rows: Sequence[tuple[Fact, np.ndarray]]) -> StoredResults:
         """Return facts of one partition, at least one, by their kinds."""
-        facts = [fact for fact, _ in rows]
+        facts = sorted(map(itemgetter(0), rows), key=attrgetter("part"))
         first = facts[0]
         states = sorted(((fact.part, deltas) for fact, deltas in rows), key=itemgetter(0))
         snapshots = {each.snapshot.snapshot_offset: each.snapshot for each in facts if each.snapshot is not None}
@@ -152,19 +190,22 @@ class StoredResults:
             dict(sorted(snapshots.items())),
             dict(sorted(segments.items())),
             tuple(each.finding for each in facts if each.finding is not None),
-            first.run,
+            next((each.run for each in facts if each.replay is not None), first.run),
         )
 
 
 def newest_results(facts: pa.Table) -> Iterator[StoredResults]:
-    """Yield the results of the newest replay of each partition; of one that is gone they are without a replay."""
-    key = list(PARTITION_KEY)
-    # Numbers of rows are joined and not the rows: Arrow joins no lists.
+    """Yield the results of the newest replay of each partition; of one that is gone they are without a replay.
+
+    Columns of FACT_KEY that all rows lack may be absent.
+    """
+    key = [name for name in FACT_KEY if name in facts.schema.names]
+    # Numbers of rows are grouped and not the rows: Arrow aggregates no lists.
     numbered = facts.select([*key, "run"]).append_column("number", pa.array(range(facts.num_rows), pa.int64()))
-    newest = facts.group_by(key).aggregate([("run", "max")])
-    joined = numbered.join(newest, keys=key, join_type="inner")
-    kept = joined.filter(pc.equal(joined["run"], joined["run_max"]))
-    ordered = facts.take(kept.sort_by([(name, "ascending") for name in (*key, "number")])["number"])
+    newest = numbered.sort_by("run").group_by(key, use_threads=False).aggregate([("number", "last")])
+    in_order = newest.sort_by([(name, "ascending") for name in (*PARTITION_KEY, "number_last")])
+    ordered = facts.take(in_order["number_last"])
+    ordered = ordered.filter(pc.invert(ordered["has_ended"]))
     rows = (row for batch in ordered.to_batches(max_chunksize=8192) for row in read_facts(batch))
     for _, group in groupby(rows, key=lambda row: (row[0].log_dir, row[0].topic, row[0].partition)):
         yield StoredResults.of(list(group))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ Row = dict[str, Any]
 STATES = ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED")
 LOST = ("SnapshotVanishedError", "SnapshotChangedError", "SegmentChangedError")
 NOT_READ = ("UNREADABLE_FILE", "PERMISSION_DENIED")
-KEPT = ("REPLAYED", "STATE", "BOUNDARY")
+_FACT = ("kind", "snapshot_offset", "base_offset", "part")
 JUDGED = ("REPLAYED", "BOUNDARY", "SEGMENT")
 
 
@@ -42,8 +43,12 @@ class Tables:
         return 1 + max((row["run"] for row in rows), default=0)
 
     def facts(self, key: tuple[Any, ...]) -> list[Row]:
-        """What the newest replay said of a partition."""
-        return newest(row for row in self.partitions if key_of(row) == key)
+        """The facts of a partition that hold."""
+        last: dict[tuple[Any, ...], Row] = {}
+        for row in (each for each in self.partitions if key_of(each) == key):
+            place = tuple(row[name] for name in _FACT)
+            last[place] = max(row, last.get(place, row), key=itemgetter("run"))
+        return [row for row in last.values() if not row["has_ended"]]
 
     def decodes(self, key: tuple[Any, ...], base_offset: int) -> list[Row]:
         """The parts of the newest decode of a segment."""
@@ -200,7 +205,8 @@ def _is_as_it_was(segment: Row, topic_id: str | None, parts: list[Row], check_cr
 def replay_input(listed: Row, change: Row, tables: Tables) -> list[Row]:
     """Rows of INPUT of one partition that is replayed, in order."""
     key, start = key_of(listed), change["start_offset"]
-    facts = [row for row in tables.facts(key) if row["kind"] in KEPT and start is not None]
+    kept = {} if start is not None else {"state_offset": None, "deltas": None}
+    facts = [{**row, **kept} for row in tables.facts(key)]
     decodes = []
     for segment in listed["segments"]:
         for row in tables.decodes(key, segment["base_offset"]):

@@ -61,7 +61,8 @@ class Ran:
     changes: list[Row] = field(default_factory=list)
     decoded: list[tuple[str, int]] = field(default_factory=list)
     unread: list[Row] = field(default_factory=list)
-    facts: list[Row] = field(default_factory=list)
+    appended: list[Row] = field(default_factory=list)  # to the table `partitions`
+    facts: list[Row] = field(default_factory=list)  # of the partitions that were replayed
     ready: list[Row] = field(default_factory=list)
     tiered: list[Row] = field(default_factory=list)
     readiness: list[Row] = field(default_factory=list)
@@ -210,8 +211,10 @@ class Runner:
         replay = ReplayPartition(options, sink, number, now, observe)
         for row, change in zip(ran.listed, ran.changes, strict=True):
             if change["is_changed"]:
-                ran.facts += _rows(replay(input_batches(fleet_joins.replay_input(row, change, tables))))
-        append("partitions", ran.facts)
+                ran.appended += _rows(replay(input_batches(fleet_joins.replay_input(row, change, tables))))
+        append("partitions", ran.appended)
+        replayed = [key_of(change) for change in ran.changes if change["is_changed"]]
+        ran.facts = [row for key in replayed for row in tables.facts(key)]
         append("remote_log_segments", fleet_joins.differences(ran.listed, tables.remote_log_segments, run=number))
 
         if apply:

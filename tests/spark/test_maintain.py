@@ -16,14 +16,14 @@ from tests.reference.fleet_run import Runner, arrow_table
 from tests.reference.living_log import LivingLog
 from tests.reference.schemas import assert_follows_schema
 from tiersnap.jobs.pipeline.maintenance import maintain, superseded_segments
-from tiersnap.jobs.pipeline.newest import newest
+from tiersnap.jobs.pipeline.newest import current_facts, newest
 from tiersnap.jobs.pipeline.remote_states import current
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.remote_storage.errors import LeaseLostError
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.tables.all_tables import TABLES
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
+from tiersnap.snapshot.tables.schemas import SEGMENT_KEY
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 NAMES = ("segments", "partitions", "remote_log_segments")
@@ -32,7 +32,7 @@ NAMES = ("segments", "partitions", "remote_log_segments")
 def read(warehouse: Warehouse) -> list[list[str]]:
     """What a run, and a report, read of the tables."""
     segments, partitions, remote = (warehouse.read(name) for name in NAMES)
-    asked = newest(segments, SEGMENT_KEY), newest(partitions, PARTITION_KEY), current(remote)
+    asked = newest(segments, SEGMENT_KEY), current_facts(partitions), current(remote)
     return [sorted(repr(row.asDict(recursive=True)) for row in rows.collect()) for rows in asked]
 
 
@@ -140,10 +140,11 @@ def test_maintenance_that_lost_its_lease_changes_no_table(spark: SparkSession, t
 def test_a_replay_that_came_to_no_end_says_of_no_segment_that_it_is_gone(spark: SparkSession) -> None:
     key = "log_dir string, topic string, partition int"
     decodes = [("/logs", "orders", number, base, 1) for number in (0, 1) for base in (0, 10)]
-    facts = [("/logs", "orders", 0, "REPLAYED", 0, 2), ("/logs", "orders", 1, "REPLAYED", 0, 2)]
-    facts.append(("/logs", "orders", 1, "SEGMENT", 10, 2))
+    facts = [("/logs", "orders", number, "REPLAYED", None, None, 0, 2, False) for number in (0, 1)]
+    facts.append(("/logs", "orders", 1, "SEGMENT", None, 10, 0, 2, False))
     segments = spark.createDataFrame(decodes, f"{key}, base_offset long, run long")
-    partitions = spark.createDataFrame(facts, f"{key}, kind string, base_offset long, run long")
+    of_fact = "kind string, snapshot_offset long, base_offset long, part int, run long, has_ended boolean"
+    partitions = spark.createDataFrame(facts, f"{key}, {of_fact}")
     gone = superseded_segments(segments, partitions).collect()
     assert [(row.partition, row.base_offset) for row in gone] == [(1, 0)]
 

@@ -170,7 +170,7 @@ class Stages:
         rows = replaying.partition_input(self.listed, replayed, *tables, is_bounded=self.is_bounded)
         frame = replaying.replay(rows, task)
         observed = frame.toArrow().to_pylist()
-        assert facts_of(observed) == facts_of(self.ran.facts)
+        assert facts_of(observed) == facts_of(self.ran.appended)
 
     def check_differences(self) -> list[Row]:
         table = self.table(self.before, "remote_log_segments")
@@ -395,8 +395,9 @@ def test_run_counts_findings_as_other_commands_do(spark: SparkSession) -> None:
     gone = [Finding(FindingKind.DELETED_FILE, "/logs/orders-0/x", -1, DELETED)]
     for found in ([], gone, [each for each in every if each.finding_kind in NOT_DAMAGED], every):
         rows = [
-            {**key, "kind": "FINDING", "part": part, "run": 1, "finding_kind": str(each.finding_kind),
-             "path": each.path, "position": each.position, "message": each.message}
+            {**key, "kind": "FINDING", "part": part, "run": 1, "has_ended": False,
+             "finding_kind": str(each.finding_kind), "path": each.path,
+             "position": each.position, "message": each.message}
             for part, each in enumerate(found)
         ]  # fmt: skip
         outcome = RunOutcome()

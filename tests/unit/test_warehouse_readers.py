@@ -25,11 +25,11 @@ RUNS_EXAMPLE = re.findall(r"^## The runs\n.*?```python\n(.*?)```", PAGE, re.MULT
 SAYS = "producer 7 is not in the file"
 
 
-def row(run: int, offset: int, found: str) -> dict[str, object]:
+def row(run: int, offset: int, found: str, *, has_ended: bool = False) -> dict[str, object]:
     """A boundary; every other column is null, or what stands for nothing where it must not be."""
     known: dict[str, object] = {
         "log_dir": "/data", "topic": "orders", "partition": 0, "kind": "BOUNDARY", "snapshot_offset": offset, "part": 0,
-        "run": run, "compared": found, "explanation": SAYS,
+        "run": run, "compared": found, "explanation": SAYS, "has_ended": has_ended,
     }  # fmt: skip
     for field in PARTITIONS:
         if field.name not in known:
@@ -45,10 +45,10 @@ def _nothing(kind: pa.DataType) -> object:
 
 @pytest.fixture
 def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two runs over one partition: the second superseded the first, and found one snapshot SUSPECT where it had two."""
+    """Two runs over one partition: of three SUSPECT snapshots one stays, one MATCHES now, and one has ended."""
     folder = tmp_path / "tiersnap-warehouse"
-    for run, found in ((1, ("SUSPECT", "SUSPECT")), (2, ("SUSPECT", "MATCHES"))):
-        rows = [row(run, offset, each) for offset, each in zip((5, 10), found, strict=True)]
+    first = [row(1, offset, "SUSPECT") for offset in (5, 10, 15)]
+    for rows in (first, [row(2, 10, "MATCHES"), row(2, 15, "SUSPECT", has_ended=True)]):
         write_deltalake(folder / "partitions", pa.Table.from_pylist(rows, schema=PARTITIONS), mode="append")
     monkeypatch.chdir(tmp_path)
     return folder
@@ -82,10 +82,10 @@ def test_the_sql_of_the_page_lists_the_runs_the_newest_first(warehouse: Path) ->
 def test_bare_parquet_counts_superseded_rows_and_rows_of_files_that_the_table_no_longer_has(warehouse: Path) -> None:
     table = DeltaTable(warehouse / "partitions")
     table.optimize.compact()
-    assert DeltaTable(warehouse / "partitions").to_pyarrow_table().num_rows == 4
+    assert DeltaTable(warehouse / "partitions").to_pyarrow_table().num_rows == 5
     duckdb = pytest.importorskip("duckdb")
     bare = f"select count(*) from read_parquet('{warehouse}/partitions/*.parquet') where compared = 'SUSPECT'"
-    assert duckdb.sql(bare).fetchall() == [(6,)], "one is right: the rest is superseded, or of compacted files"
+    assert duckdb.sql(bare).fetchall() == [(8,)], "one is right: the rest is superseded, or of compacted files"
 
 
 def test_the_page_answers_five_questions() -> None:

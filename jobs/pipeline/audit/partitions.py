@@ -7,7 +7,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from tiersnap.jobs.pipeline.audit.found import found, rows_of
-from tiersnap.jobs.pipeline.known import still_there
+from tiersnap.jobs.pipeline.known import is_of, still_there
+from tiersnap.jobs.pipeline.newest import current_facts
 from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind
 from tiersnap.snapshot.log.log_dir import INTERNAL_COMPACTED_TOPICS
 from tiersnap.snapshot.tables.facts import FactKind
@@ -59,9 +60,7 @@ def of_facts(partitions: DataFrame, record_batches: DataFrame) -> DataFrame:
 
 def segments_of_facts(partitions: DataFrame) -> DataFrame:
     """The table `partitions` -> PARTITION_KEY, `base_offset` and `size_bytes` of the segments that were listed last."""
-    last = still_there(partitions).select(*PARTITION_KEY, "replayed.run")
-    segments = partitions.where(F.col("kind") == str(FactKind.SEGMENT))
-    found = segments.join(last, on=[*PARTITION_KEY, "run"], how="left_semi")
+    found = current_facts(partitions.where(is_of([FactKind.SEGMENT])))
     return found.select(*PARTITION_KEY, "base_offset", "size_bytes")
 
 

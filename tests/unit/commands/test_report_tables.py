@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.local_facts import local_facts, write_tables
@@ -135,8 +135,10 @@ def test_a_partition_that_was_found_gone_is_not_reported_until_it_is_replayed_ag
     warehouse = warehouse_of(tmp_path, 1)
     before = {row["name"] for row in tiersnap("report", "--warehouse", warehouse, "--now", str(NOW)).rows}
     key = {"log_dir": str(LOGS), "topic": "orders", "partition": 0}
-    gone = pa.Table.from_pylist([{**key, "kind": "GONE", "part": 0, "run": 2}], schema=PARTITIONS)
-    write_deltalake(warehouse / "partitions", gone, mode="append")
+    table = DeltaTable(warehouse / "partitions").to_pyarrow_table().to_pylist()
+    ended = [{**row, "run": 2, "has_ended": True} for row in table if row.items() >= key.items()]
+    gone = [{**key, "kind": "GONE", "part": 0, "run": 2, "has_ended": False}, *ended]
+    write_deltalake(warehouse / "partitions", pa.Table.from_pylist(gone, schema=PARTITIONS), mode="append")
     after = {row["name"] for row in tiersnap("report", "--warehouse", warehouse, "--now", str(NOW)).rows}
     assert before - after == {"orders-0"}
     write_deltalake(
