@@ -34,6 +34,8 @@ from tiersnap.jobs.airflow.run_operator import DELTA, MaintainOperator, RunOpera
 from tiersnap.snapshot.errors import ExitCode, UsageError
 
 ALIAS = "tiersnap"
+# Spark's INFO is 39,000 lines a run in the task's log; `conf` of a cluster may name another level.
+_QUIET = {"spark.log.level": "WARN"}
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -51,7 +53,8 @@ def backfill(*, schedule: str = "0 0 * * *", **submit: Any) -> DAG:  # noqa: ANN
     """Return the DAG with one run a day: it tiers segments whose largest timestamp is before the end of the day.
 
     The days run in order, oldest first, so each run sends the segments that ended on its day. A day that is run again,
-    or out of order, sends nothing twice and leaves no hole. Only `airflow backfill create` starts runs.
+    or out of order, sends nothing twice and leaves no hole. Only `airflow backfill create` starts runs: Airflow needs
+    `schedule` for their dates, and makes no scheduled run.
     """
     return _dag("tiersnap_backfill", schedule, submit, is_backfill=True, maintain=False, doc_md=_BACKFILL)
 
@@ -65,7 +68,9 @@ def _dag(
         schedule=CronDataIntervalTimetable(schedule, timezone="UTC"),
         start_date=_START,
         catchup=False,
-        max_active_runs=1,
+        # Airflow counts the runs of a backfill apart, by the --max-active-runs of its command. 0 refuses all others: a
+        # scheduled run would upload all days, and `--reprocess-behavior none` would skip the day that it took.
+        max_active_runs=0 if is_backfill else 1,
         is_paused_upon_creation=True,
         default_args={"retries": 2, "retry_delay": timedelta(minutes=5)},
         doc_md=doc_md,
@@ -87,7 +92,7 @@ def _dag(
                     "arguments": each.arguments(until),
                     "maintain_arguments": each.maintain_arguments(),
                     "report_folder": each.report,
-                    "conf": dict(each.conf),
+                    "conf": {**_QUIET, **each.conf},
                 }
                 for each in found
             ]
@@ -136,6 +141,6 @@ compacts the tables.
 """
 _BACKFILL = """
 `airflow backfill create --dag-id tiersnap_backfill --from-date 2026-11-01 --to-date 2026-11-20
---reprocess-behavior none` tiers, day by day, the segments that ended on that day. `none` skips days that were run,
-`failed` repeats failed days, `completed` repeats all days. No segment is sent twice.
+--reprocess-behavior none --max-active-runs 1` tiers, day by day, the segments that ended on that day.
+`none` skips days that were run, `failed` repeats failed days, `completed` repeats all days. No segment is sent twice.
 """

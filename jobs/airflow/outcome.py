@@ -1,6 +1,7 @@
 """Read the outcome of a run from its report, small enough for an XCom and an Asset's event.
 
-    {"cluster": "eu-1", "exit_code": 0, "run_id": …, "applied": true, "report": "…/index.html", "remote": "s3://…",
+    {"cluster": "eu-1", "exit_code": 0, "until": null,              value of --until
+     "run_id": …, "applied": true, "report": "…/index.html", "remote": "s3://…",
      "segments_decoded", "snapshots_written", "segments_uploaded", "bytes_uploaded",            of this run
      "tiered_segments", "uploaded_segments", "ready_segments",                              all runs of the cluster
      "waiting_segments", "waiting_bytes",
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from pathlib import Path
@@ -31,26 +32,34 @@ _OF_CAUSE = ("verdict", "partitions", "segments", "bytes", "next_step")
 ClusterOutcome = dict[str, object]
 
 
-def read_outcome(report: Path, *, cluster: str, exit_code: int) -> ClusterOutcome | None:
-    """Return the outcome of the run that wrote `report` last; None if the report is missing or incomplete."""
+def read_outcome(report: Path, *, cluster: str, exit_code: int, until: str | None = None) -> ClusterOutcome | None:
+    """Return the outcome of the run that wrote `report` last; None if the report is missing or incomplete.
+
+    Args:
+        until: value of the run's --until.
+    """
     try:
         found = json.loads((report / "readiness.json").read_text(encoding="utf-8"))
-        return _outcome(found, report / "index.html", cluster=cluster, exit_code=exit_code)
+        given = {"cluster": cluster, "exit_code": exit_code, "until": until}
+        return given | _outcome(found, report / "index.html")
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
-def _outcome(found: Mapping[str, Any], page: Path, *, cluster: str, exit_code: int) -> ClusterOutcome:
+def _outcome(found: Mapping[str, Any], page: Path) -> ClusterOutcome:
     run, totals = found["run"], found["cluster"]
     return {
-        "cluster": cluster,
-        "exit_code": exit_code,
         "report": str(page),
         "remote": run["remote"],
         **{name: run[name] for name in _OF_RUN},
         **{name: totals[name] for name in _OF_CLUSTER},
         "blocked": [{name: cause[name] for name in _OF_CAUSE} for cause in found["causes"][:MOST_CAUSES]],
     }
+
+
+def until_of(words: Sequence[str]) -> str | None:
+    """Return the value of --until among the arguments of `tiersnap run`; None without it."""
+    return words[words.index("--until") + 1] if "--until" in words else None
 
 
 def run_id(report: Path) -> str | None:
@@ -69,7 +78,7 @@ def in_words(outcome: Mapping[str, object]) -> list[str]:
         f"run {outcome['run_id']}: decoded {counted('segments_decoded', 'segment')}, wrote "
         f"{counted('snapshots_written', 'snapshot')}, uploaded {counted('segments_uploaded', 'segment')} "
         f"({counted('bytes_uploaded', 'byte')}); {counted('waiting_segments', 'segment waits', 'segments wait')}; "
-        f"{outcome['report']}"
+        f"{_still_ready(outcome)}{outcome['report']}"
     ]
     causes = outcome["blocked"]
     assert isinstance(causes, list)
@@ -77,6 +86,17 @@ def in_words(outcome: Mapping[str, object]) -> list[str]:
         f"{each['verdict']}: {count_of(each['segments'], 'segment')}; next: {each['next_step']}" for each in causes
     ]
     return lines
+
+
+def _still_ready(outcome: Mapping[str, object]) -> str:
+    """Return the number of READY segments that the run did not upload, for the line of its counts; "" for none."""
+    count = int(str(outcome["ready_segments"]))
+    if not count:
+        return ""
+    if outcome["until"] is None or not outcome["applied"]:
+        return f"{count_of(count, 'segment is ready', 'segments are ready')}; "
+    left = count_of(count, "ready segment is left", "ready segments are left")
+    return f"{left} for later days (--until {outcome['until']}); "
 
 
 _ENDED = re.compile(r"Error code is: (?P<code>-?[0-9]+)")

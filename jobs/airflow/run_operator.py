@@ -21,7 +21,16 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRescheduleException
 
 from tiersnap.jobs import airflow as here
-from tiersnap.jobs.airflow.outcome import ClusterOutcome, Ending, ending_of, exit_code_in, is_over, read_outcome, run_id
+from tiersnap.jobs.airflow.outcome import (
+    ClusterOutcome,
+    Ending,
+    ending_of,
+    exit_code_in,
+    is_over,
+    read_outcome,
+    run_id,
+    until_of,
+)
 from tiersnap.snapshot.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -103,7 +112,8 @@ class RunOperator(TiersnapSubmitOperator):
         report = Path(self.report)
         before = run_id(report)
         code = self.submit(context)
-        outcome = read_outcome(report, cluster=self.cluster, exit_code=code)
+        until = until_of(self.application_args or [])
+        outcome = read_outcome(report, cluster=self.cluster, exit_code=code, until=until)
         if outcome is None or outcome["run_id"] == before:
             raise AirflowFailException(f"the run ended with {code} and left no report in {report.absolute()}")
         return outcome

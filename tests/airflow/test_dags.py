@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.airflow.conftest import LOCAL, SECONDS, Airflow, Fleet, Started
+from tests.airflow.conftest import LOCAL, PYTHON, SECONDS, Airflow, Fleet, Started
 from tests.spark import clusters
 from tiersnap.jobs.main import run as tiersnap
 from tiersnap.jobs.pipeline import delta_jars
@@ -277,11 +277,54 @@ def test_a_day_of_the_backfill_tiers_what_ended_by_then_and_a_later_day_the_rest
     airflow: Airflow, fleet: Fleet
 ) -> None:
     # A run by hand is of the day before its date: the bundled logs were written on the 21st.
-    airflow.run("dags", "test", "tiersnap_backfill", "2026-11-21", **fleet.variable, **LOCAL)
+    said = airflow.run("dags", "test", "tiersnap_backfill", "2026-11-21", **fleet.variable, **LOCAL)
+    assert "12 ready segments are left for later days (--until 2026-11-21T00:00:00+00:00)" in said
+    assert len(re.findall(" INFO [A-Z]", said)) < 100, "Spark's"
     assert fleet.readiness()["cluster"]["ready_segments"] == 12  # type: ignore[index]
     assert contents(fleet)[1] == []
     airflow.run("dags", "test", "tiersnap_backfill", "2026-11-22", **fleet.variable, **LOCAL)
     assert len(contents(fleet)[1]) == 36
+
+
+@pytest.mark.nightly
+def test_backfill_uploads_its_days_and_no_scheduled_run_starts_when_unpaused(
+    airflow: Airflow, fleet: Fleet, tmp_path: Path
+) -> None:
+    """By `airflow standalone`, in the order of docs/airflow.md, with a database of its own."""
+    port = str(clusters.free_port())
+    own = Airflow(
+        tmp_path,
+        airflow.environment
+        | fleet.variable
+        | LOCAL
+        | {
+            "AIRFLOW_HOME": str(tmp_path),
+            "AIRFLOW__API__PORT": port,
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
+            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(clusters.free_port()),
+            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(clusters.free_port()),
+            "PATH": f"{PYTHON.parent}:{airflow.environment['PATH']}",
+        },
+    )
+
+    def ended_after(day: str) -> list[tuple[object, ...]]:
+        own.run(
+            *("backfill", "create", "--dag-id", "tiersnap_backfill", "--from-date", day, "--to-date", day),
+            *("--reprocess-behavior", "none", "--max-active-runs", "1"),
+        )
+        await_(lambda: not own.select("select id from dag_run where state in ('queued', 'running')"), started)
+        return own.select("select run_type, run_id, state from dag_run order by id")
+
+    own.run("db", "migrate")
+    own.run("dags", "reserialize")
+    with own.start("standalone") as started:
+        own.run("dags", "unpause", "tiersnap_backfill")
+        first = ("backfill", "backfill__2026-11-21T00:00:00+00:00", "success")
+        assert ended_after("2026-11-20") == [first]
+        assert contents(fleet)[1] == [], "the bundled logs were written on the 21st"
+        second = ("backfill", "backfill__2026-11-22T00:00:00+00:00", "success")
+        assert ended_after("2026-11-21") == [first, second]
+        assert len(contents(fleet)[1]) == 36
 
 
 @pytest.mark.nightly

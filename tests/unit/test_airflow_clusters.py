@@ -14,7 +14,16 @@ import pytest
 from tests.reference.command import tiersnap
 from tests.reference.small_log import write_small_log
 from tiersnap.jobs.airflow.clusters import parse_clusters
-from tiersnap.jobs.airflow.outcome import Ending, ending_of, exit_code_in, in_words, is_over, read_outcome, run_id
+from tiersnap.jobs.airflow.outcome import (
+    Ending,
+    ending_of,
+    exit_code_in,
+    in_words,
+    is_over,
+    read_outcome,
+    run_id,
+    until_of,
+)
 from tiersnap.jobs.cli.output import Output
 from tiersnap.jobs.commands.maintain import maintain_tables
 from tiersnap.jobs.commands.run import run
@@ -125,7 +134,24 @@ def test_the_outcome_is_what_the_report_says_and_fits_into_an_event(tmp_path: Pa
     assert len(json.dumps(outcome)) < 2000
     first, second = in_words(outcome)
     assert "uploaded 2 segments" in first
+    assert "1 segment waits; /" in first, "no segment is still ready"
     assert second.startswith("ABOVE_LSO: 1 segment; next: wait for replication")
+
+
+def test_in_words_counts_the_segments_that_are_still_ready(tmp_path: Path) -> None:
+    logs, report = tmp_path / "logs", tmp_path / "report"
+    logs.mkdir()
+    write_small_log(logs, high_watermark=10)
+    tiersnap("tier", logs, "--remote", tmp_path / "remote", "--report", report)
+    (cluster,) = parse_clusters([LEAST])
+    until = until_of(cluster.arguments(datetime(2026, 11, 21, tzinfo=UTC)))
+    planned = read_outcome(report, cluster="eu-1", exit_code=0, until=until)
+    assert planned is not None
+    assert "1 segment waits; 2 segments are ready; /" in in_words(planned)[0]
+    day = planned | {"applied": True}
+    left = "2 ready segments are left for later days (--until 2026-11-21T00:00:00+00:00); /"
+    assert left in in_words(day)[0]
+    assert until_of(cluster.arguments()) is None
 
 
 @pytest.mark.parametrize(
