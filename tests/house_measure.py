@@ -18,12 +18,12 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("snapshot", "remote_storage", "jobs")
 # The greatest values that `make lint` accepts; `python -m tests.house_measure` prints the figures of today.
 LIMITS: Mapping[str, float] = {
-    "tokens": 476_569,
-    "branches": 14_731,
+    "tokens": 477_570,
+    "branches": 14_772,
     "functions with more than 10 branches": 51,
     "dense functions (of 6 branches or more: three in four statements), %": 23,
-    "comprehensions per 1,000 statements": 37.8,
-    "conditional expressions per 1,000 statements": 24.5,
+    "comprehensions per 1,000 statements": 37.9,
+    "conditional expressions per 1,000 statements": 24.6,
     "classes": 933,
     "pairs of classes that share five field names": 37,
     "functions outside gate/ that choose an exit code": 6,

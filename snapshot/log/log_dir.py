@@ -45,7 +45,6 @@ _OFFSET_CHECKPOINTS = (HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, CLEA
 _SKIPPED_FOLDERS = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})
 _LIVE_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 _OTHER_FOLDER = re.compile(r"^\S+-\S+\.\S+-(?P<state>delete|stray|future)$")
-_LARGEST_PARTITION = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +174,14 @@ class LogDir:
         return map(self.partition, self.folders)
 
     def partition(self, folder: str) -> Partition:
+        """List one partition by its folder's name; see `read_partition`."""
         return read_partition(self.filesystem, f"{self.path}/{folder}", self.checkpoints)
 
 
 def split_folder_name(name: str) -> TopicPartition | None:
     """Return (topic, partition) of a live folder's name; None for any other name."""
     match = _LIVE_FOLDER.fullmatch(name)
-    if match is None or int(match["partition"]) > _LARGEST_PARTITION:
+    if match is None or int(match["partition"]) >= 1 << 31:
         return None
     return match["topic"], int(match["partition"])
 
