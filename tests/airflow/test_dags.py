@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.airflow.conftest import LOCAL, PYTHON, SECONDS, Airflow, Fleet, Started
+from tests.airflow.conftest import LOCAL, SECONDS, Airflow, Fleet, Started
 from tests.spark import clusters
 from tiersnap.jobs.main import run as tiersnap
 from tiersnap.jobs.pipeline import delta_jars
@@ -49,6 +49,16 @@ for behaviour in ("none", "failed", "completed"):
     print("behaviour:", behaviour, flush=True)
     airflow("backfill", "create", "--dag-id", "tiersnap_backfill", "--from-date", "2026-11-01", "--to-date",
             "2026-11-03", "--dry-run", "--reprocess-behavior", behaviour)
+"""
+_UNPAUSED = """
+from airflow.cli.cli_parser import get_parser
+
+for command in (
+    "db migrate", "dags reserialize", "dags unpause tiersnap_daily", "dags unpause tiersnap_backfill",
+    "backfill create --dag-id tiersnap_backfill --from-date 2026-11-20 --to-date 2026-11-20 --max-active-runs 1",
+):
+    arguments = get_parser().parse_args(command.split())
+    arguments.func(arguments)
 """
 _ON_KILL = """
 import threading, time
@@ -287,44 +297,14 @@ def test_a_day_of_the_backfill_tiers_what_ended_by_then_and_a_later_day_the_rest
 
 
 @pytest.mark.nightly
-def test_backfill_uploads_its_days_and_no_scheduled_run_starts_when_unpaused(
-    airflow: Airflow, fleet: Fleet, tmp_path: Path
-) -> None:
-    """By `airflow standalone`, in the order of docs/airflow.md, with a database of its own."""
-    port = str(clusters.free_port())
-    own = Airflow(
-        tmp_path,
-        airflow.environment
-        | fleet.variable
-        | LOCAL
-        | {
-            "AIRFLOW_HOME": str(tmp_path),
-            "AIRFLOW__API__PORT": port,
-            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
-            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(clusters.free_port()),
-            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(clusters.free_port()),
-            "PATH": f"{PYTHON.parent}:{airflow.environment['PATH']}",
-        },
-    )
-
-    def ended_after(day: str) -> list[tuple[object, ...]]:
-        own.run(
-            *("backfill", "create", "--dag-id", "tiersnap_backfill", "--from-date", day, "--to-date", day),
-            *("--reprocess-behavior", "none", "--max-active-runs", "1"),
-        )
-        await_(lambda: not own.select("select id from dag_run where state in ('queued', 'running')"), started)
-        return own.select("select run_type, run_id, state from dag_run order by id")
-
-    own.run("db", "migrate")
-    own.run("dags", "reserialize")
-    with own.start("standalone") as started:
-        own.run("dags", "unpause", "tiersnap_backfill")
-        first = ("backfill", "backfill__2026-11-21T00:00:00+00:00", "success")
-        assert ended_after("2026-11-20") == [first]
-        assert contents(fleet)[1] == [], "the bundled logs were written on the 21st"
-        second = ("backfill", "backfill__2026-11-22T00:00:00+00:00", "success")
-        assert ended_after("2026-11-21") == [first, second]
-        assert len(contents(fleet)[1]) == 36
+def test_scheduler_starts_only_backfill_runs_of_the_backfill_dag(bare_airflow: Airflow, tmp_path: Path) -> None:
+    """By a real scheduler, in the order of docs/airflow.md, with a database of its own; no task can reach an API."""
+    here = {"AIRFLOW_HOME": str(tmp_path), "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(clusters.free_port())}
+    own = Airflow(tmp_path, bare_airflow.environment | here)
+    own.python(_UNPAUSED)
+    own.run("scheduler", "--num-runs", "3", "--skip-serve-logs")
+    runs = own.select("select dag_id, run_type from dag_run where state != 'queued' order by dag_id")
+    assert runs == [("tiersnap_backfill", "backfill"), ("tiersnap_daily", "scheduled")]
 
 
 @pytest.mark.nightly
