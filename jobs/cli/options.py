@@ -146,7 +146,9 @@ replace_option = click.option(
     "--replace", is_flag=True, help="Tier with computed snapshots where the broker's are CORRUPT or SUSPECT."
 )
 topic_ids_option = click.option(
-    "--topic-ids", type=click.Path(dir_okay=False, path_type=Path), help="Lines `TOPIC ID`, as `orders a1b2c3d4e5f6g7h8i9j0kA`."
+    "--topic-ids",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Lines `TOPIC ID`, as `orders a1b2c3d4e5f6g7h8i9j0kA`.",
 )
 leave_to_broker_option = click.option(
     "--leave-to-broker",
