@@ -140,7 +140,7 @@ def test_the_bundled_logs_show_their_fencing_and_their_open_transaction_and_no_g
     result = json.loads(ran["ran"].out)["result"]
     assert result["findings_by_kind"] == {"FENCED": 6, "OPEN_TRANSACTION": 2}
     assert result["findings_by_harm"] == {"NONE": 8}
-    assert "partitions are taken as not compacted" in ran["ran"].err, "no run has replayed them"
+    assert "partitions are assumed complete and not compacted" in ran["ran"].err, "no run has replayed them"
     kept = spark.read.format("delta").load(str(ran["warehouse"] / "audit_findings"))
     assert kept.columns == AUDIT_FINDINGS.names
     rows = kept.select("run", "kind", "topic", "before_first_offset", "first_offset").collect()
