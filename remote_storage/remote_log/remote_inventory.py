@@ -102,7 +102,7 @@ def list_remote_partition(
         local_start: base offset of the first local segment. Few manifests of segments that end there or below are read.
         since: ms. The manifests of segments that may have a record as late as that are read in any case.
         known: manifests of the partition that were read before; by default those in the store.
-        of_brokers: ids of segments that count without a claim. Claims of all other segments are read; None: of few.
+        of_brokers: ids of segments that count without a claim. If given, the claims of all others are read.
     """
     store = location.store
     beside = list(store.list(keys.partition_claims(partition)))
