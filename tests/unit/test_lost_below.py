@@ -7,19 +7,17 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from tests.protocol import commands
-from tests.protocol.installed import installed
 from tests.protocol.logs import PARTITION
+from tests.protocol.published import published_world
 from tests.protocol.world import World
 from tests.reference import log_builder as lb
 from tests.reference.broker_lock import broker
 from tests.reference.command import Ran, tiersnap
 from tests.reference.fleet_run import Runner
-from tests.reference.model_cluster import ENDLESS, STORAGE_MANAGER
 from tests.unit.test_lost_head import lose as lose_in
 from tests.unit.test_lost_head import result_of
 from tests.unit.test_lost_remote_segments import lose, run
@@ -360,12 +358,7 @@ def _is_at_10(key: str) -> bool:
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     """All closed segments are published, and local retention has deleted the files of the first two."""
-    made = World(Random("lost below"), tmp_path)
-    made.cluster.of_brokers[STORAGE_MANAGER] = "io.aiven.kafka.tieredstorage.RemoteStorageManager"
-    made.cluster.create(PARTITION, end=20, settings=ENDLESS)
-    with installed(made, 1):
-        assert made.run({"tier": lambda hand: commands.tier(made, hand, "a")}) == {"tier": ExitCode.OK}
-        assert made.run({"publish": lambda hand: commands.publish(made, hand)}) == {"publish": ExitCode.OK}
+    with published_world("lost below", tmp_path) as made:
         disk = Path(made.disks["a"])
         retain_locally(disk, 10)
         start_at(disk, 0)

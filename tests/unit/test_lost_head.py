@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 
 import pytest
 from msgspec.structs import replace
 
 from tests.protocol import commands
-from tests.protocol.installed import installed
 from tests.protocol.logs import BASES, PARTITION
+from tests.protocol.published import published_world
 from tests.protocol.world import World
 from tests.reference import log_builder as lb
 from tests.reference.broker_lock import broker
 from tests.reference.command import Ran, assert_said, tiersnap
-from tests.reference.model_cluster import ENDLESS, STORAGE_MANAGER
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.locks.claim_protocol import claimed_segments, read_claim_and_age
 from tiersnap.snapshot.errors import ExitCode
@@ -28,12 +26,7 @@ pytestmark = pytest.mark.unit
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     """All closed segments are tiered and published."""
-    made = World(Random("lost head"), tmp_path)
-    made.cluster.of_brokers[STORAGE_MANAGER] = "io.aiven.kafka.tieredstorage.RemoteStorageManager"
-    made.cluster.create(PARTITION, end=20, settings=ENDLESS)
-    with installed(made, 1):
-        assert made.run({"tier": lambda hand: commands.tier(made, hand, "a")}) == {"tier": ExitCode.OK}
-        assert made.run({"publish": lambda hand: commands.publish(made, hand)}) == {"publish": ExitCode.OK}
+    with published_world("lost head", tmp_path) as made:
         yield made
 
 
