@@ -56,7 +56,7 @@ def verified_partitions(file: Path | None) -> list[VerifiedPartition]:
 
 def verified_lines(found: Sequence[VerifiedPartition], place: Place) -> list[str]:
     """Return them for people, or the command that verifies the remote segments."""
-    from tiersnap.snapshot.gate.steps import VERIFY_AS_LINES
+    from tiersnap.snapshot.gate.steps_by_problem import VERIFY_AS_LINES
 
     return [f"{each.partition}: {each.sentence}" for each in found] or [
         f"not yet: {place.text(VERIFY_AS_LINES)} > FILE",

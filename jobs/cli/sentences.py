@@ -116,7 +116,7 @@ def tell_unknown_encryption(output: Output, partitions: int) -> None:
 def tell_not_compared(output: Output, partitions: int, log_dirs: Sequence[str]) -> None:
     """Report the number of partitions that were not compared with remote storage, if there are any."""
     if partitions:
-        from tiersnap.snapshot.gate.steps import VERIFY_REMOTE
+        from tiersnap.snapshot.gate.steps_by_problem import VERIFY_REMOTE
 
         place = command_place(log_dirs)
         output.talk(

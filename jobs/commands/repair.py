@@ -202,7 +202,7 @@ def _count_written(actions: Mapping[RepairAction, int]) -> int:
 
 def _next_of(repair: HostRepair, *, writes: bool, in_place: bool) -> Iterator[str]:
     """Yield the next step of a repair with files to write, or that were written."""
-    from tiersnap.snapshot.gate.steps import DOCTOR
+    from tiersnap.snapshot.gate.steps_by_problem import DOCTOR
 
     if not writes:
         yield f"next: stop the broker, then {again('--apply')}"

@@ -18,7 +18,7 @@ from tiersnap.jobs.cli.options import now_option, warehouse_option
 from tiersnap.jobs.cli.output import Output
 from tiersnap.jobs.cli.sentences import ForPeople, tell_forgetful
 from tiersnap.snapshot.gate.printed_steps import text
-from tiersnap.snapshot.gate.steps import REMOVE_ORPHANS
+from tiersnap.snapshot.gate.steps_by_problem import REMOVE_ORPHANS
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.report.model import PagePartition, PageTopic, Report, Totals

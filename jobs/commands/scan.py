@@ -263,7 +263,7 @@ def _counts(totals: ScanTotals) -> Iterator[str]:
 
 def _next_steps(totals: ScanTotals, place: Place, *, has_remote: bool) -> Iterator[str]:
     """Yield the next step of each cause."""
-    from tiersnap.snapshot.gate.steps import TIER, VERIFY_REMOTE
+    from tiersnap.snapshot.gate.steps_by_problem import TIER, VERIFY_REMOTE
 
     yield from _of_problems(totals, place)
     yield from _of_lost_indexes(totals, place)
@@ -331,7 +331,7 @@ def _steps_of_findings(totals: ScanTotals, place: Place) -> Iterator[tuple[str, 
 
 
 def _of_lost_indexes(totals: ScanTotals, place: Place) -> Iterator[str]:
-    from tiersnap.snapshot.gate.steps import REPAIR
+    from tiersnap.snapshot.gate.steps_by_problem import REPAIR
 
     if totals.lost_indexes:
         repairs = sum(totals.wanted[each] for each in (SnapshotVerdict.MISSING, *_WRONG))
@@ -351,7 +351,7 @@ def _of_lost_indexes(totals: ScanTotals, place: Place) -> Iterator[str]:
 def _of_snapshots(totals: ScanTotals, place: Place) -> Iterator[str]:
     """Yield the sentences about replicas without producers, and the next step of the worst snapshots."""
     from tiersnap.snapshot.gate.exit_code import OtherProblem
-    from tiersnap.snapshot.gate.steps import REPAIR, REPAIR_REMOTE, REPLACE, REPLACE_REMOTE
+    from tiersnap.snapshot.gate.steps_by_problem import REPAIR, REPAIR_REMOTE, REPLACE, REPLACE_REMOTE
 
     yield from totals.forgotten
     if totals.forgotten:

@@ -37,7 +37,7 @@ from tiersnap.snapshot.replay.remote_listing import LostRange, place_error
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.facts import FactKind
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
+from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, RUNS
 
 if TYPE_CHECKING:
     from tiersnap.jobs.pipeline.totals import RunTotals

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from tiersnap.jobs.pipeline.cached import Keep
 from tiersnap.jobs.pipeline.decoding import DecodeSegments, decode, work_of
 from tiersnap.snapshot.log.findings import NOT_DAMAGED, Finding, FindingKind
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
+from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, SEGMENT_KEY
 
 # `run` and `decode` number their rows; nobody keeps these.
 _NO_RUN = 0

@@ -24,7 +24,7 @@ from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.decodes import Decoded, SegmentFile, StoredDecode, decode_batches, with_files
 from tiersnap.snapshot.tables.deltas import NO_DELTAS
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY
+from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
 
 # A file system's seek and a row of the table cost about as much as reading this much.
 SEGMENT_OVERHEAD_BYTES = 1 << 18

@@ -42,7 +42,7 @@ from tiersnap.snapshot.tables.facts import (
     state_batches,
 )
 from tiersnap.snapshot.tables.listed import ListedPartition
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
+from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, SEGMENT_KEY
 
 # Keys of so many segments are sent to every task, so that no row of another one is moved.
 _MOST_SENT = 100_000

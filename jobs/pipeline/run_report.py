@@ -17,7 +17,7 @@ from tiersnap.snapshot import __version__
 from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.report.model import with_remote_checks
 from tiersnap.snapshot.report.run_info import RunInfo
-from tiersnap.snapshot.tables.schemas import RUNS
+from tiersnap.snapshot.tables.spark_made_tables import RUNS
 
 
 def record(run: RunContext, totals: RunTotals, *, has_more: bool) -> None:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from tiersnap.snapshot.tables import schemas
+from tiersnap.snapshot.tables import spark_made_tables
 from tiersnap.snapshot.tables.all_tables import TABLES as ARROW_TABLES
 from tiersnap.snapshot.tables.listed import LISTED as LISTED_ARROW
 
@@ -31,4 +31,4 @@ def in_columns(rows: DataFrame, schema: StructType, values: Mapping[str, Column]
 LISTED = of_arrow(LISTED_ARROW)
 TABLES = {name: of_arrow(schema) for name, schema in ARROW_TABLES.items()}
 SEGMENTS, PARTITIONS, REMOTE_LOG_SEGMENTS = (TABLES[name] for name in ("segments", "partitions", "remote_log_segments"))
-RECORD_BATCHES = of_arrow(schemas.RECORD_BATCHES)
+RECORD_BATCHES = of_arrow(spark_made_tables.RECORD_BATCHES)

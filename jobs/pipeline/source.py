@@ -37,7 +37,7 @@ from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, Segment, open_log_dir, split_folder_name
 from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.log.segment_scan import SegmentScan
-from tiersnap.snapshot.tables.schemas import to_batch
+from tiersnap.snapshot.tables.spark_made_tables import to_batch
 
 DEFAULT_TASK_BYTES = 128 << 20
 OPTIONS = ("path", "topic", "partition", "fromOffset", "untilOffset", "checkCrc", "taskBytes", "onDamage")

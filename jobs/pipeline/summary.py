@@ -34,7 +34,7 @@ from tiersnap.snapshot.report.from_tables import BEFORE_THE_FIRST, LastSettings,
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.report.summary import summarise_aggregated
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY
+from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
 
 # Their segments come to the driver.
 DETAILS = 200

@@ -11,7 +11,7 @@ from tiersnap.snapshot.collected.marker import Part, batches_of, new_name
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.replay.segment_runs import Run
 from tiersnap.snapshot.tables.decodes import SEGMENTS, SegmentFile, StoredDecode, decode_batch
-from tiersnap.snapshot.tables.schemas import RECORD_BATCHES, to_batch
+from tiersnap.snapshot.tables.spark_made_tables import RECORD_BATCHES, to_batch
 
 MOST_DELTA_BYTES = 32 << 20
 """Uncompressed deltas in one object, which a task of a run holds at once. A segment with more has its own object."""

@@ -21,7 +21,7 @@ from tiersnap.snapshot.log.log_dir import Partition, split_folder_name
 from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.tables.decodes import SEGMENTS
 from tiersnap.snapshot.tables.listed import ListedPartition
-from tiersnap.snapshot.tables.schemas import RECORD_BATCHES
+from tiersnap.snapshot.tables.spark_made_tables import RECORD_BATCHES
 
 
 @dataclass(frozen=True, slots=True)

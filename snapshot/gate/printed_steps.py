@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from tiersnap.snapshot.gate.next_step import Hole, NextStep
-from tiersnap.snapshot.gate.steps import steps_of
+from tiersnap.snapshot.gate.steps_by_problem import steps_of
 from tiersnap.snapshot.gate.verdict import BLOCKED, SEVERITY, Verdict
 from tiersnap.snapshot.units import count_of
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from tests.perf.make_headers import batch_rows
 from tests.perf.measure import Row, interleaved, timed
 from tests.perf.scale import DATA, Scale
-from tiersnap.snapshot.tables.schemas import RECORD_BATCHES, to_batch
+from tiersnap.snapshot.tables.spark_made_tables import RECORD_BATCHES, to_batch
 
 _BATCHES = {"quick": 1_000_000, "default": 5_000_000, "full": 50_000_000}
 _A_PARTITION = 500_000

@@ -22,7 +22,7 @@ from tests.reference.schemas import assert_follows_schema
 from tests.reference.small_log import file_of, write_small_log
 from tests.reference.transaction_state import key, value, write_states
 from tiersnap.snapshot.report.from_tables import BEFORE_THE_FIRST
-from tiersnap.snapshot.tables.schemas import RUNS
+from tiersnap.snapshot.tables.spark_made_tables import RUNS
 
 CONTRACTS = printing_commands()
 CLUSTER = "5L6g3nShT-eMCtK--X86sw"

@@ -18,7 +18,7 @@ from tests.reference.command import tiersnap
 from tests.reference.recovered import DATA
 from tiersnap.jobs.pipeline.audit.audit import audit
 from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind
-from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, RECORD_BATCHES
+from tiersnap.snapshot.tables.spark_made_tables import AUDIT_FINDINGS, RECORD_BATCHES
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 

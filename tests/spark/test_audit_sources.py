@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.log_builder import data_batch, legacy_entry, write_partition
 from tests.reference.recovered import DATA
-from tiersnap.snapshot.tables.schemas import AUDITS
+from tiersnap.snapshot.tables.spark_made_tables import AUDITS
 
 pytestmark = pytest.mark.spark
 

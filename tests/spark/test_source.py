@@ -14,7 +14,7 @@ from tests.reference.recovered import DATA
 from tests.spark.conftest import Remote
 from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.source import KafkaSegmentDataSource, KafkaSegmentReader, SourceFilter
-from tiersnap.snapshot.tables.schemas import RECORD_BATCHES
+from tiersnap.snapshot.tables.spark_made_tables import RECORD_BATCHES
 
 pytestmark = pytest.mark.spark
 

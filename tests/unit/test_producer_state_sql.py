@@ -14,7 +14,7 @@ from tests.reference import snapshot_entries as reference
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.segment_scan import SegmentScan
-from tiersnap.snapshot.tables.schemas import to_batch
+from tiersnap.snapshot.tables.spark_made_tables import to_batch
 
 pytestmark = pytest.mark.unit
 

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from tests.reference.questions import ANSWERS, HISTORY, QUESTIONS
 from tiersnap.snapshot.tables.facts import PARTITIONS
-from tiersnap.snapshot.tables.schemas import RUNS
+from tiersnap.snapshot.tables.spark_made_tables import RUNS
 
 pytestmark = pytest.mark.unit
 

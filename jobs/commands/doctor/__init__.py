@@ -221,7 +221,7 @@ class _Answers:
 
 def _steps_of_cluster(answers: _Answers, place: Place) -> list[Step]:
     from tiersnap.snapshot.gate.next_step import Hole
-    from tiersnap.snapshot.gate.steps import BROKERS_LOCATION
+    from tiersnap.snapshot.gate.steps_by_problem import BROKERS_LOCATION
 
     host, copies, copying = answers.host, answers.copies, answers.copying
     of_hung = steps_of_cluster(place, answers.compared, copies, _freeing(host, copies.hung))
@@ -280,7 +280,7 @@ class _Advice:
 
 def _freeing(host: Host, stuck: Iterable[HungRemoteCopy | FailingCopyTask]) -> tuple[NextStep, ...]:
     """Return the steps that free copy tasks; none if the repair of missing snapshots restarts their brokers anyway."""
-    from tiersnap.snapshot.gate.steps import RESTART_LEADER, UNBLOCK
+    from tiersnap.snapshot.gate.steps_by_problem import RESTART_LEADER, UNBLOCK
 
     if host.can_pause_copying:
         return (UNBLOCK,)

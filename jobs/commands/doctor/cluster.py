@@ -290,7 +290,7 @@ def _mending(place: Place, compared: Compared) -> Iterator[NextStep]:
 
 def _mend_of(place: Place, compared: Compared) -> NextStep:
     from tiersnap.remote_storage.remote_log.segment_objects import mandatory
-    from tiersnap.snapshot.gate.steps import MEND, mend_from
+    from tiersnap.snapshot.gate.steps_by_problem import MEND, mend_from
 
     if compared.missing.elsewhere is not None:
         return mend_from(place.values[Hole.REMOTE][0], compared.missing.elsewhere)

@@ -90,7 +90,7 @@ class CopyFindings:
 
     def steps(self, freeing: Iterable[NextStep]) -> Iterator[NextStep]:
         """Yield the next steps; `freeing` are those that free a copy task."""
-        from tiersnap.snapshot.gate.steps import REMOVE_ORPHANS, steps_of
+        from tiersnap.snapshot.gate.steps_by_problem import REMOVE_ORPHANS, steps_of
 
         if self.failing:
             yield from freeing
@@ -102,7 +102,7 @@ class CopyFindings:
             yield REMOVE_ORPHANS
 
     def _steps_of_pauses(self) -> Iterator[NextStep]:
-        from tiersnap.snapshot.gate.steps import steps_of
+        from tiersnap.snapshot.gate.steps_by_problem import steps_of
 
         has_saved_configs = any(each.state is not PauseState.NOTHING_SAVED for each in self.left_paused)
         if has_saved_configs and not self.failing:  # the steps that free a copy task put them back, too

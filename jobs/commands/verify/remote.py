@@ -321,7 +321,7 @@ def tell_tier(output: Output, tally: CheckTally, depth: CheckDepth, place: Place
 def _next_steps(tally: CheckTally, place: Place) -> Iterator[str]:
     """Yield a line for each step; a snapshot that contradicts the log in LOGDIR needs no other comparison."""
     from tiersnap.snapshot.gate.next_step import Hole
-    from tiersnap.snapshot.gate.steps import MEND
+    from tiersnap.snapshot.gate.steps_by_problem import MEND
 
     wrong: dict[str, list[RemoteVerdict]] = {}
     for verdict in (RemoteVerdict.CORRUPT, RemoteVerdict.MISSING, RemoteVerdict.SUSPECT):

@@ -12,7 +12,7 @@ from pyspark.sql.window import Window, WindowSpec
 
 from tiersnap.jobs.pipeline.audit.batches import PRODUCER, step
 from tiersnap.snapshot.formats.record_batch import ABORT
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY
+from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
 
 # What has no sequences, as offset commits and markers have none, has lines of its own: it is in no batch's way.
 EPOCH = (*PRODUCER, "producer_epoch", "is_data")

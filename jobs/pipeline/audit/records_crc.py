@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from tiersnap.snapshot.formats.records import COVERED, records_crc
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RECORD_BATCHES, schema_of
+from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, RECORD_BATCHES, schema_of
 
 HEADERS = ("batch_length", "crc", *(COVERED.names or ()))
 # `content` says of batches what is alike in their headers.

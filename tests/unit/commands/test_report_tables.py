@@ -23,7 +23,7 @@ from tiersnap.snapshot.tables.remote_log_segments import (
     read_states,
     unneeded,
 )
-from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, AUDITS
+from tiersnap.snapshot.tables.spark_made_tables import AUDIT_FINDINGS, AUDITS
 
 pytestmark = pytest.mark.unit
 

@@ -12,7 +12,7 @@ from tiersnap.jobs.commands.audit import _paragraph as paragraph_of
 from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind
 from tiersnap.snapshot.members import members
 from tiersnap.snapshot.rows import Rows
-from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS
+from tiersnap.snapshot.tables.spark_made_tables import AUDIT_FINDINGS
 
 
 def row(**values: object) -> dict[str, Any]:
