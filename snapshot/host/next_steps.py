@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tiersnap.snapshot.gate import steps_by_problem as steps
+from tiersnap.snapshot.gate import steps_by_problem
 from tiersnap.snapshot.gate.exit_code import OtherProblem
 from tiersnap.snapshot.gate.next_step import Hole, NextStep
 from tiersnap.snapshot.gate.printed_steps import Place, Step, commands
@@ -39,7 +39,7 @@ def next_steps(host: Host, place: Place, before: frozenset[str]) -> Iterator[Ste
     """
     if len(host.brokers) > 1:
         for uris in host.brokers.values():
-            yield replace(place, values={**place.values, Hole.LOG_DIRS: uris}).render(steps.DOCTOR)
+            yield replace(place, values={**place.values, Hole.LOG_DIRS: uris}).render(steps_by_problem.DOCTOR)
         return
     yield from map(place.render, _steps(host, place, before))
 
@@ -56,7 +56,11 @@ def _steps(host: Host, place: Place, before: frozenset[str]) -> Iterator[NextSte
 def checks(host: Host, place: Place) -> Iterator[Step]:
     """Yield the commands that check the result."""
     is_located = place.knows(Hole.REMOTE)
-    doctor, scan = (steps.DOCTOR_REMOTE, steps.SCAN_REMOTE) if is_located else (steps.DOCTOR, steps.SCAN)
+    doctor, scan = (
+        (steps_by_problem.DOCTOR_REMOTE, steps_by_problem.SCAN_REMOTE)
+        if is_located
+        else (steps_by_problem.DOCTOR, steps_by_problem.SCAN)
+    )
     unasked = "" if is_located else "; after unblock add --bootstrap-server, to see what is tiered"
     yield place.render(replace(doctor, note=f"exit code 0{unasked}"))
     yield place.render(replace(scan, note="exit code 0"))
@@ -97,7 +101,7 @@ def _without_producers(host: Host) -> Iterator[NextStep]:
     """Yield the steps for a replica that lost active producers."""
     if host.pids:
         yield _STOP
-    yield from steps.steps_of(OtherProblem.REPLICA_WITHOUT_PRODUCERS)
+    yield from steps_by_problem.steps_of(OtherProblem.REPLICA_WITHOUT_PRODUCERS)
     yield NextStep("start the broker")
 
 
@@ -105,11 +109,13 @@ def _closer_looks(host: Host, place: Place) -> Iterator[NextStep]:
     """Yield the commands that can find more, if nothing is to be cured first, or a file is damaged."""
     if host.continued:
         begin = count_of(host.continued, "log begins", "logs begin")
-        yield replace(steps.VERIFY_REMOTE, note=f"{begin} there: not compared here")
-    yield replace(steps.SCAN, note="reads the segments as well")
+        yield replace(steps_by_problem.VERIFY_REMOTE, note=f"{begin} there: not compared here")
+    yield replace(steps_by_problem.SCAN, note="reads the segments as well")
     can_ask = place.knows(Hole.CLUSTER) and place.knows(Hole.REMOTE)
     if can_ask and not host.asked_remote:
-        yield replace(steps.DOCTOR_CLUSTER, note="also names copies that hang, and replicas without producers")
+        yield replace(
+            steps_by_problem.DOCTOR_CLUSTER, note="also names copies that hang, and replicas without producers"
+        )
 
 
 def _files(host: Host, place: Place) -> Iterator[NextStep]:
@@ -118,12 +124,12 @@ def _files(host: Host, place: Place) -> Iterator[NextStep]:
         yield NextStep(
             "before any start, move away the files of segments below the log start that have no .index: a broker that "
             "starts deletes all later snapshots; their names:",
-            steps.REPAIR.argv,
+            steps_by_problem.REPAIR.argv,
         )
     if host.lost_indexes:
         once = "stop the broker, start it and stop it again" if host.pids else "start the broker once and stop it"
         yield NextStep(f"{once}: it rebuilds lost indexes, and deletes later snapshots of these partitions")
-        yield replace(steps.DOCTOR, note="run it again, and do what it prints then")
+        yield replace(steps_by_problem.DOCTOR, note="run it again, and do what it prints then")
     elif host.missing:
         yield from _missing(host, place)
 
@@ -135,9 +141,11 @@ def _remote(host: Host, *, is_freed: bool) -> Iterator[NextStep]:
         is_freed: a step before frees a copy task, whose failed attempts are IN_REMOTE.
     """
     if host.in_remote[Verdict.UPLOADED]:
-        yield replace(steps.PUBLISH, note="publishes the UPLOADED segments")
+        yield replace(steps_by_problem.PUBLISH, note="publishes the UPLOADED segments")
     if host.in_remote[Verdict.IN_REMOTE] and not is_freed:
-        yield replace(steps.DOCTOR_CLUSTER, note="reads the records, and so whether brokers know IN_REMOTE segments")
+        yield replace(
+            steps_by_problem.DOCTOR_CLUSTER, note="reads the records, and so whether brokers know IN_REMOTE segments"
+        )
     if host.unlocated:
         yield _locating(host)
 
@@ -154,9 +162,9 @@ def _missing(host: Host, place: Place) -> Iterator[NextStep]:
     if is_freed and place.knows(Hole.CLUSTER) and place.knows(Hole.REMOTE):
         yield _OR_REPAIR
         return
-    plan, apply = steps.REPAIR, steps.REPAIR_APPLY
+    plan, apply = steps_by_problem.REPAIR, steps_by_problem.REPAIR_APPLY
     if host.continued:
-        plan, apply = steps.REPAIR_REMOTE, steps.REPAIR_REMOTE_APPLY
+        plan, apply = steps_by_problem.REPAIR_REMOTE, steps_by_problem.REPAIR_REMOTE_APPLY
     words = "or repair with the broker stopped; its plan:" if is_freed else ""
     yield replace(plan, words=words, note=f"prints what it would write; {reads}")
     if host.pids:
@@ -169,7 +177,7 @@ def _unblock(host: Host) -> NextStep:
     """Return the step that frees stuck partitions while their broker runs."""
     uploads = _takes(sum(each.listed.blocked_bytes for each in host.log_dirs), _UPLOAD_RATE)
     note = f"frees stuck partitions beside the running broker; uploads {uploads}; needs no room here"
-    return replace(steps.UNBLOCK, note=note)
+    return replace(steps_by_problem.UNBLOCK, note=note)
 
 
 def _verdicts(host: Host, place: Place, before: frozenset[str]) -> Iterator[NextStep]:
@@ -182,7 +190,7 @@ def _verdicts(host: Host, place: Place, before: frozenset[str]) -> Iterator[Next
 
 
 def _clearing(verdict: Verdict, place: Place, before: frozenset[str]) -> Iterator[NextStep]:
-    first, *others = steps.steps_of(verdict)
+    first, *others = steps_by_problem.steps_of(verdict)
     if before.isdisjoint(commands(place.steps(verdict))):
         yield replace(first, words=f"{verdict}: {first.words}".rstrip())
         yield from others
@@ -197,9 +205,9 @@ def _locating(host: Host) -> NextStep:
     begins = count_of(len(host.unlocated), "log begins", "logs begin")
     stated = ("--log-start", f"{next(iter(host.unlocated))}=OFFSET")
     if host.asked_remote:
-        argv = (*steps.DOCTOR_REMOTE.argv, *stated)
+        argv = (*steps_by_problem.DOCTOR_REMOTE.argv, *stated)
         return NextStep("", argv, "states where it begins, which remote storage does not show")
-    return replace(steps.DOCTOR_REMOTE, note=f"finds where {begins}; or {' '.join(stated)} states it")
+    return replace(steps_by_problem.DOCTOR_REMOTE, note=f"finds where {begins}; or {' '.join(stated)} states it")
 
 
 def _room(host: Host) -> Iterator[NextStep]:
