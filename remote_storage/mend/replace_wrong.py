@@ -90,7 +90,7 @@ class ReplaceWrong:
             index = self._told_of_ours(partition, ours, wrong)
         except TiersnapError as error:
             return [failed(each, error) for each in waiting.values()]
-        job = TierJob(self.logs.location, partition, self.tierer, replaced=frozenset(wrong))
+        job = self._job(partition, wrong, ours)
         done, held = dict[str, Mending](), dict[str, Mending]()
         with self.logs.right_segments(partition, [each.metadata for each in planned], wrong) as right:
             while left := wrong_and_read(index, waiting.keys() - done.keys() - held.keys(), start):
@@ -104,6 +104,21 @@ class ReplaceWrong:
                     held.clear()
                     index = self.reader.cache.index(partition)
         return self._with_unread(waiting, done | held)
+
+    def _job(
+        self, partition: TopicIdPartition, wrong: Collection[str], ours: Iterable[RemoteLogSegmentMetadata]
+    ) -> TierJob:
+        """Return the job that uploads right segments. Only segments that brokers read count as uploaded.
+
+        An unfinished attempt of a broker may be damaged. tiersnap does not publish its own segments after the brokers'
+        last one, so they do not count either.
+        """
+        finished = self.reader.cache.in_state(partition, _FINISHED)
+        read = frozenset(each.id.segment_id for each in finished)
+        unread = {each.id.segment_id for each in ours} - read
+        return TierJob(
+            self.logs.location, partition, self.tierer, replaced=frozenset(unread.union(wrong)), of_brokers=read
+        )
 
     def _with_unread(self, waiting: Mapping[str, Mending], ended: Mapping[str, Mending]) -> list[Mending]:
         """Return the segments as they ended; brokers read the others no more, since replaced ones cover them."""

@@ -54,7 +54,8 @@ class TierJob:
     """One partition to tier: the remote location, the manifests read there, and the process.
 
     Attributes:
-        replaced: ids of wrong segments that `mend` or `unblock` replaces; no attempt deletes them.
+        replaced: ids of segments that do not count as uploaded, because they are wrong or `mend` does not publish
+            them; no attempt deletes them.
         of_brokers: the only ids of brokers' segments that count; None for all.
     """
 

@@ -1,4 +1,4 @@
-"""Offsets below the local log whose remote segments are lost: each command names them until the log start passes them."""
+"""Offsets below the local log whose remote segments are lost: commands name them until the log start passes them."""
 
 from __future__ import annotations
 
