@@ -1,6 +1,6 @@
-"""The plot of the bytes that waited, run by run: a line over a time axis, with a scale of bytes.
+"""The plot of the waiting bytes by run: a line over a time axis, with a scale of bytes.
 
-A verdict holds until the next run, so the line has steps. Positions are per cent of the plot, from its left or its top.
+A verdict is valid until the next run, so the line has steps. Positions are in per cent from the left or the top.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _TIME_STEPS = (
     *(_DAY * count for count in (1, 2, 7, 14, 28, 91)),
     _YEAR,
 )
-# A label nearer to an edge than this, in per cent, is aligned with the edge.
+# A label closer to an edge than this is aligned with the edge, in per cent.
 _EDGE = 6.0
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A mark of an axis, or a run on the line; `y` is "" for a mark of the time axis."""
+    """A mark of an axis, or a run on the line. `y` is "" for a mark of the time axis."""
 
     x: str
     y: str
@@ -42,10 +42,10 @@ class Plot:
     """The line and its axes.
 
     Attributes:
-        line, area: points of a polyline and a polygon, in a box of 1000 by 100.
+        line, area: points of a polyline and of a polygon, in a box of 1000 by 100.
         sizes, times: marks of the axes.
-        dots: the runs with time and bytes; empty if they are too many to be distinguished.
-        says: the plot as a sentence.
+        dots: runs with time and bytes; empty if there are more than _MOST_DOTS.
+        says: description of the plot, for readers who cannot see it.
     """
 
     line: str
@@ -57,10 +57,10 @@ class Plot:
 
 
 def plot_of(trend: Sequence[WaitingAt]) -> Plot | None:
-    """Return the plot of the newest runs; None if they have no two times, or if nothing waited.
+    """Return the plot of the newest runs, None if all runs have one time or nothing waited.
 
     Args:
-        trend: by time.
+        trend: waiting bytes by time, ascending.
     """
     shown = trend[-MOST_POINTS:]
     highest = max((each.bytes for each in shown), default=0)
@@ -82,7 +82,7 @@ def plot_of(trend: Sequence[WaitingAt]) -> Plot | None:
 
 @dataclass(frozen=True, slots=True)
 class _Axes:
-    """The times from `start` to `end`, ms, and the bytes from 0 to `top`."""
+    """The scales of the axes: times from `start` to `end` (ms), and bytes from 0 to `top`."""
 
     start: int
     end: int
@@ -96,7 +96,7 @@ class _Axes:
 
 
 def _corners(shown: Sequence[WaitingAt], axes: _Axes) -> Iterator[str]:
-    """Yield the corners of the line, in its box of 1000 by 100."""
+    """Yield the corners of the line in a box of 1000 by 100."""
     before = shown[0]
     for each in shown:
         yield f"{10 * axes.x(each.at):.1f},{axes.y(before.bytes):.2f}"
@@ -105,7 +105,7 @@ def _corners(shown: Sequence[WaitingAt], axes: _Axes) -> Iterator[str]:
 
 
 def _size_step(highest: int) -> int:
-    """Return the smallest power of two of which at most _MOST_SIZES reach `highest`."""
+    """Return the smallest power of two such that _MOST_SIZES steps reach `highest`."""
     step = 1
     while step * _MOST_SIZES < highest:
         step *= 2
