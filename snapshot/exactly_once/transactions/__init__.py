@@ -1,1 +1,1 @@
-"""Transactions on disk: the records of coordinators and of partitions, read without a broker."""
+"""Transactions on disk: records of coordinators and of partitions, without a broker."""
