@@ -2,7 +2,7 @@
 
     <to>/collected.json                                             the broker, the log directory and its partitions
     <to>/<topic>-<partition>/listing.parquet                        the partition's files, and the objects below
-    <to>/<topic>-<partition>/<20 digits>-<12 hex>.segments.parquet  rows of `segments`, from a segment's base offset on
+    <to>/<topic>-<partition>/<20 digits>-<12 hex>.segments.parquet  rows of `segments`, named by their first base offset
     <to>/<topic>-<partition>/<20 digits>-<12 hex>.batches.parquet   rows of `record_batches` of the same segments
     <to>/<topic>-<partition>/<20 digits>-<12 hex>.snapshot          a producer snapshot, by its snapshot offset
 

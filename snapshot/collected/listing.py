@@ -7,8 +7,9 @@ describes the decodes, so that the next collection can reuse them. During a coll
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import starmap
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,7 +32,7 @@ class CollectedDecode:
         object: name of the object with its rows of `segments`.
         batches: name of the object with its rows of `record_batches`; None if they were not collected.
         next_base_offset, size_bytes, modified_ns: fields of the decoded log file, to detect changes.
-        run_starts: offsets at which the runs of batches begin, ascending.
+        run_starts: offsets at which ranges of batches (Run) begin, ascending.
     """
 
     base_offset: int
@@ -47,7 +48,7 @@ class CollectedDecode:
     def is_right(self, segment: ListedSegment) -> bool:
         """Return whether the decode still matches the listed segment.
 
-        The decode matches if the file is unchanged, if `_ends_well`, and if a run begins at every cut of the segment.
+        The log file must be unchanged, its end must pass `_ends_well`, and a range of batches must begin at every cut.
         jobs.pipeline.changes checks the tables by the same rule.
         """
         is_same = (self.size_bytes, self.modified_ns) == (segment.size_bytes, segment.modified_ns)
@@ -67,7 +68,7 @@ class CollectedDecode:
         return self.valid_bytes == self.size_bytes > 0 and self.log_end_offset <= following
 
     def _has_cuts(self, segment: ListedSegment) -> bool:
-        """Return whether a run begins at each cut inside the segment."""
+        """Return whether a range of batches begins at each cut inside the segment."""
         cuts = set(segment.cuts)
         if segment.next_base_offset is None:
             cuts = {cut for cut in cuts if cut <= self.log_end_offset}
@@ -98,7 +99,7 @@ class Listing:
     Attributes:
         listed: the partition. Its segments name their `decode`, its snapshots their `object`.
         decodes: decodes by base offset.
-        superseded: names of objects that the listing no longer needs, each with the time (epoch ms) since when.
+        superseded: names of objects that the listing no longer needs, and since when (epoch ms).
     """
 
     listed: ListedPartition
@@ -108,15 +109,20 @@ class Listing:
     @property
     def objects(self) -> frozenset[str]:
         """Return the names of all objects that the listing refers to."""
-        names = {segment.decode for segment in self.listed.segments}
-        names |= {file.object for file in self.listed.snapshots}
+        return frozenset(filter(None, self._names()))
+
+    def _names(self) -> Iterator[str | None]:
+        for segment in self.listed.segments:
+            yield segment.decode
+        for file in self.listed.snapshots:
+            yield file.object
         for decode in self.decodes.values():
-            names |= {decode.object, decode.batches}
-        return frozenset(name for name in names if name is not None)
+            yield decode.object
+            yield decode.batches
 
     def encode(self) -> bytes:
         """Return the bytes of the Parquet file."""
-        superseded = tuple(_Superseded(*each) for each in sorted(self.superseded.items()))
+        superseded = tuple(starmap(_Superseded, sorted(self.superseded.items())))
         decodes = tuple(self.decodes[base] for base in sorted(self.decodes))
         stored = _Stored(self.listed, decodes, superseded)
         sink = pa.BufferOutputStream()

@@ -4,8 +4,7 @@
     logDir        LOGDIR of `tiersnap collect`
     nodeId, clusterId, directoryId    fields of meta.properties; null if it lacks them
     partitions    names of the partition folders with a complete listing, ascending
-    absent        names of folders that are not in `partitions` but may have objects, each with the time (epoch ms)
-                  since when
+    absent        names of folders that are not in `partitions` but may have objects, and since when (epoch ms)
 
 The file is one line of JSON.
 """
@@ -41,11 +40,13 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @classmethod
     def of(cls, log_dir: str, properties: MetaProperties | None) -> Marker:
         """Return the marker of a log directory that has no collected partition yet."""
+        if properties is None:
+            return cls(log_dir=log_dir, node_id=None, cluster_id=None, directory_id=None, partitions=(), absent={})
         return cls(
             log_dir=log_dir,
-            node_id=None if properties is None else properties.node_id,
-            cluster_id=None if properties is None else properties.cluster_id,
-            directory_id=None if properties is None else properties.directory_id,
+            node_id=properties.node_id,
+            cluster_id=properties.cluster_id,
+            directory_id=properties.directory_id,
             partitions=(),
             absent={},
         )

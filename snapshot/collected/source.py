@@ -1,4 +1,4 @@
-"""A folder that `tiersnap collect` filled, as a source of the fleet's run. pyarrow.fs reads it."""
+"""A folder that `tiersnap collect` filled, as a source of the fleet's run. It is read through pyarrow.fs."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tiersnap.snapshot.units import escaped
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One named value per entry."""
+    """A named column with one value per entry."""
 
     name: str
     values: np.ndarray  # int64, or indexes into `words`
@@ -30,20 +30,20 @@ class Column:
     def json_field(self) -> Field:
         """Return the values as JSON."""
         if self.words is not None:
-            return word(self.values, [json.dumps(text) for text in self.words])
+            return word(self.values, list(map(json.dumps, self.words)))
         if self.values.dtype == np.bool_:
             return word(np.where(self._absent(), 2, self.values), ("false", "true", "null"))
         return number_or(self.values, self._absent(), "null")
 
     @property
     def is_text(self) -> bool:
-        """Return whether tables align the column to the left, as they do with text and times."""
+        """Return whether the column is text or times, which tables align to the left."""
         return self.words is not None or self.is_time
 
     def text_field(self) -> Field:
         """Return the values as text. Times are ISO 8601 in UTC, and an absent value is `-`."""
         if self.words is not None:
-            return word(self.values, [escaped(text) if text else "-" for text in self.words])
+            return word(self.values, list(map(_or_dash, self.words)))
         if self.values.dtype == np.bool_:
             return word(np.where(self._absent(), 2, self.values), ("false", "true", "-"))
         if self.is_time:
@@ -52,6 +52,12 @@ class Column:
 
     def _absent(self) -> np.ndarray:
         return np.zeros(self.values.size, np.bool_) if self.absent is None else self.absent
+
+
+def _or_dash(text: str | None) -> str:
+    if not text:
+        return "-"
+    return escaped(text)
 
 
 def numbers(name: str, values: np.ndarray, *, none: int | None = None, only: str = "") -> Column:
@@ -92,8 +98,7 @@ class TextTable:
     def header(self, columns: Sequence[Column]) -> str:
         """Return the line of column names. `columns` are the first rows, which set the widths."""
         fields = self._fields(columns)
-        shown = (column for column in columns if column.only != "json")
-        return "  ".join(_title(column, field) for column, field in zip(shown, fields, strict=True)).rstrip()
+        return "  ".join(map(_title, _in_table(columns), fields)).rstrip()
 
     def rows(self, columns: Sequence[Column]) -> memoryview:
         """Return one line per row."""
@@ -104,7 +109,7 @@ class TextTable:
 
     def _fields(self, columns: Sequence[Column]) -> list[Field]:
         fields = []
-        shown = [column for column in columns if column.only != "json"]
+        shown = _in_table(columns)
         for column in shown:
             field = column.text_field()
             width = max(self._widths.get(column.name, len(column.name)), text_width(field))
@@ -113,6 +118,10 @@ class TextTable:
         if shown and shown[-1].is_text:
             fields[-1] = replace(fields[-1], width=0)
         return fields
+
+
+def _in_table(columns: Sequence[Column]) -> list[Column]:
+    return [column for column in columns if column.only != "json"]
 
 
 def _title(column: Column, field: Field) -> str:
@@ -228,5 +237,5 @@ def text_width(field: Field) -> int:
 
 def _flat(texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
     starts = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum([len(text) for text in texts], out=starts[1:])
+    np.cumsum(list(map(len, texts)), out=starts[1:])
     return np.frombuffer(b"".join(texts) or b"\0", np.uint8), starts

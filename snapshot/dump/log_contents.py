@@ -46,7 +46,7 @@ class LogContents(Contents):
     """The batch headers of a `.log` or `.checkpoint` file."""
 
     def columns(self) -> Iterator[Sequence[Column]]:
-        """Yield a column per header field. The value -1 is absent, and so is a field that the magic does not have."""
+        """Yield a column per header field. A value of -1 is absent, and so is a field that the magic lacks."""
         is_empty = True
         for rows in self._judged(self._entries()):
             is_empty = False
@@ -184,7 +184,7 @@ def _message(row: np.void) -> str:
         return f"{name} stored {int(row['crc']):08x}, computed {int(row['computed_crc']):08x}"
     if problem == kernels.BAD_OFFSET:
         last = int(row["base_offset"]) + int(row["last_offset_delta"])
-        return f"offsets {int(row['base_offset'])} to {last} expected above those before"
+        return f"offsets {int(row['base_offset'])} to {last} expected above the previous offsets"
     if problem == kernels.BAD_MAGIC:
         return f"magic expected 0 to 2, found {int(row['magic'])}"
     if problem == kernels.BAD_SIZE:

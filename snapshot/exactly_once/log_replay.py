@@ -45,7 +45,7 @@ def replay_log(
     """Replay a partition to its log end, by default in the way of a broker that opens the log.
 
     Args:
-        begins: rule for the state at the first segment.
+        begins: beginning of the log, which gives the state at the first segment.
         cuts: further offsets at which a range of batches (Run) begins.
         on_segment: called with each segment before it is read.
         on_rows: called with each array of batches (RECORD_BATCH_DTYPE) in offset order. It is valid during the call.

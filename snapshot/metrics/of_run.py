@@ -42,7 +42,8 @@ class Standing:
     def samples(self) -> Iterator[Sample]:
         """Yield the samples of all labels.
 
-        A verdict without segments has no sample. The copy lag has one even if it is 0, so that its alert ends.
+        A verdict without segments has no sample. The copy lag has a sample even if it is 0, so that an alert on it
+        ends.
         """
         for labels, verdicts in self.verdicts.items():
             named = dict(labels)
@@ -56,6 +57,12 @@ class Standing:
             yield Sample("tiersnap_forgotten_producers", self.forgotten[labels], named)
 
 
+def _labels_of(topic: str, partition: int, *, by_partition: bool) -> Labels:
+    if by_partition:
+        return ("topic", topic), ("partition", str(partition))
+    return (("topic", topic),)
+
+
 def _standing_of(report: Report, *, by_partition: bool) -> Standing:
     standing = Standing()
     forgotten: Counter[tuple[str, int]] = Counter()
@@ -63,9 +70,9 @@ def _standing_of(report: Report, *, by_partition: bool) -> Standing:
         forgotten[each.topic, each.partition] += each.count
     for topic in report.topics:
         for part in topic.partitions:
-            number = (("partition", str(part.partition)),) if by_partition else ()
             lost = forgotten.pop((topic.topic, part.partition), 0)
-            standing.add((("topic", topic.topic), *number), part.verdicts, part.findings, lost)
+            labels = _labels_of(topic.topic, part.partition, by_partition=by_partition)
+            standing.add(labels, part.verdicts, part.findings, lost)
     return standing
 
 
@@ -158,8 +165,8 @@ class ScanMetrics:
             counts[readiness.verdict] = counts.get(readiness.verdict, Count()) + Count(1, segment.size_bytes)
         partition = examination.partition
         forgotten = 0 if scanned.forgotten is None else scanned.forgotten.count
-        number = (("partition", str(partition.partition)),) if self.by_partition else ()
-        self._standing.add((("topic", partition.topic), *number), counts, len(examination.findings), forgotten)
+        labels = _labels_of(partition.topic, partition.partition, by_partition=self.by_partition)
+        self._standing.add(labels, counts, len(examination.findings), forgotten)
 
     def samples(self, exit_code: ExitCode) -> Iterator[Sample]:
         """Yield all samples. Call this after the last partition."""

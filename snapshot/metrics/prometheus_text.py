@@ -72,10 +72,11 @@ def last_success(text: str) -> float | None:
 def _labels(labels: Mapping[str, str]) -> str:
     if not labels:
         return ""
-    escaped = {
-        key: value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"") for key, value in labels.items()
-    }
-    return "{" + ",".join(f'{key}="{value}"' for key, value in escaped.items()) + "}"
+    return "{" + ",".join(f'{key}="{_escaped(value)}"' for key, value in labels.items()) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
 def _number(value: float) -> str:

@@ -80,11 +80,11 @@ def aggregate(rows: pa.Table | Iterable[pa.RecordBatch], now: int, *, partial_ro
     """Aggregate all rows. The memory grows only with the groups and with 49 bytes per segment.
 
     Args:
-        now: epoch ms; a segment is recent if its largest timestamp is less than RECENT_MS before.
+        now: epoch ms; a segment is recent if its largest timestamp is less than RECENT_MS before `now`.
         partial_rows: number of rows at which partial results are combined.
 
     Raises:
-        UsageError: a column is missing or has another type, or this version does not have a verdict.
+        UsageError: a column is missing or has another type, or a verdict is unknown to this version.
     """
     batches = rows.to_batches(max_chunksize=BATCH_ROWS) if isinstance(rows, pa.Table) else rows
     topics, log_dirs, held = Codes(), Codes(), Codes()

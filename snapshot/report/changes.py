@@ -74,7 +74,7 @@ class PartitionChange:
 
     @property
     def is_worse(self) -> bool:
-        """Return whether a worse verdict blocks the partition than before, or whether it was not blocked before."""
+        """Return whether the partition is blocked, and was not blocked or had a better verdict before."""
         return _blocking_rank(self.after) < _blocking_rank(self.before)
 
 
@@ -83,13 +83,11 @@ class Changes:
     """The differences between two runs.
 
     Attributes:
-        partitions: changed partitions. Those that became worse are first, by verdict; the others follow by the change
-            of their waiting bytes.
-        moves: (worst verdict before, worst verdict now, number of partitions), largest number first. A verdict is None
-            if the run does not have the partition.
-        appeared: number of partitions that only the later run has.
-        gone: number of partitions that only the earlier run has.
-        unchanged: number of partitions with equal states.
+        partitions: changed partitions. Those that became worse are first. In both groups the worst verdict is first,
+        then the largest change of waiting bytes. moves: (worst verdict before, worst verdict now, number of
+        partitions), largest number first. A verdict is None if the run does not have the partition. appeared: number of
+        partitions that only the later run has. gone: number of partitions that only the earlier run has. unchanged:
+        number of partitions with equal states.
     """
 
     partitions: tuple[PartitionChange, ...]
@@ -148,6 +146,6 @@ def _worst(state: PartitionState | None) -> Verdict | None:
 
 
 def _blocking_rank(state: PartitionState | None) -> int:
-    """Return the rank of the worst verdict if it blocks segments. The worst verdict has rank 0."""
+    """Return the rank of the worst verdict, 0 for the worst of all. If it does not block, return len(RANK)."""
     worst = _worst(state)
     return RANK[worst] if worst in WAITING else len(RANK)

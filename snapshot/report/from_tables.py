@@ -37,7 +37,7 @@ _AUDIT_KEY = ("harm", "kind", "judgement")
 AUDIT_COLUMNS = tuple(dict.fromkeys((*_AUDIT_KEY, *AuditRow.__slots__, "batches", *PARTITION_KEY, "run")))
 # Columns of audits that `audit_of_tables` needs.
 AUDITS_COLUMNS = (*PARTITION_KEY, "run", "damage_count")
-# If two audits have findings with equal values in these columns, they found the same thing.
+# Findings of two audits are the same finding if they have equal values in these columns.
 _SAME = (*PARTITION_KEY, "kind", "producer_id", "before_last_offset", "first_offset", "last_offset")
 # The rows and columns of `partitions` that `failover_of` needs.
 FAILOVER_KINDS = (FactKind.REPLAYED, FactKind.BOUNDARY, FactKind.GONE)
@@ -108,7 +108,7 @@ class LastRun(RunCounts):
 
 
 def worst_forgetful(*found: Iterable[ForgetfulReplica]) -> tuple[ForgetfulReplica, ...]:
-    """Return at most MOST_ROWS replicas that lost producers, worst first. The last of several entries is used."""
+    """Return at most MOST_ROWS replicas that lost producers, worst first. Of equal replicas the last is used."""
     by_replica = {(each.topic, each.partition, each.log_dir): each for each in chain(*found)}
     worst = sorted(by_replica, key=lambda key: (-by_replica[key].count, key))
     return tuple(by_replica[key] for key in worst[:MOST_ROWS])

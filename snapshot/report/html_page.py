@@ -1,7 +1,8 @@
 """The HTML pages of a report. They load nothing from a network, and work from file://, in dark mode and on paper.
 
 Templates, style and script are files of this package. jinja2 escapes all text of logs. A content security policy
-allows only our style, our script and the files in the page's folder, which contain details that are loaded on demand.
+allows only our style, our script and the files in the page's folder. Those files have details that the page loads on
+demand.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ def _page(report: Report, beside: Beside, inline: int, max_topics: int, *, root:
         headline=parts.headline(report),
         topics=listed[:max_topics],
         more_topics=len(report.topics) > max_topics,
-        levels={level: sum(topic.level is level for topic in report.topics) for level in Level},
+        levels=_by_level(report),
         many_log_dirs=len(report.log_dirs) > 1,
         meaning=MEANING,
         level_of=LEVEL,
@@ -164,12 +165,20 @@ def _page(report: Report, beside: Beside, inline: int, max_topics: int, *, root:
     )
 
 
+def _by_level(report: Report) -> dict[Level, int]:
+    """Return the number of topics by level."""
+    levels = dict.fromkeys(Level, 0)
+    for topic in report.topics:
+        levels[topic.level] += 1
+    return levels
+
+
 # Verdicts of segments that are not blocked but wait for a command, worst first.
 _FURTHER = (*sorted(TO_UPLOAD, key=RANK.__getitem__), Verdict.UPLOADED, Verdict.IN_REMOTE)
 
 
 def _further(report: Report) -> dict[Verdict, tuple[Step, ...]]:
-    """Return the steps by verdict, worst first. If verdicts have the same steps, only the first one shows them."""
+    """Return the steps by verdict, worst first. Only the first of several verdicts has their common steps."""
     place = place_of(report.run)
     shown: set[tuple[Step, ...]] = set()
     found: dict[Verdict, tuple[Step, ...]] = {}
@@ -253,7 +262,7 @@ _WRONG = {
     "UNVERIFIED": "would start from a snapshot that was not compared with the log",
     "NOT_COMPARED": "would start from a snapshot that was not compared with the log",
 }
-# The level of a headline without an answer, in grey.
+# The level of a headline if nothing was compared. The page shows it in grey.
 _UNKNOWN, _NOT_KNOWN = "UNKNOWN", ("UNVERIFIED", "NOT_COMPARED")
 _HARM_COLOURS = {
     "LOSS": "CORRUPT_SEGMENT",

@@ -97,7 +97,7 @@ def moment(ms: int, form: str = "%Y-%m-%d %H:%M") -> str:
 
 
 def days(count: float) -> str:
-    """Return 3.7 as '3 days'. Less than two days are hours; ten years or more are 'more than 10 years'."""
+    """Return 3.7 as '3 days'. Less than two days is given in hours, and ten years or more as 'more than 10 years'."""
     if count < 2:
         return many(int(count * 24), "hour")
     return many(int(count), "day") if count < 3650 else "more than 10 years"
@@ -116,7 +116,7 @@ def many(count: int, noun: str) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    """Return whole per cent. '0 %' and '100 %' are exact; other values near them are '< 1 %' and '> 99 %'."""
+    """Return whole per cent. '0 %' and '100 %' are exact. Values close to them are '< 1 %' and '> 99 %'."""
     if not whole:
         return "0 %"
     percent = (200 * part + whole) // (2 * whole)
@@ -150,7 +150,7 @@ def topic_anchor(topic: str) -> str:
 
 
 def partition_anchor(partition: PagePartition | PartitionKey, with_log_dir: bool) -> str:
-    """Return the id of a partition's element. With several log directories it contains the log directory."""
+    """Return the id of a partition's element. With several log directories, the id contains the log directory."""
     where = "@" + quote(partition.log_dir, safe="") if with_log_dir else ""
     return f"p-{quote(partition.topic, safe='')}-{partition.partition}{where}"
 
@@ -261,16 +261,13 @@ def marks(partition: PagePartition) -> list[Mark]:
     """Return the marks of log start, last stable offset and high watermark, from left to right."""
     axis = axis_of(partition)
     stable, watermark = partition.last_stable_offset, partition.high_watermark
-    lines: list[tuple[str, str, int, str]] = [
-        ("log-start", "log start offset", partition.log_start_offset, "log start")
-    ]
+    start = partition.log_start_offset
+    lines = [("log-start", f"log start offset {start:,}", axis.at(start), "log start")]
     if stable is not None:
-        lines.append(("lso", "last stable offset", stable, "LSO"))
+        lines.append(("lso", f"last stable offset {stable:,}", axis.at(stable), "LSO"))
     if watermark is not None:
-        lines.append(("hw", "high watermark", watermark, "HW"))
-    return list(
-        _labelled([(kind, f"{title} {offset:,}", axis.at(offset), label) for kind, title, offset, label in lines])
-    )
+        lines.append(("hw", f"high watermark {watermark:,}", axis.at(watermark), "HW"))
+    return list(_labelled(lines))
 
 
 def _labelled(lines: list[tuple[str, str, float, str]]) -> Iterator[Mark]:
@@ -348,9 +345,14 @@ def _key_of(partition: PagePartition) -> PartitionKey:
 
 def _listed(number: int, topic: PageTopic, chosen: Container[PartitionKey]) -> Listed:
     """Return a topic. `chosen` are the partitions in the page."""
-    inline = tuple(each for each in topic.partitions if _key_of(each) in chosen)
-    rest = tuple(each for each in topic.partitions if _key_of(each) not in chosen)
-    return Listed(number, topic, inline, rest)
+    inline: list[PagePartition] = []
+    rest: list[PagePartition] = []
+    for each in topic.partitions:
+        if _key_of(each) in chosen:
+            inline.append(each)
+        else:
+            rest.append(each)
+    return Listed(number, topic, tuple(inline), tuple(rest))
 
 
 def _in_files(listed: Iterable[Listed]) -> Iterator[Listed]:

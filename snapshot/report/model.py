@@ -75,7 +75,7 @@ class TieringProgress:
         uploaded: segments that tiersnap uploaded. No COPY_SEGMENT_FINISHED record of them is known.
         in_remote: segments that brokers uploaded. No COPY_SEGMENT_FINISHED record of them was read.
         ready: segments that the next run may tier.
-        waiting: segments that something blocks.
+        waiting: segments that a verdict blocks.
     """
 
     tiered_segments: Size
@@ -307,7 +307,7 @@ def totals_of(verdicts: Mapping[Verdict, Count], findings: int, recent: int, wai
 
     groups = [verdicts.keys(), TO_UPLOAD, WAITING, NEVER_TIERED]
     everything, ready, waiting, never_tiered = map(count, groups)
-    tiered, uploaded, in_remote = (count({each}) for each in (Verdict.TIERED, Verdict.UPLOADED, Verdict.IN_REMOTE))
+    tiered, uploaded, in_remote = map(count, ({Verdict.TIERED}, {Verdict.UPLOADED}, {Verdict.IN_REMOTE}))
     worst_of_all = worst(verdicts)
     return Totals(
         worst=worst_of_all,
@@ -334,7 +334,7 @@ def totals_of(verdicts: Mapping[Verdict, Count], findings: int, recent: int, wai
 
 
 def sum_of(parts: Iterable[Totals]) -> Totals:
-    """Return the sum of partitions or topics. `waiting_since` is the earliest one."""
+    """Return the sum of partitions or topics. `waiting_since` is the earliest of the parts."""
     verdicts: dict[Verdict, Count] = {}
     findings = recent = 0
     since = []

@@ -147,8 +147,8 @@ def forecast(total: Totals, partitions: Iterable[PagePartition], disks: Iterable
         freeable[each.log_dir] += each.tiered_bytes + each.uploaded_bytes + each.ready_bytes
     found = []
     for disk in disks:
-        recent_bytes = sum(recent[each] for each in disk.log_dirs)
-        found.append(_of_disk(disk, recent_bytes, sum(freeable[each] for each in disk.log_dirs)))
+        recent_bytes = sum(map(recent.__getitem__, disk.log_dirs))
+        found.append(_of_disk(disk, recent_bytes, sum(map(freeable.__getitem__, disk.log_dirs))))
     return Forecast(
         bytes_per_day=_per_day(total.recent_bytes),
         tiered=total.tiered_bytes,

@@ -57,7 +57,7 @@ class Beside:
         now: index entry of the report itself.
         runs: all index entries, including `now`, oldest first.
         before: the previous run; None for the first run.
-        changes: changes since the previous run, by partition; None if its partitions are not in the folder.
+        changes: changes since the previous run, by partition; None if the folder lacks the states of that run.
     """
 
     now: RunHead
@@ -97,7 +97,7 @@ def with_head(earlier: Iterable[RunHead], head: RunHead) -> tuple[RunHead, ...]:
 
 def index_of(heads: tuple[RunHead, ...]) -> bytes:
     """Return runs.json, with one line per run."""
-    rows = b",\n".join(msgspec.json.encode(head) for head in heads)
+    rows = b",\n".join(map(msgspec.json.encode, heads))
     return b'{"schema_version": 1, "runs": [\n' + rows + b"\n]}\n"
 
 

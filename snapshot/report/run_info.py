@@ -120,7 +120,7 @@ class RunInfo(RunRecord, RunCounts):
 
     def without_secrets(self) -> RunInfo:
         """Return the run without user information and query values in its URIs."""
-        source, remote, warehouse = (without_user(uri) for uri in (self.source, self.remote, self.warehouse))
+        source, remote, warehouse = map(without_user, (self.source, self.remote, self.warehouse))
         elsewhere = {without_user(place): count for place, count in self.ready_elsewhere.items()}
         return replace(
             self,
@@ -128,7 +128,7 @@ class RunInfo(RunRecord, RunCounts):
             remote=remote,
             warehouse=warehouse,
             ready_elsewhere=elsewhere,
-            sources=tuple(without_user(uri) for uri in self.sources),
+            sources=tuple(map(without_user, self.sources)),
             collected={without_user(uri): path for uri, path in self.collected.items()},
         )
 

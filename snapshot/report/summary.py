@@ -67,7 +67,7 @@ def summarise_aggregated(
     by_topic = _by_topic(reports)
     chosen = most_worth([codes for _, codes in by_topic], lambda codes: bool(reports[codes].blocking))[:details]
     _add_details(reports, chosen, segments_of(chosen), found)
-    topics = tuple(_topic(totals, [reports[codes] for codes in members]) for totals, members in by_topic)
+    topics = tuple(_topic(totals, list(map(reports.__getitem__, members))) for totals, members in by_topic)
     cluster, at_ends = sum_of(topics), _snapshots(found)
     by_topics = chain.from_iterable(topic.partitions for topic in topics)
     return Report(
@@ -100,7 +100,7 @@ def _by_topic(reports: dict[Codes, PagePartition]) -> list[tuple[Totals, list[Co
     by_topic: defaultdict[int, list[Codes]] = defaultdict(list)
     for codes, _ in sorted(reports.items(), key=lambda item: (*_badness(item[1]), *_name(item[1]))):
         by_topic[codes[0]].append(codes)
-    topics = [(sum_of(reports[codes] for codes in members), members) for members in by_topic.values()]
+    topics = [(sum_of(map(reports.__getitem__, members)), members) for members in by_topic.values()]
     return sorted(topics, key=lambda topic: (*_badness(topic[0]), _name(reports[topic[1][0]])))
 
 
@@ -116,7 +116,7 @@ def _causes(reports: Iterable[PagePartition], run: RunInfo) -> list[PageCause]:
     """Return the causes, worst first.
 
     Args:
-        reports: partitions, worst first. The first partition with a cause gives the segment file of its command.
+        reports: partitions, worst first. The command of a cause names the segment file of the first partition.
     """
     touched: Counter[Verdict] = Counter()
     behind: defaultdict[Verdict, Count] = defaultdict(Count)
@@ -204,9 +204,9 @@ def _compared(found: Iterable[SnapshotsAtEnds]) -> dict[SnapshotVerdict, int]:
 
 
 def most_worth(topics: Iterable[Sequence[T]], is_blocked: Callable[[T], bool]) -> list[T]:
-    """Return partitions in the order of display: blocked ones first, and topics by turns.
+    """Return partitions in the order of display. Blocked partitions are first, and the topics take turns.
 
-    By turns, a topic with thousands of blocked partitions leaves room for other topics. The topics and their partitions
+    So a topic with thousands of blocked partitions leaves room for other topics. The topics and their partitions
     must be given worst first.
     """
     keyed: list[tuple[tuple[bool, int, int], T]] = []

@@ -54,24 +54,20 @@ def spans(
         share = (base[starts].astype(np.float64) - float(base[0])) / max(1.0, float(base[-1]) - float(base[0]))
         starts = starts[_starts_of(np.minimum((share * max_spans).astype(np.int64), max_spans - 1))]
     stops = np.append(starts[1:], base.size)
-    return tuple(
-        Span(
-            verdict=SEVERITY[worst],
-            base_offset=first,
-            end_offset=None if last < 0 else last,
-            count=Count(count, total),
-            is_mixed=worst != best,
-        )
-        for count, first, last, total, worst, best in zip(
-            np.add.reduceat(segments, starts).tolist(),
-            base[starts].tolist(),
-            end[stops - 1].tolist(),
-            np.add.reduceat(size, starts).tolist(),
-            np.minimum.reduceat(rank, starts).tolist(),
-            np.maximum.reduceat(rank, starts).tolist(),
-            strict=True,
-        )
+    columns = zip(
+        np.add.reduceat(segments, starts).tolist(),
+        base[starts].tolist(),
+        end[stops - 1].tolist(),
+        np.add.reduceat(size, starts).tolist(),
+        np.minimum.reduceat(rank, starts).tolist(),
+        np.maximum.reduceat(rank, starts).tolist(),
+        strict=True,
     )
+    found = []
+    for count, first, last, total, worst, best in columns:
+        end_offset = None if last < 0 else last
+        found.append(Span(SEVERITY[worst], first, end_offset, Count(count, total), is_mixed=worst != best))
+    return tuple(found)
 
 
 def held_runs(

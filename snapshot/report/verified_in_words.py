@@ -61,9 +61,13 @@ def remote_checked(report: Report) -> str:
 
 
 def _checked_in_words(found: Sequence[RemoteChecked]) -> str:
-    segments, verified = sum(each.segments for each in found), sum(each.verified for each in found)
-    compared, unsound = sum(each.compared for each in found), sum(each.unsound for each in found)
-    encrypted = sum(each.encrypted for each in found)
+    segments = verified = compared = unsound = encrypted = 0
+    for each in found:
+        segments += each.segments
+        verified += each.verified
+        compared += each.compared
+        unsound += each.unsound
+        encrypted += each.encrypted
     unread = f"; {many(encrypted, 'encrypted segment')} could not be read" if encrypted else ""
     return (
         f"Of {many(segments, 'remote segment')} in {many(len(found), 'partition')} {verified:,} were verified, the "

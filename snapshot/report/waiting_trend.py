@@ -18,9 +18,9 @@ _MOST_SIZES, _MOST_TIMES = 4, 6
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
 _YEAR = 365 * _DAY
 _TIME_STEPS = (
-    *(_MINUTE * count for count in (1, 5, 15)),
-    *(_HOUR * count for count in (1, 3, 6, 12)),
-    *(_DAY * count for count in (1, 2, 7, 14, 28, 91)),
+    *(_MINUTE, 5 * _MINUTE, 15 * _MINUTE),
+    *(_HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR),
+    *(_DAY, 2 * _DAY, 7 * _DAY, 14 * _DAY, 28 * _DAY, 91 * _DAY),
     _YEAR,
 )
 # A label closer to an edge than this is aligned with the edge, in per cent.
@@ -69,13 +69,12 @@ def plot_of(trend: Sequence[WaitingAt]) -> Plot | None:
     step = _size_step(highest)
     axes = _Axes(shown[0].at, shown[-1].at, step * -(-highest // step))
     line = " ".join(_corners(shown, axes))
-    dots = shown if len(shown) <= _MOST_DOTS else ()
     return Plot(
         line=line,
         area=f"0,100 {line} 1000,100",
         sizes=tuple(_sizes(axes, step)),
         times=tuple(_times(axes)),
-        dots=tuple(Tick(percent(axes.x(each.at)), percent(axes.y(each.bytes)), _run_in_words(each)) for each in dots),
+        dots=tuple(_dots(shown, axes)),
         says=_sentence(shown, highest),
     )
 
@@ -102,6 +101,14 @@ def _corners(shown: Sequence[WaitingAt], axes: _Axes) -> Iterator[str]:
         yield f"{10 * axes.x(each.at):.1f},{axes.y(before.bytes):.2f}"
         yield f"{10 * axes.x(each.at):.1f},{axes.y(each.bytes):.2f}"
         before = each
+
+
+def _dots(shown: Sequence[WaitingAt], axes: _Axes) -> Iterator[Tick]:
+    """Yield a dot per run. Yield nothing if there are more than _MOST_DOTS runs."""
+    if len(shown) > _MOST_DOTS:
+        return
+    for each in shown:
+        yield Tick(percent(axes.x(each.at)), percent(axes.y(each.bytes)), _run_in_words(each))
 
 
 def _size_step(highest: int) -> int:

@@ -1,4 +1,4 @@
-"""Writing of a report's folder. A crash leaves each file complete, old or new.
+"""Functions that write a report's folder. A crash leaves each file complete, old or new.
 
     index.html               blocked segments, and the changes since the previous run
     lost.html                lost and duplicate records
@@ -9,7 +9,7 @@
     runs/<run id>.html       a short page of each run
     runs/<run id>.json.gz    readiness.json of each run, for comparisons
 
-The earlier runs are the runs in `runs`. They are never deleted.
+The folder `runs` has all earlier runs. They are never deleted.
 """
 
 from __future__ import annotations
@@ -89,9 +89,9 @@ def _replace(path: Path, chunks: Iterable[str]) -> Path:
             if path.suffix == ".gz":
                 # No timestamp, so that the same text gives the same bytes.
                 with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
-                    packed.writelines(chunk.encode() for chunk in chunks)
+                    packed.writelines(map(str.encode, chunks))
             else:
-                file.writelines(chunk.encode() for chunk in chunks)
+                file.writelines(map(str.encode, chunks))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

@@ -1,7 +1,7 @@
 """The tables of a warehouse by name. Each table and each column has a comment.
 
-Rows are only appended. Only `record_batches` also loses rows: stale ones. `run` is the number of the run that wrote a
-row, ascending. Of the rows with one key, the row with the greatest `run` is valid. Offsets named `next_...` are
+Rows are only appended, except that stale rows of `record_batches` are deleted. `run` is the number of the run that
+wrote a row, ascending. Of the rows with one key, the row with the greatest `run` is valid. Offsets named `next_...` are
 exclusive. Times are epoch milliseconds, or nanoseconds if the name ends in `_ns`. No array grows with segments or
 producers: deltas are stored in parts of at most PART_DELTAS.
 """

@@ -1,10 +1,11 @@
-"""Decodes of segments as rows of the table `segments`. A decode has one row per PART_DELTAS deltas or fewer."""
+"""Decodes of segments as rows of the table `segments`. Each row has at most PART_DELTAS deltas of a decode."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -76,13 +77,13 @@ class StoredDecode:
 
 
 DECODE_ROWS = Rows(StoredDecode)
-# One row is a part of a range of batches (a run) of the decode.
+# A row has a part of one range of batches (Run).
 SEGMENTS = schema_of(
     *DECODE_ROWS.schema,
     field_of("part", pa.int32(), "part of the decode, ascending from 0"),
     field_of("run_start_offset", pa.int64(), "offset at which the part's range of batches begins"),
-    field_of("run_max_timestamp", pa.int64(), "ms, largest timestamp of that range; -1 without one"),
-    field_of("deltas", pa.list_(DELTA), "producer deltas of that range, at most 2,000 a row"),
+    field_of("run_max_timestamp", pa.int64(), "ms, largest timestamp of the range; -1 if it has none"),
+    field_of("deltas", pa.list_(DELTA), "producer deltas of the range, at most 2,000 per row"),
 )
 # About a megabyte per batch. Spark needs as much time for a batch as for a thousand deltas.
 _BATCH_DELTAS = 1 << 14
@@ -114,7 +115,7 @@ def decode_batches(decodes: Iterable[Decoded]) -> Iterator[pa.RecordBatch]:
 
 def decode_batch(decodes: Sequence[Decoded]) -> pa.RecordBatch:
     """Return the rows of SEGMENTS of several decodes as one batch."""
-    return _batch([row for each in decodes for row in _rows_of(each)])
+    return _batch(list(chain.from_iterable(map(_rows_of, decodes))))
 
 
 def _rows_of(decoded: Decoded) -> list[_Row]:
@@ -164,6 +165,7 @@ def with_files(rows: pa.RecordBatch, files: Mapping[int, SegmentFile], *, run: i
         run: number of the run that listed them.
     """
     listed = FILE_ROWS.batch(files[each.base_offset] for each in FILE_ROWS.read([rows.select(FILE_ROWS.names)]))
-    columns = {name: (listed if name in listed.schema.names else rows)[name] for name in SEGMENTS.names}
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    columns.update(zip(listed.schema.names, listed.columns, strict=True))
     columns["run"] = pa.repeat(pa.scalar(run, pa.int64()), rows.num_rows)
     return pa.RecordBatch.from_arrays([columns[name] for name in SEGMENTS.names], schema=SEGMENTS)

@@ -30,7 +30,7 @@ class FactKind(StrEnum):
 
     REPLAYED = "REPLAYED"  # one per replay: its inputs, and the offset at which the next replay may start
     STATE = "STATE"  # a part of the producer state at that offset
-    BOUNDARY = "BOUNDARY"  # the producer state at a snapshot offset, compared with the file of that offset
+    BOUNDARY = "BOUNDARY"  # the state at a snapshot offset, compared with the snapshot file
     SEGMENT = "SEGMENT"  # the facts of a segment that the gate needs
     GONE = "GONE"  # the only row of its run: the partition is no longer in the log directory
     FINDING = "FINDING"
@@ -94,7 +94,7 @@ class Fact:
 
     @property
     def place(self) -> tuple[FactKind, int, int]:
-        """Return the values of FACT_KEY without those of the partition."""
+        """Return the values of FACT_KEY after those of PARTITION_KEY: kind, offset and part."""
         if self.snapshot is not None:
             return self.kind, self.snapshot.snapshot_offset, self.part
         return self.kind, 0 if self.segment is None else self.segment.base_offset, self.part

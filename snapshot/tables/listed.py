@@ -118,7 +118,7 @@ class ListedPartition(PartitionLog):
         window_offset: first offset of a scan that is limited to a window; None if everything is scanned.
         leader: offsets of the partition's leader, for the window; None if no broker was asked.
         start: remote snapshot that the replay may start from; None if not asked, or if none exists.
-        lacks_beginning: see `remote_listing.lacks_beginning`; None if remote storage was not listed or does not tell.
+        lacks_beginning: see `remote_listing.lacks_beginning`; None if remote storage was not listed, or if unknown.
         forgotten: active producers that the replica lost; None if it has all of them, or if not checked.
         remote_error: error that prevented the listing of remote storage.
     """
@@ -176,8 +176,16 @@ class ListedPartition(PartitionLog):
     def listing(self) -> PartitionListing:
         """Return the partition as the input of a replay."""
         filesystem, path = resolve(self.log_dir)
-        times = ((each.base_offset, each.largest_timestamp) for each in self.segments)
-        objects = ((each.base_offset, each.decode) for each in self.segments)
+        tiered: set[int] = set()
+        times: dict[int, int] = {}
+        objects: dict[int, str] = {}
+        for each in self.segments:
+            if each.is_tiered:
+                tiered.add(each.base_offset)
+            if each.largest_timestamp is not None:
+                times[each.base_offset] = each.largest_timestamp
+            if each.decode is not None:
+                objects[each.base_offset] = each.decode
         return PartitionListing(
             filesystem,
             self.on_disk(path.rstrip("/")),
@@ -185,11 +193,11 @@ class ListedPartition(PartitionLog):
             self.remote,
             self.remote_error,
             self.start,
-            frozenset(each.base_offset for each in self.segments if each.is_tiered),
+            frozenset(tiered),
             self.window_offset,
             self.leader,
-            {base: found for base, found in times if found is not None},
-            {base: name for base, name in objects if name is not None},
+            times,
+            objects,
         )
 
     def with_remote(self, found: PartitionListing) -> ListedPartition:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError
 from tiersnap.snapshot.tables.known_failures import KNOWN_FAILURES, STAGE_MET_DAMAGE, TABLE_DAMAGED, KnownFailure
@@ -21,25 +22,28 @@ def of_words(what: str, told: str) -> TiersnapError | None:
         told: the error text with all stack traces.
     """
     told = _without_stack(told)
-    return next((_error(what, told, each) for each in (*KNOWN_FAILURES, STAGE_MET_DAMAGE) if _is(each, told)), None)
+    return _first_error(what, told, (*KNOWN_FAILURES, STAGE_MET_DAMAGE))
 
 
 def of_table(place: str, told: str) -> TiersnapError:
     """Return the error for a table that cannot be read. Only a text that names damage gives CorruptDataError."""
     told = _without_stack(told)
-    known = next((_error(place, told, each) for each in (*KNOWN_FAILURES, TABLE_DAMAGED) if _is(each, told)), None)
+    known = _first_error(place, told, (*KNOWN_FAILURES, TABLE_DAMAGED))
     return known or RemoteStorageError(
         f"{place}: cannot be read: {_line(told, None)}", hint="check that it is readable"
     )
 
 
-def _is(known: KnownFailure, told: str) -> bool:
-    return known.words.search(told) is not None
+def _first_error(what: str, told: str, failures: Iterable[KnownFailure]) -> TiersnapError | None:
+    """Return the error of the first failure whose pattern matches, None if none matches."""
+    for each in failures:
+        found = each.words.search(told)
+        if found is not None:
+            return _error(what, told, each, found)
+    return None
 
 
-def _error(what: str, told: str, known: KnownFailure) -> TiersnapError:
-    found = known.words.search(told)
-    assert found is not None
+def _error(what: str, told: str, known: KnownFailure, found: re.Match[str]) -> TiersnapError:
     written = _WRITTEN.search(told)
     place = f" for {written[1]}" if written else ""
     said = f": {_line(told, known)}" if known.is_quoted else ""

@@ -64,7 +64,7 @@ class StoredVerdict:
     segment: SegmentFacts  # facts when the row was written
     judgement: GivenVerdict | None  # None if the log directory no longer has the segment
     run: RunNumber
-    judged_at: Annotated[int, Meta(description="ms, when the run began that gave the verdict")]
+    judged_at: Annotated[int, Meta(description="ms, start of the run that gave the verdict")]
     judged_on: Annotated[str, Meta(description="the day of judged_at in UTC, YYYY-MM-DD")]
 
 

@@ -70,8 +70,8 @@ def read_refusals(rows: pa.RecordBatch) -> Iterator[CopyEvent]:
 def newest_states(states: Iterable[AttemptState]) -> list[AttemptState]:
     """Return the newest state of each attempt.
 
-    Of the states of the latest run, the furthest one is taken, and a published one before an unpublished one.
-    jobs.pipeline.remote_states.current does the same for a DataFrame.
+    The newest state is from the latest run. Within a run it is the furthest state, and of equal states the published
+    one. jobs.pipeline.remote_states.current does the same for a DataFrame.
     """
     return list(newest_of(states, _attempt, _order).values())
 
@@ -87,8 +87,8 @@ def _order(state: AttemptState) -> tuple[int, int, bool]:
 def unneeded(states: Iterable[AttemptState]) -> Iterator[AttemptState]:
     """Yield our attempts that never finished, and the finished copies that another copy replaces.
 
-    A copy replaces another one if it covers all of its offsets and its last leader epoch is not older. Of two lineages,
-    the newer one is the log.
+    A copy replaces another one if it covers all of its offsets and its last leader epoch is not older. If lineages
+    differ, the newer lineage is the log.
     """
     finished: defaultdict[tuple[str | None, int], list[AttemptState]] = defaultdict(list)
     for each in states:

@@ -53,7 +53,7 @@ def comment_of(described: pa.Schema | pa.Field[pa.DataType]) -> str:
 def schema_of(
     *fields: pa.Field[pa.DataType] | tuple[str, pa.DataType], metadata: dict[bytes | str, bytes | str] | None = None
 ) -> pa.Schema:
-    """Return a schema. A column of a name and a type is nullable."""
+    """Return a schema. A column that is given as (name, type) is nullable."""
     return pa.schema([_as_field(each) for each in fields], metadata=metadata)
 
 
@@ -161,13 +161,13 @@ AUDIT_FINDINGS = _schema(
     ("harm", _TEXT, "harm that the finding does: Harm"),
     ("producer_id?", _LONG, "producer id of the batch"),
     ("producer_epoch?", pa.int16(), "producer epoch of the batch"),
-    ("before_epoch?", pa.int16(), "producer epoch of the batch or marker before it"),
-    ("before_first_offset?", _LONG, "first offset of the batch or marker before it, inclusive"),
-    ("before_last_offset?", _LONG, "last offset of the batch or marker before it, inclusive"),
+    ("before_epoch?", pa.int16(), "producer epoch of the previous batch or marker"),
+    ("before_first_offset?", _LONG, "first offset of the previous batch or marker, inclusive"),
+    ("before_last_offset?", _LONG, "last offset of the previous batch or marker, inclusive"),
     ("first_offset?", _LONG, "first offset of the batch, inclusive"),
     ("last_offset?", _LONG, "last offset of the batch, inclusive"),
-    ("before_first_sequence?", _INT, "first sequence of the batch before it, inclusive"),
-    ("before_last_sequence?", _INT, "last sequence of the batch before it, inclusive"),
+    ("before_first_sequence?", _INT, "first sequence of the previous batch, inclusive"),
+    ("before_last_sequence?", _INT, "last sequence of the previous batch, inclusive"),
     ("first_sequence?", _INT, "first sequence of the batch, inclusive"),
     ("last_sequence?", _INT, "last sequence of the batch, inclusive"),
     ("distance?", _LONG, "distance in sequences; in offsets for OFFSET_GAP, in ms for OUT_OF_ORDER_TIMESTAMPS"),

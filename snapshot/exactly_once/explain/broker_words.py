@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tiersnap.snapshot.exactly_once.explain.situations import ExplainedRow
-from tiersnap.snapshot.exactly_once.models.decision_table import read_table
+from tiersnap.snapshot.exactly_once.models.decision_table import Row, read_table
 from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, newest_known
 
 _FIRST = (3, 6)  # the first release with tiered storage
@@ -33,9 +33,12 @@ class BrokerWord:
         return ExplainedRow("broker", releases, "KIP-405", None, self.request, self.name, self.when, None, self.does)
 
 
-BROKER_WORDS = tuple(
-    BrokerWord(row["name"], row["other"].strip("-"), row["request"].strip("-"), row["when"], row["does"], row["next"])
-    for row in read_table("""
+def _word(row: Row) -> BrokerWord:
+    other, request = row["other"].strip("-"), row["request"].strip("-")
+    return BrokerWord(row["name"], other, request, row["when"], row["does"], row["next"])
+
+
+_TABLE = read_table("""
  name | other | request | when | does | next
  producerStateSnapshotFile | NullPointerException | - | \
 the next segment has no producer snapshot at its end | \
@@ -61,16 +64,19 @@ logs the error again and again, and does not join the ISR | tiersnap runbook 'Ob
 a remote segment's index does not match the segment, as after a power loss before the upload | \
 gives the consumer an error at the beginning of the segment | tiersnap runbook 'A damaged index'
 """)
-)
+BROKER_WORDS = tuple(map(_word, _TABLE))
 
 
 def find_word(word: str) -> BrokerWord | None:
-    """Return the word of a broker's log that `word` names, None if there is none."""
-    return next((each for each in BROKER_WORDS if each.has_name(word)), None)
+    """Return the entry of BROKER_WORDS for a word or a log line, None if there is none."""
+    for each in BROKER_WORDS:
+        if each.has_name(word):
+            return each
+    return None
 
 
 def rows_of(word: BrokerWord, broker: str | None) -> tuple[ExplainedRow, ...]:
-    """Return the rows that explain a word. If the release `broker` has no tiered storage, return none."""
+    """Return the rows that explain a word. If the release `broker` has no tiered storage, return no rows."""
     if broker is not None and tuple(map(int, broker.split(".")))[:2] < _FIRST:
         return ()
     return (word.row(),)

@@ -1,4 +1,4 @@
-"""Reactions of Java clients to an error, by the rows of the decision tables, and the application's view."""
+"""Reactions of Java clients to an error, row by row of the decision tables, and the error that the application sees."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _rows(
     asks: Sequence[Callable[[ClientEra], _Asked]],
     release: str | None,
 ) -> Iterator[ExplainedRow]:
-    """Yield the reactions by each row of `table` that decides for an example, in the order of the table."""
+    """Yield the reactions for each row of `table` that decides some example, in the order of the table."""
     deciding: dict[str, Callable[[ClientEra], _Asked]] = {}
     for ask in asks:
         for era in CLIENT_ERAS:
@@ -105,7 +105,7 @@ def _rows(
 def _reactions(
     ask: Callable[[ClientEra], _Asked], release: str | None
 ) -> Iterator[tuple[EraRange, Reaction, Answer | None]]:
-    """Yield ranges of client releases with one reaction, that reaction, and the error that the application receives."""
+    """Yield (range of client releases, their reaction, error that the application receives)."""
     for run, (_, reaction, said) in runs(CLIENT_ERAS, ask):
         if reaction is not None and run.has(release, CLIENT_ERAS):
             yield run, reaction, said

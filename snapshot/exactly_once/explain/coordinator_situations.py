@@ -1,6 +1,7 @@
 """Situations that a transaction coordinator answers.
 
-The transactional id of the examples has producer id 10 in epoch 7, and had epoch 6 before. A new producer id is 11.
+The transactional id of the examples has producer id 10 in epoch 7, and had epoch 6 before. If the coordinator gives a
+new producer id, the id is 11.
 
     known    state of the transactional id, and its epoch if it is not 7; `-` if the id is unknown. `writing`: a record
              is being written. `timed out`: the coordinator aborted the transaction. `reloaded`: another coordinator
@@ -111,7 +112,7 @@ def _add(row: Row) -> Ask[CoordinatorEra]:
 
 
 def _end(row: Row) -> Ask[CoordinatorEra]:
-    """Return the example of an EndTxn, in the transaction version of the era."""
+    """Return a function that answers the row's EndTxn in an era."""
     commit = row["name"].startswith("commit")
 
     def ask(era: CoordinatorEra) -> SituationAnswer:
@@ -131,7 +132,7 @@ def _end(row: Row) -> Ask[CoordinatorEra]:
 
 
 def _by_clock(row: Row) -> Ask[CoordinatorEra]:
-    """Return the example of the coordinator's timer, 30 days after a transaction began."""
+    """Return a function that gives the action of a coordinator's timer, 30 days after a transaction began."""
     ongoing = TransactionMetadata(10, 7, TransactionState.ONGOING, last_producer_epoch=6)
     timeout_ms = int(row["timeout"])
 
@@ -242,7 +243,7 @@ the transaction is being aborted, and the client has the previous epoch
  abort-after-timeout    | Ongoing timed out | 10 7     | \
 the coordinator aborted the transaction, because it timed out
  abort-while-committing | PrepareCommit     | 10 6     | \
-the transaction is being committed: a commit timed out at the client
+the transaction is still being committed, as after a commit that timed out
  abort-while-aborting   | PrepareAbort      | 10 6     | the transaction is being aborted
  abort-at-32767         | Ongoing 32767     | 10 32767 | no epoch is left
 """,

@@ -16,7 +16,7 @@ from tiersnap.snapshot.exactly_once.explain.partition_situations import OF_PARTI
 from tiersnap.snapshot.exactly_once.explain.situations import E, ExplainedCase, ExplainedRow, runs
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.coordinator_state import COORDINATOR_ERAS, CoordinatorEra
-from tiersnap.snapshot.exactly_once.models.decision_table import read_table
+from tiersnap.snapshot.exactly_once.models.decision_table import Row, read_table
 from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, BrokerEra, Reaction, Severity, era_of
 from tiersnap.snapshot.exactly_once.models.produce_reaction import knows_error as produce_knows
 from tiersnap.snapshot.exactly_once.models.transaction_reaction import knows_error as coordinator_knows
@@ -75,28 +75,34 @@ class NamedError:
         return frozenset(names)
 
 
-ERRORS = (
-    *(NamedError(Answer(row["error"]), int(row["code"]), row["exception"]) for row in TABLE),
-    NamedError(Answer.DELIVERY_TIMED_OUT, None, None),
-)
+def _named(row: Row) -> NamedError:
+    return NamedError(Answer(row["error"]), int(row["code"]), row["exception"])
+
+
+ERRORS = (*map(_named, TABLE), NamedError(Answer.DELIVERY_TIMED_OUT, None, None))
 
 
 def named_error(word: str) -> NamedError | None:
     """Return the error with this name, exception (with or without a Java package) or code, None if there is none."""
     last = word.rpartition(".")[2].lower()
-    return next((each for each in ERRORS if last in each.names), None)
+    for each in ERRORS:
+        if last in each.names:
+            return each
+    return None
 
 
 _NAMES = re.compile(r"\b(?:\w+Exception|[A-Z]+(?:_[A-Z]+)+)\b")
 # The tables have no row for this error, so clients react as to any other error.
 _OF_PRODUCE_AS_ANY = Answer.TOPIC_AUTHORIZATION_FAILED
-_COORDINATORS = {version: [era for era in COORDINATOR_ERAS if era.transaction_version == version] for version in (1, 2)}
+_COORDINATORS: dict[int, list[CoordinatorEra]] = {1: [], 2: []}
+for _era in COORDINATOR_ERAS:
+    _COORDINATORS[_era.transaction_version].append(_era)
 _OF_CLIENTS = frozenset({"InitProducerId", "AddPartitionsToTxn", "EndTxn(COMMIT)", "EndTxn(ABORT)"})
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The rows of an explanation: brokers and coordinators, clients, and the application.
+    """An explanation. Its rows are about brokers and coordinators, clients, and the application.
 
     Attributes:
         error: the explained error; None for a situation or a word.
@@ -124,9 +130,9 @@ def explain(word: str, *, broker: str | None = None, client: str | None = None) 
     error = named_error(word)
     if error is not None:
         return _explain_error(error, broker, client)
-    situation = next((each for each in SITUATIONS if each.name == word.lower()), None)
-    if situation is not None:
-        return _explain_situation(situation.name, situation.request, broker, client)
+    for situation in SITUATIONS:
+        if situation.name == word.lower():
+            return _explain_situation(situation.name, situation.request, broker, client)
     found = find_word(word)
     if found is not None:
         return Explanation(None, rows_of(found, broker), found)
@@ -154,8 +160,11 @@ def _explain_situation(name: str, request: str, broker: str | None, client: str 
     return Explanation(None, tuple(rows))
 
 
-def _answered_with(error: Answer, release: str | None) -> list[ExplainedRow]:
-    return [row for each in SITUATIONS for row in _of_situation(each.name, release) if row.answer is error]
+def _answered_with(error: Answer, release: str | None) -> Iterator[ExplainedRow]:
+    for each in SITUATIONS:
+        for row in _of_situation(each.name, release):
+            if row.answer is error:
+                yield row
 
 
 def _of_situation(name: str, release: str | None) -> Iterator[ExplainedRow]:
@@ -194,9 +203,9 @@ def _answers(
 
 
 def _of_clients(error: Answer, requests: set[str], release: str | None, broker: str | None) -> Iterator[ExplainedRow]:
-    """Yield the reactions of clients to an error, as an answer to these requests. If only brokers get it, yield none.
+    """Yield the reactions of clients to an error. If only brokers receive the error, yield nothing.
 
-    If `requests` is empty, the tables of reactions decide which requests the error answers.
+    `requests` are the requests that the error answers. If it is empty, the tables of reactions decide.
     """
     rows: list[ExplainedRow] = []
     if _answers_produce(error, requests):

@@ -51,9 +51,9 @@ class ExplainedRow:
     who: Annotated[str, Meta(description="broker, coordinator, client or application")]
     releases: str  # releases with this answer or reaction, as one range
     changed_by: Annotated[str, Meta(description="KIPs or issues that changed this in the first of the releases")]
-    transaction_version: int | None  # transaction.version of a coordinator, where 1 is 0 or 1; None for others
+    transaction_version: int | None  # transaction.version of a coordinator, 1 also for 0; None for others
     request: str
-    # None except for brokers and coordinators.
+    # None for clients and the application.
     situation: Annotated[str | None, Meta(description="name that `explain` takes")]
     when: str  # description of the situation, or the condition of a client's reaction
     answer: Answer | None  # answer of a broker or coordinator, or the error that a client receives
@@ -69,7 +69,7 @@ class EraRange:
     releases: str
 
     def has(self, release: str | None, all_eras: Sequence[Era]) -> bool:
-        """Return whether the release is in the eras. None is in all eras."""
+        """Return whether a release is in the eras. If `release` is None, return True."""
         return release is None or era_of(release, all_eras) in self.eras
 
 

@@ -10,7 +10,7 @@ class Answer(StrEnum):
 
     NONE = "NONE"  # a coordinator's answer: the request succeeded
     ACCEPT = "ACCEPT"  # a broker's answer: the batch is appended
-    DUPLICATE_ACK = "DUPLICATE_ACK"  # a broker's answer: success with the offsets of the earlier append, no new append
+    DUPLICATE_ACK = "DUPLICATE_ACK"  # a broker's answer: no append, success with the earlier offsets
     OUT_OF_ORDER_SEQUENCE_NUMBER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
     DUPLICATE_SEQUENCE_NUMBER = "DUPLICATE_SEQUENCE_NUMBER"
     INVALID_PRODUCER_EPOCH = "INVALID_PRODUCER_EPOCH"

@@ -8,7 +8,7 @@ The origin of a batch decides which checks the broker makes:
     REPLICATION  a follower, a recovery or a replay: only a plain batch inside a transaction is refused
 
 A coordinator's marker must pass the rows of MARKERS in order. A replica applies every marker of its leader.
-KIP-1228 is the rule of 4.2 for markers. Follows org.apache.kafka.storage.internals.log.ProducerAppendInfo and
+The rule for markers since 4.2 is KIP-1228. Follows org.apache.kafka.storage.internals.log.ProducerAppendInfo and
 UnifiedLog.analyzeAndValidateProducerState.
 """
 
@@ -78,11 +78,11 @@ class AppendOrigin(StrEnum):
 class AppendAnswer:
     """The answer to the producer."""
 
-    # The check that decided: a number of SEQUENCES, or `verification`, `duplicate`, `epoch`, `pending verification`,
-    # `transaction`, `origin`.
+    # The check that decided: the number of a row in SEQUENCES, or `verification`, `duplicate`, `epoch`, `pending
+    # verification`, `transaction`, `origin`.
     rule: str
     answer: Answer
-    duplicate_of: BatchMetadata | None = None  # cached batch with the same sequences; the answer has its offsets
+    duplicate_of: BatchMetadata | None = None  # the cached batch that was sent again; the answer has its offsets
 
 
 def append(

@@ -7,6 +7,7 @@ TABLE follows "Solving the problem of spurious OutOfOrderSequence errors" (KIP-1
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 
 from tiersnap.snapshot.exactly_once.models.decision_table import read_table
@@ -75,7 +76,7 @@ class Harm(StrEnum):
     NONE = "NONE"
 
 
-# `missing` kinds are judged by records that are no longer in the log, `forgotten` kinds by a lost producer.
+# `missing`: the LossVerdict explains missing records. `forgotten`: it explains why the broker lost the producer.
 RULES = read_table("""
  kind                             | rule | judged as | harm
  DUPLICATE_EXACT                  | 0.3  | forgotten | DUPLICATE
@@ -119,8 +120,16 @@ CONFIDENCE = read_table("""
  any        | any       | one     | LOW
 """)
 RULE = {AuditKind(row["kind"]): row["rule"] for row in RULES}
-MISSING = frozenset(AuditKind(row["kind"]) for row in RULES if row["judged as"] == "missing")
-FORGOTTEN = frozenset(AuditKind(row["kind"]) for row in RULES if row["judged as"] == "forgotten")
+
+
+def _judged_as(name: str) -> Iterator[AuditKind]:
+    for row in RULES:
+        if row["judged as"] == name:
+            yield AuditKind(row["kind"])
+
+
+MISSING = frozenset(_judged_as("missing"))
+FORGOTTEN = frozenset(_judged_as("forgotten"))
 
 # A further judgement: the missing records may be in bytes that were not decoded.
 UNREAD = "UNREAD"
@@ -134,8 +143,8 @@ def harm_of(kind: AuditKind, judgement: str, *, is_hidden: bool = False) -> Harm
 
     Args:
         judgement: a LossVerdict, UNREAD, or "" for kinds that are not judged.
-        is_hidden: readers of committed records do not see the finding. Its transaction was aborted, or all earlier
-            batches with its sequences were aborted or are below the log start offset.
+        is_hidden: whether readers of committed records do not see the finding. The batch was aborted, or all earlier
+        batches with the same sequences were aborted or are below the log start offset.
     """
     harm = _HARM[kind]
     if kind in MISSING and judgement not in _LOST:

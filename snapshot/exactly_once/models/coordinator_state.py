@@ -71,7 +71,7 @@ class TransactionMetadata:
 
 
 class ResumeRule(StrEnum):
-    """The rule by which InitProducerId accepts a client's producer id and epoch. It fences all other clients."""
+    """The rule by which InitProducerId accepts a client's producer id and epoch. All other clients are fenced."""
 
     NEVER = "never"  # the request has no such fields, so every call fences the previous instance
     LAST_EPOCH = "last epoch"  # KIP-360 as shipped
@@ -88,14 +88,14 @@ class CoordinatorEra(Era):
     fenced: Answer = Answer.PRODUCER_FENCED  # the answer to a client with an old epoch
     looks_for_pending_first: bool = True  # whether AddPartitionsToTxn checks for a pending record before the ids
     knows_two_phases: bool = False  # whether requests have the flags of KIP-939
-    # Whether a fence-abort raises the epoch before the abort. With version 2 the abort also raises it; 4.0.0 did both
-    # (KAFKA-19367).
+    # Whether a fence-abort raises the epoch before the abort. The abort of version 2 raises the epoch, too. 4.0.0
+    # raised the epoch twice (KAFKA-19367).
     fence_is_kept: bool = True
     # Whether a fence keeps the last epoch until its record is written. This has no effect, because the record of the
     # abort overwrites the last epoch.
     fence_keeps_last: bool = False
     # Whether epoch 32767 can be fenced and aborted, and an exhausted epoch leads to a new producer id (KAFKA-20090).
-    # Earlier coordinators failed.
+    # Earlier coordinators failed with an error.
     fences_last_epoch: bool = False
     # Whether records contain the previous and the next producer id, so that both survive a failover (KAFKA-20310).
     # With transaction.version 0 records never contain them.
@@ -128,7 +128,7 @@ pending, two phases, keeps last, last epoch, rotation
 def _era(row: Row) -> CoordinatorEra:
     first = tuple(map(int, row["first"].split(".")))
     about = (row["name"], first, row["releases"], row["changed by"], int(row["version"]))
-    rules = (rule in words(row["rules"]) for rule in _RULES)
+    rules = map(words(row["rules"]).__contains__, _RULES)
     return CoordinatorEra(*about, ResumeRule(row["resume"]), _FENCED[row["fenced"]], *rules)
 
 
@@ -185,7 +185,7 @@ class InitProducerIdRequest:
 def check_request(
     request: InitProducerIdRequest, *, max_timeout_ms: int = DEFAULT_MAX_TIMEOUT_MS, allows_two_phases: bool = False
 ) -> Answer | None:
-    """Return the answer, if it does not depend on the state of the transactional id; else None.
+    """Return the answer if the request alone decides it, else None.
 
     The answer NONE is for a producer without a transactional id. Such a producer gets a new producer id with epoch 0.
 

@@ -4,7 +4,8 @@
     1 | unknown | zero      | ACCEPT | =            | =
     2 | unknown | non-zero  | REFUSE | UNKNOWN_PID  | =
 
-The first line has the names of the columns. `=` repeats the cell to its left, so that differences between eras show.
+The first line has the names of the columns. `=` repeats the cell to its left, so a reader sees in which era an answer
+changes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def read_table(text: str) -> tuple[Row, ...]:
     Raises:
         ValueError: a row does not have one cell per column, or a column name occurs twice.
     """
-    header, *lines = ([cell.strip() for cell in line.split("|")] for line in text.strip().splitlines())
+    header, *lines = map(_cells, text.strip().splitlines())
     if len(set(header)) != len(header):
         raise ValueError(f"a column is named twice: {header}")
     rows = []
@@ -36,6 +37,10 @@ def read_table(text: str) -> tuple[Row, ...]:
                 cells[index] = cells[index - 1]
         rows.append(dict(zip(header, cells, strict=True)))
     return tuple(rows)
+
+
+def _cells(line: str) -> list[str]:
+    return list(map(str.strip, line.split("|")))
 
 
 def first_row(table: Iterable[Row], cells: Mapping[str, Collection[str]]) -> Row:
@@ -59,4 +64,4 @@ def holding(conditions: Mapping[str, Callable[P, bool]], *args: P.args, **more: 
 
 def words(cell: str) -> frozenset[str]:
     """Return the alternatives of a cell: `Empty, CompleteCommit` gives two."""
-    return frozenset(word.strip() for word in cell.split(","))
+    return frozenset(map(str.strip, cell.split(",")))

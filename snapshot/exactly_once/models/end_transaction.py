@@ -108,10 +108,10 @@ def prepared(
     transaction_version: int,
     next_producer_id: int,
 ) -> TransactionMetadata | None:
-    """Return the Prepare record, None if version 2 needs a higher epoch and none is left (a coordinator's error).
+    """Return the Prepare record, None if version 2 needs a higher epoch and none is left.
 
     Args:
-        next_producer_id: producer id for the case that version 2 uses the last epoch; -1 to reserve none.
+        next_producer_id: producer id to reserve if version 2 uses the last epoch; -1 to reserve none.
     """
     state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
     record = replace(metadata, state=state, previous_producer_id=metadata.producer_id, next_producer_id=NO_PRODUCER_ID)
@@ -145,7 +145,7 @@ def completed(prepared: TransactionMetadata) -> TransactionMetadata:
 
 
 def add_partitions(metadata: TransactionMetadata | None, supplied: ProducerIdAndEpoch, era: CoordinatorEra) -> Answer:
-    """Return the answer to AddPartitionsToTxn or AddOffsetsToTxn. A higher epoch is fenced, as a lower one is."""
+    """Return the answer to AddPartitionsToTxn or AddOffsetsToTxn. An epoch above the current one is fenced, too."""
     if metadata is None:
         return Answer.INVALID_PRODUCER_ID_MAPPING
     if era.looks_for_pending_first and metadata.is_pending:
@@ -227,7 +227,7 @@ def fence_abort(metadata: TransactionMetadata, era: CoordinatorEra, *, new_produ
 def _fence(metadata: TransactionMetadata, era: CoordinatorEra) -> TransactionMetadata | None:
     """Return the fence in memory, None if the epoch cannot be raised.
 
-    The epoch is raised unless an earlier fence raised it. Since 4.3 the largest epoch is fenced without a raise.
+    The epoch is raised unless an earlier fence raised it. Since 4.3 a producer with the largest epoch is fenced, too.
     """
     is_last_epoch = metadata.producer_epoch == LARGEST_EPOCH
     if is_last_epoch and not era.fences_last_epoch:

@@ -35,7 +35,7 @@ def era_of(release: str, eras: Sequence[E]) -> E:
         ValueError: `release` is no release of Kafka, or is older than the first era.
     """
     try:
-        numbers = tuple(int(part) for part in release.split("."))
+        numbers = tuple(map(int, release.split(".")))
     except ValueError as error:
         raise ValueError(f"{release!r} is no release of Kafka; use 3.9 or 3.9.1") from error
     for era in reversed(eras):
@@ -72,7 +72,7 @@ def releases_of(eras: Iterable[Era], all_eras: Sequence[Era]) -> str:
             else:
                 ranges.append([era])
         is_after_chosen = era.name in chosen
-    return ", ".join(_range(each) for each in ranges)
+    return ", ".join(map(_range, ranges))
 
 
 def _range(eras: Sequence[Era]) -> str:
@@ -99,7 +99,7 @@ class BrokerEra(Era):
     checks_epoch_first: bool = False  # whether an older epoch is refused before the coordinator is asked
     speaks_version_2: bool = False  # whether transactions of version 2 exist (KIP-890, part 2)
     marker_needs_bump: bool = False  # whether a marker of a version 2 transaction must raise the epoch (KIP-1228)
-    tolerates_last_epoch: bool = False  # whether a marker with epoch 32767 is accepted without a raise
+    tolerates_last_epoch: bool = False  # whether a marker with epoch 32767 needs no higher epoch
 
 
 _BEFORE_2_4 = {
@@ -187,7 +187,7 @@ class Reaction(StrEnum):
 
     @property
     def may_duplicate(self) -> bool:
-        """Return whether the client may send records again under an identity that no broker recognises.
+        """Return whether the client may send records again in a way that no broker recognises.
 
         A batch with another sequence, epoch or producer id is new to every broker. If the failed attempt was written,
         its records are in the log twice. No release of the client checks for that.

@@ -1,8 +1,8 @@
 """Exception groups of errors: the groups that KIP-691 proposed, and the groups of KIP-1050, which are in 4.1.
 
-KIP-691 was accepted but not built. It proposed to wrap only abortable errors once in a KafkaException (in a commit:
-CommitFailedException). KIP-1050 gave the exceptions base classes instead. The groups are labels: they do not change the
-states of the producer in produce_reaction and transaction_reaction.
+KIP-691 was accepted but not built. It proposed to wrap abortable errors, and only these, in a KafkaException. In a
+commit the wrapper is a CommitFailedException. KIP-1050 gave the exceptions base classes instead. The groups are labels:
+they do not change the states of the producer in produce_reaction and transaction_reaction.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The coordinator's answer to InitProducerId, as one decision table for all releases.
 
 The first row that matches decides. The column `resume` restricts a row to eras with that ResumeRule (see
-coordinator_state). Each condition and each record is a function below the table.
+coordinator_state). Functions below the table compute the conditions and the records.
 
 Follows kafka.coordinator.transaction.TransactionCoordinator.prepareInitProducerIdTransit and KIP-360.
 """
@@ -45,7 +45,7 @@ _STATES = {
     "at rest": (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT),
     "Ongoing": (TransactionState.ONGOING,),
     "prepared": (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT),
-    "impossible": (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE),  # never stored while a client asks
+    "impossible": (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE),  # only in memory
 }
 Supplied = ProducerIdAndEpoch | None
 
@@ -85,7 +85,7 @@ def init_producer_id(
 
 
 def _is_other_producer(metadata: TransactionMetadata, supplied: Supplied) -> bool:
-    """Return whether the request is from another producer. A retry may have the producer id before a rotation."""
+    """Return whether the request is from another producer. A retry may have the previous producer id."""
     if supplied is None or metadata.producer_epoch == NO_EPOCH or supplied.producer_id == metadata.producer_id:
         return False
     is_rotated = supplied.producer_id == metadata.previous_producer_id

@@ -62,7 +62,7 @@ class PendingVerification:
 
 @dataclass(frozen=True, slots=True)
 class TransactionCheck:
-    """The circumstances of a verification."""
+    """The facts on which a verification depends."""
 
     said: CheckResult = CheckResult.VERIFIED  # answer of the coordinator, if the leader asks
     is_enabled: bool = True  # transaction.partition.verification.enable; version 2 is always verified

@@ -1,7 +1,7 @@
-"""The search for replicas without producers: they lost active producers that remote storage has.
+"""The search for replicas that lost active producers. Remote storage still has these producers.
 
-Kafka's brokers lose them when a replica is rebuilt from remote storage. The broker downloads the producer snapshot, but
-deletes it before loading (TierStateMachine.buildRemoteLogAuxState, ProducerStateManager.reloadSnapshots).
+A broker loses producers when it rebuilds a replica from remote storage. It downloads the producer snapshot, but deletes
+the snapshot before loading (TierStateMachine.buildRemoteLogAuxState, ProducerStateManager.reloadSnapshots).
 """
 
 from __future__ import annotations

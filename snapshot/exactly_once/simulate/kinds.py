@@ -126,20 +126,20 @@ class WriteAnswers:
 
     @property
     def hides_loss(self) -> bool:
-        """Return whether the replica appends a batch after a lost batch. The leader would refuse it."""
+        """Return whether the replica appends a batch after a lost batch although the leader would refuse the batch."""
         return self.write is Write.AFTER_GAP and self.lets_in
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOutcome:
-    """The answers to writes of one kind, and the reaction of clients. It is None if no client receives the answer."""
+    """The answers to writes of one kind, and the reaction of clients."""
 
     answers: WriteAnswers
     writes: int  # number of writes: one per producer, except for RETRY_OF_OLDER and RETRY_BEFORE_BUMP
     example: int  # producer id of one of the writes
     brokers: str
     clients: str
-    reaction: Reaction | None
+    reaction: Reaction | None  # None if no client receives the answer
     severity: Severity | None
     next_step: str | None
     may_double_later: bool  # whether the client may next send records that the log already has
@@ -158,7 +158,7 @@ class WriteOutcome:
 
 @dataclass(frozen=True, slots=True)
 class DifferingWrite:
-    """A producer, and a write of it that the replica and the leader answer differently."""
+    """A producer, and one of its writes, which the replica and the leader answer differently."""
 
     producer_id: int
     producer_epoch: int

@@ -25,7 +25,7 @@ class HostSimulation:
     snapshot: ReplicaSnapshot  # snapshot that the replica starts from
     settings: SimulationSettings
     check_crc: bool = True
-    everything: bool = False  # whether to include writes that replica and leader answer alike
+    everything: bool = False  # whether to include writes that replica and leader answer in the same way
     by_producer: bool = False  # whether to yield a row per producer and write, for the last broker era only
     beginnings: Beginnings = field(default_factory=Beginnings)  # beginnings of logs that begin in remote storage
     # Partitions without a simulation, because their logs begin in remote storage. Remote storage was not asked, or does

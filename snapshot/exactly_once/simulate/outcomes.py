@@ -83,7 +83,7 @@ def _of_class(
     clients: Sequence[ClientEra],
     given: Circumstances,
 ) -> Iterator[tuple[BrokerEra, WriteOutcome]]:
-    """Yield the outcomes of a class, with the first era of their brokers."""
+    """Yield each outcome of a class with the first broker era that gives the outcome."""
     answers = {era: (write_class.leader_answers[era.name], write_class.replica_answers[era.name]) for era in brokers}
     for (leader, replica), alike in _grouped(answers).items():
         reactions = {era: _reaction(replica, era, write_class, given) for era in clients}
@@ -158,7 +158,7 @@ class Tally:
                     setattr(self, name, getattr(self, name) + int(each.members.size))
 
     def sentence(self, era: BrokerEra) -> str:
-        """Return the effects on producers if this replica became leader now, in words. `era` gives the answers."""
+        """Return a sentence about the answers that producers would get from this replica, with brokers of `era`."""
         if not self.producers:
             return "If this replica became leader now, nobody would notice: no producer is alive."
         knows = f"not know {self.unknown} of" if self.unknown else "know all of"

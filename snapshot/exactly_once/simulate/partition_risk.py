@@ -62,20 +62,23 @@ class RiskedPartition:
 
     @cached_property
     def worst(self) -> RiskedBoundary | None:
-        """Return the blocked boundary at which an empty snapshot would expose most. If several do, return the lowest.
+        """Return the lowest of the blocked boundaries at which an empty snapshot would expose most.
 
         The result is None if no boundary is blocked.
         """
-        blocked = [each for each in self.boundaries if each.is_blocked]
-        return max(blocked, key=lambda each: each.severity, default=None)
+        return max(self._blocked, key=lambda each: each.severity, default=None)
+
+    @property
+    def _blocked(self) -> list[RiskedBoundary]:
+        return [each for each in self.boundaries if each.is_blocked]
 
     @property
     def newest_cost(self) -> ReplayCost | None:
         """Return the replay cost at the highest blocked boundary. If none is blocked, take the highest boundary."""
-        blocked = [each for each in self.boundaries if each.is_blocked] or list(self.boundaries)
-        if not blocked:
+        boundaries = self._blocked or list(self.boundaries)
+        if not boundaries:
             return None
-        return blocked[-1].cost
+        return boundaries[-1].cost
 
     @property
     def closed_bytes(self) -> float:
@@ -93,7 +96,7 @@ _NO_FILE = SnapshotFound(Comparison(SnapshotVerdict.MISSING, "no file"), None)
 
 
 def partition_risk(survey: Survey, settings: RiskSettings) -> RiskedPartition:
-    """Return the risk of a partition. Numbers that its survey cannot give are None."""
+    """Return the risk of a partition. A number is None if the survey lacks the facts for it."""
     producers = _producers(survey, settings)
     boundaries = tuple(_boundaries(survey, settings, producers))
     rate = write_rate(survey.segments, now=settings.now)
@@ -144,7 +147,7 @@ def _start_offsets(found: Mapping[int, SnapshotFound]) -> set[int]:
 
 
 def _first_offset(opened: OpenTransactions | None) -> int | None:
-    """Return the first offset of the oldest open transaction, None if there is none or if they are unknown."""
+    """Return the first offset of the oldest open transaction, None if none is open or if unknown."""
     return min((first for _, first in opened or ()), default=None)
 
 

@@ -233,7 +233,7 @@ class _Pass:
 
 @dataclass(frozen=True, slots=True)
 class InItsPlace:
-    """A leader and the replica in its place, both without the expired producers. The leader had `expired` of them."""
+    """A leader and the replica in its place, both without the `expired` producers of the leader."""
 
     leader: ReplicaState
     replica: ReplicaState

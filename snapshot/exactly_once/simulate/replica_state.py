@@ -60,14 +60,14 @@ class ReplicaState:
         return cls(entries, newest_batches(own.compress(~is_there), recent))
 
     def live(self, expiry: BrokerExpiry) -> ReplicaState:
-        """Return the state without producers that brokers remove as idle."""
+        """Return the state without the producers that brokers have removed as idle."""
         entries = expiry.live(self.entries)
         kept = np.isin(self.batches["producer_id"], entries["producer_id"])
         return ReplicaState(entries, self.batches.compress(kept))
 
 
 def data_batches(rows: np.ndarray) -> np.ndarray:
-    """Return the data batches (BATCH_DTYPE, same order) of rows (RECORD_BATCH_DTYPE) with a producer and a sequence."""
+    """Return the data batches (BATCH_DTYPE) that have a producer and a sequence. `rows` have RECORD_BATCH_DTYPE."""
     is_data = (rows["producer_id"] >= 0) & (rows["base_sequence"] >= 0) & (rows["attributes"] & CONTROL_MASK == 0)
     chosen = rows.compress(is_data)
     batches = np.empty(chosen.size, BATCH_DTYPE)
@@ -133,7 +133,7 @@ def empty_state() -> ReplicaState:
 class RecentBatches:
     """A collector of the newest batches of every producer, for one pass over a log.
 
-    It needs about 36 bytes per batch for five batches per producer, and at most as much for unsorted batches.
+    It keeps five batches per producer, 36 bytes each, and at most as many batches again that are not sorted yet.
     """
 
     _HELD = 65_536

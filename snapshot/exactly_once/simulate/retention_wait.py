@@ -1,11 +1,11 @@
 """The time until retention has deleted every segment without a right snapshot.
 
-KIP-952's rejected alternatives 3 and 4 are to tier no segment until that time, or to refuse to enable tiering before.
-Waiting helps only before remote storage is enabled. Afterwards a broker deletes a local segment only if it is in remote
-storage, but it cannot upload a segment without a snapshot.
+KIP-952's rejected alternatives 3 and 4 are to tier no segment until that time, or to refuse to enable tiering until
+then. Waiting helps only before remote storage is enabled. Afterwards a broker deletes a local segment only if it is in
+remote storage, but it cannot upload a segment without a snapshot.
 
 Follows kafka.log.UnifiedLog.deleteOldSegments. The oldest segment is deleted if its largest timestamp is older than
-retention.ms, or if the segments after it have at least retention.bytes. The next segment follows.
+retention.ms, or if the segments after it have at least retention.bytes. Then the rule is applied to the next segment.
 """
 
 from __future__ import annotations

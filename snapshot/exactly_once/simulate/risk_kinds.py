@@ -1,7 +1,7 @@
 """Rows of `simulate --risk`, one per partition or per boundary, from a log directory or from a warehouse.
 
-Fields named `_ms` are durations. `exposed_ms` is null if the exposure never ends without an action, `wait_ms` if a wait
-does not help. Counts without a unit are numbers of producers or segments.
+Fields named `_ms` are durations. `exposed_ms` is null if the exposure does not end by itself. `wait_ms` is null if a
+wait does not help. Counts without a unit are numbers of producers or segments.
 """
 
 from __future__ import annotations
@@ -148,13 +148,13 @@ class Waiting:
     # WAITING.
     wait_ms: int | None = None
     ready_at: int | None = None  # end of the wait, epoch ms
-    untiered_bytes: int = 0  # bytes of the closed segments from the first of these on, which cannot be tiered today
+    untiered_bytes: int = 0  # bytes of the closed segments that cannot be tiered today
     grows_by_bytes: int | None = None  # further bytes that are written during the wait; None if rate or end are unknown
 
 
 @dataclass(frozen=True, slots=True)
 class WritingRate:
-    """KIP-952's arithmetic for a log. Its example is 5 MB/s, segments of 1 GB and a day.
+    """KIP-952's arithmetic for a log. The KIP's example is 5 MB/s, segments of 1 GB and an expiration of a day.
 
     The KIP assumes that a producer must be silent for about 15 minutes around the boundary. It does not mention that
     clients stop automatic retries earlier: after delivery.timeout.ms, by default two minutes.
@@ -226,7 +226,7 @@ class PartitionRisk:
 
     @property
     def is_endless(self) -> bool:
-        """Return whether the exposure never ends without an action."""
+        """Return whether the exposure does not end by itself."""
         return self.exposure is not None and self.exposure.lost > 0 and self.exposure.exposed_ms is None
 
     @property

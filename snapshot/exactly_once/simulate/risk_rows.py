@@ -132,7 +132,7 @@ class RiskTotals:
     partitions: int  # number of examined partitions
     blocked: int  # partitions with a segment whose end has no right snapshot
     unread: int  # partitions that cannot be replayed to their end
-    endless: int  # partitions whose exposure never ends without an action
+    endless: int  # partitions whose exposure does not end by itself
     by_wait: Mapping[str, int]  # number of partitions by Wait
     sums: Mapping[str, int]
 

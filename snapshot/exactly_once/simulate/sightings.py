@@ -40,9 +40,9 @@ _LATEST = ("last_seen", "last_epoch", "last_marker")
 
 
 class Sightings:
-    """A collector of the sightings of each producer, from ranges of batches in ascending order.
+    """A collector of sightings: the ranges of batches (Run) that name each producer. Ranges must be added in order.
 
-    It needs about 40 bytes per producer, and twice as much for unsorted sightings.
+    It needs about 40 bytes per producer, and up to twice as much for sightings that are not sorted yet.
     """
 
     _HELD = 65_536
@@ -71,7 +71,7 @@ class Sightings:
         return self._found
 
     def of(self, producer_ids: np.ndarray) -> np.ndarray:
-        """Return the sightings (SIGHTING_DTYPE) of some producers. A producer that was not seen has -1 everywhere."""
+        """Return the sightings (SIGHTING_DTYPE) of some producers. All offsets of an unseen producer are -1."""
         found = self.found()
         wanted = np.empty(producer_ids.size, SIGHTING_DTYPE)
         for name in SIGHTING_DTYPE.names or ():
@@ -111,7 +111,7 @@ class _Waiting:
 
 
 class CrossingTransactions:
-    """A collector of transactions that are open at segment ends. The memory grows with the number of those."""
+    """A collector of transactions that are open at segment ends. Its memory grows with their number."""
 
     def __init__(self) -> None:
         self.found: dict[int, Crossing] = {}
@@ -119,7 +119,7 @@ class CrossingTransactions:
         self._waiting: defaultdict[int, list[_Waiting]] = defaultdict(list)
 
     def boundary(self, offset: int) -> None:
-        """Record a segment's end. Call this between the batches below `offset` and the batches from `offset` on."""
+        """Record a segment's end. Call this after all batches below `offset` were added, and before any other batch."""
         crossing = self.found[offset] = Crossing(undecided=len(self._open))
         for producer_id, (records, size) in self._open.items():
             self._waiting[producer_id].append(_Waiting(crossing, records, size))

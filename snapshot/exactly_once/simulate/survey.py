@@ -42,7 +42,7 @@ def causes(found: Mapping[int, SnapshotFound], expiry: BrokerExpiry) -> dict[int
     """Return the cause at each offset, None if the snapshot is right and has producers.
 
     Args:
-        found: snapshot files by offset, for every boundary of the log and every other file.
+        found: snapshots by offset. It must have every boundary of the log and every snapshot file.
     """
     has_older = False
     said: dict[int, SnapshotCause | None] = {}
@@ -76,7 +76,7 @@ class Survey:
     log_start_offset: int
     log_end_offset: int
     segments: tuple[SegmentFacts, ...]  # ascending
-    found: Mapping[int, SnapshotFound]  # by offset, for every aligned offset and every other file
+    found: Mapping[int, SnapshotFound]  # by offset: all aligned offsets, and the offsets of all other files
     open_transactions: Mapping[int, OpenTransactions | None]  # by aligned offset; None if unknown
     # State at the log end of a leader that never stopped; None if the log cannot be replayed to its end.
     leader: ReplicaState | None

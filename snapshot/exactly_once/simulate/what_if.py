@@ -1,8 +1,8 @@
 """The answers to every next write of every producer, from a leader that never stopped and from a replica in its place.
 
 An answer depends on few relations between a write and an entry. So writes with the same relations form a class. The
-models answer one member of each class in each era, and this answer is valid for the whole class. The functions take one
-partition. A Spark task calls them with the entries of one group.
+models answer one member of each class in each era, and this answer is valid for the whole class. The functions work on
+one partition. A Spark task calls them with the entries of one group.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """Writes of one kind, one per item of both arrays. `producer` is the index of the leader's entry."""
+    """Writes of one kind. Both arrays have one item per write; `producer` has indexes of the leader's entries."""
 
     write: Write
     producer: np.ndarray
@@ -89,7 +89,7 @@ _NEVER = -(1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """The circumstances that are the same for the whole partition."""
+    """The facts about a partition on which all its answers depend."""
 
     log_start_offset: int = 0  # brokers before 2.4 remove a producer when its last record is deleted
     transaction_version: int = 1  # version of transactions that begin now, if the broker supports it
@@ -160,10 +160,6 @@ def _classes(
         said = writes.write.coordinator_says(is_ongoing=bool(entry["current_txn_first_offset"] >= 0))
         version = given.transaction_version if transactional[index] else 0
         asked = [(era, _sent(batch, era, version), TransactionCheck(said)) for era in eras]
-        leader_answers, replica_answers = (
-            _answers(knows.entry(producer_id), knows.forgets(producer_id), asked)
-            for knows in (leader_knows, replica_knows)
-        )
         yield WriteClass(
             write=writes.write,
             is_transactional=bool(transactional[index]),
@@ -171,19 +167,16 @@ def _classes(
             members=writes.producer[order[bounds[number] : bounds[number + 1]]],
             producer_epoch=int(batch["producer_epoch"]),
             last_acked_offset=int(entry["last_offset"]),
-            leader_answers=leader_answers,
-            replica_answers=replica_answers,
+            leader_answers=_answers(leader_knows, producer_id, asked),
+            replica_answers=_answers(replica_knows, producer_id, asked),
         )
 
 
 def _answers(
-    entry: ProducerEntry | None, is_forgotten: bool, asked: Sequence[tuple[BrokerEra, NextBatch, TransactionCheck]]
+    known: _Known, producer_id: int, asked: Sequence[tuple[BrokerEra, NextBatch, TransactionCheck]]
 ) -> dict[str, Answer]:
-    """Return the answers by name of the era.
-
-    Args:
-        is_forgotten: all records of the producer are deleted, so some brokers have removed the producer.
-    """
+    """Return the answers to one producer, by name of the era."""
+    entry, is_forgotten = known.entry(producer_id), known.forgets(producer_id)
     answers: dict[str, Answer] = {}
     for era, sent, verification in asked:
         kept = None if is_forgotten and era.forgets_deleted else entry

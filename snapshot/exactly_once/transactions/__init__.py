@@ -1,1 +1,1 @@
-"""Transactions on disk: records of coordinators and of partitions, without a broker."""
+"""Transactions in the files of a broker: the records of coordinators and of partitions."""

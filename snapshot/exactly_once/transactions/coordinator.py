@@ -14,7 +14,7 @@ The log does not contain the partition count (transaction.state.log.num.partitio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -99,18 +99,16 @@ def newest_states(records: Iterable[TransactionRecord]) -> CoordinatorStates:
         partitions[name] = record.place.partition
         if record.problem is not None:
             unreadable.add(name)
-    known = _without_tombstones(readable)
+    known = dict(_without_tombstones(readable))
     by_producer_id = {each.value.producer_id: each for each in known.values()}
     return CoordinatorStates(known, frozenset(unreadable), partitions, by_producer_id)
 
 
-def _without_tombstones(records: Mapping[str, TransactionRecord]) -> dict[str, KnownTransaction]:
-    """Return the states by transactional id, ascending. Ids whose record is a tombstone are skipped."""
-    return {
-        name: KnownTransaction(name, each.place, each.value)
-        for name, each in sorted(records.items())
-        if each.value is not None
-    }
+def _without_tombstones(records: Mapping[str, TransactionRecord]) -> Iterator[tuple[str, KnownTransaction]]:
+    """Yield transactional ids and their states, ascending. Ids whose record is a tombstone are skipped."""
+    for name, each in sorted(records.items()):
+        if each.value is not None:
+            yield name, KnownTransaction(name, each.place, each.value)
 
 
 def _keep_newer(kept: dict[str, TransactionRecord], record: TransactionRecord) -> None:
@@ -151,10 +149,10 @@ def partition_of(transactional_id: str, partition_count: int) -> int:
 
 
 def likely_counts(found_in: Mapping[str, int], at_least: int) -> list[int]:
-    """Return the partition counts that place most ids where they were found, ascending.
+    """Return the partition counts that fit most ids, ascending.
 
-    Two or three ids usually suffice for a single count. Without ids, every count from `at_least` to MOST_PARTITIONS is
-    returned.
+    A count fits an id if it gives the partition in which the id was found. Two or three ids usually leave one count.
+    Without ids, every count from `at_least` to MOST_PARTITIONS is returned.
 
     Args:
         found_in: partition by transactional id. Only the first few thousand are used.

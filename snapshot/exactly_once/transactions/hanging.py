@@ -81,7 +81,7 @@ LATE_BUFFER_MS = 300_000
 
 
 def is_late(transaction: PartitionTransaction, *, as_of: int, max_transaction_timeout: int) -> bool:
-    """Return whether a broker's PartitionsWithLateTransactionsCount includes its partition. Arguments are in ms."""
+    """Return whether a broker counts the partition in PartitionsWithLateTransactionsCount. Arguments are in ms."""
     return as_of - transaction.producer.last_timestamp > max_transaction_timeout + LATE_BUFFER_MS
 
 
@@ -92,8 +92,8 @@ class JudgedTransaction:
     transaction: PartitionTransaction
     verdict: TransactionVerdict
     reason: str
-    coordinated: KnownTransaction | None  # state of the transactional id with its producer id; None if unknown
-    is_late: bool  # whether a broker's PartitionsWithLateTransactionsCount includes its partition
+    coordinated: KnownTransaction | None  # transactional id that has the producer id; None if unknown
+    is_late: bool  # see the function `is_late`
 
     def minutes(self, as_of: int) -> int:
         """Return the minutes since the producer's last write, rounded towards 0 as in the tool's output."""
@@ -116,7 +116,7 @@ def judge_transaction(
     idle = as_of - transaction.producer.last_timestamp
     if (verdict.is_hanging or verdict is TransactionVerdict.UNKNOWN) and idle <= max_transaction_timeout:
         verdict = TransactionVerdict.YOUNG
-        reason = f"its producer wrote not more than {format_duration(max_transaction_timeout)} before; {reason}"
+        reason = f"its producer wrote at most {format_duration(max_transaction_timeout)} ago; {reason}"
     late = is_late(transaction, as_of=as_of, max_transaction_timeout=max_transaction_timeout)
     return JudgedTransaction(transaction, verdict, reason, coordinated, late)
 

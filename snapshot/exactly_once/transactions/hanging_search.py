@@ -5,7 +5,7 @@ The files change while they are read, so the order of reading matters:
 1. Read the partitions.
 2. Read `__transaction_state`. A coordinator adds a partition to a transaction before the first write to the partition.
    So every transaction that was open in step 1 includes its partition by now, unless it hangs.
-3. Read the partitions of transactions that seem to hang again. A transaction that ended meanwhile does not hang.
+3. Read again the partitions of transactions that seem to hang. A transaction that ended meanwhile does not hang.
 
 A transaction hangs only if it is also open on the newest replica of its partition.
 """
@@ -72,8 +72,12 @@ class _Replica:
 
 def _newest(replicas: Iterable[_Replica]) -> dict[TopicPartition, _Replica]:
     """Return the newest replica of each partition. Replicas that were not read to their end are ignored."""
-    read = (each for each in replicas if each.is_read)
-    return {each.topic_partition: each for each in sorted(read, key=lambda each: each.reach)}
+    newest: dict[TopicPartition, _Replica] = {}
+    for each in replicas:
+        known = newest.get(each.topic_partition)
+        if each.is_read and (known is None or known.reach <= each.reach):
+            newest[each.topic_partition] = each
+    return newest
 
 
 def _name(transaction: PartitionTransaction) -> tuple[int, int]:
@@ -84,7 +88,7 @@ def _name(transaction: PartitionTransaction) -> tuple[int, int]:
 class HangingSearch:
     """A search for hanging transactions. See `read_transaction_log` and `judge_transaction` for the arguments."""
 
-    log_dirs: Sequence[LogDir]  # of one cluster
+    log_dirs: Sequence[LogDir]  # log directories of one cluster
     partition_count: int | None
     max_transaction_timeout: int
     as_of: int
@@ -106,7 +110,10 @@ class HangingSearch:
             watch=self.watch,
         )
         newest = _newest(seen)
-        return [each for replica in seen for each in self._judge_replica(replica, newest, log)], log
+        judged: list[JudgedTransaction] = []
+        for replica in seen:
+            judged += self._judge_replica(replica, newest, log)
+        return judged, log
 
     def _judge_replica(
         self, replica: _Replica, newest: Mapping[TopicPartition, _Replica], log: TransactionLog

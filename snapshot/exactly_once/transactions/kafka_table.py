@@ -1,8 +1,8 @@
 """The tables of kafka-transactions.sh: headings, and the output byte for byte.
 
 Follows org.apache.kafka.tools.TransactionsCommand. Each column is as wide as its widest cell, and a tab follows each
-cell. Two things differ: the column Coordinator contains a partition of `__transaction_state`, because a log directory
-does not contain its leader. The rows are sorted, but the tool prints them in the order of a hash map.
+cell. Two things differ. The column Coordinator contains a partition of `__transaction_state`, because a log directory
+does not contain its leader. The rows are sorted, while the tool prints them in the order of a hash map.
 """
 
 from __future__ import annotations
@@ -65,8 +65,7 @@ def kafka_text(headings: Mapping[str, str], rows: Iterable[Mapping[str, object]]
     lines.extend([_text(row[key]) for key in headings] for row in rows)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
-        cells = map(str.ljust, line, widths)
-        yield "".join(f"{cell}\t" for cell in cells) + "\n"
+        yield "\t".join([*map(str.ljust, line, widths), "\n"])
 
 
 def _text(value: object) -> str:

@@ -29,7 +29,7 @@ def entries_at_end(replayed: LogReplay) -> np.ndarray:
 
 
 def partition_producer(partition: Partition, entry: np.void) -> PartitionProducer:
-    """Return the producer of an entry (ENTRY_DTYPE) at the log end."""
+    """Return the producer that an entry (ENTRY_DTYPE) at the log end describes."""
     names = ("producer_id", "producer_epoch", "coordinator_epoch", "last_sequence", "last_offset", "timestamp")
     return PartitionProducer(partition.topic, partition.partition, *(int(entry[name]) for name in names))
 
@@ -63,7 +63,7 @@ class ProducerListing:
 
 
 def open_of_one_cluster(uris: Sequence[str], log_starts: Mapping[TopicPartition, int]) -> tuple[NamedLogDir, ...]:
-    """Open the log directories of one cluster. A host with several disks has several.
+    """Open the log directories of one cluster. A host with several disks has several log directories.
 
     Args:
         log_starts: log start offsets by --log-start; see with_stated.
@@ -83,6 +83,6 @@ def open_of_one_cluster(uris: Sequence[str], log_starts: Mapping[TopicPartition,
 
 
 def partitions_of(log_dirs: Sequence[NamedLogDir], selection: Selection) -> Iterator[tuple[LogDir, Partition]]:
-    """Yield the selected partitions with their log directories. It raises the errors of `selected_of`."""
+    """Yield the selected partitions with their log directories. See `selected_of` for errors."""
     for each, partition in selected_of(log_dirs, selection):
         yield each.log_dir, partition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 
 from tiersnap.snapshot.errors import CorruptTransactionStateError, UsageError
@@ -135,7 +135,7 @@ def _is_selected(value: TransactionLogValue, selection: Selection) -> bool:
 
 
 def missing_of(log_dirs: Sequence[LogDir], log: TransactionLog) -> list[Finding]:
-    """Return the finding about missing partitions of the topic. If the broker has no partition at all, return none."""
+    """Return the finding about missing partitions of the topic. A broker without any partition has no finding."""
     missing = log.missing_finding
     if missing is None or not any(each.folders for each in log_dirs):
         return []
@@ -165,14 +165,19 @@ def read_transaction_log(
 
 
 def _log_of(found: Sequence[ReadStates], log_dirs: Sequence[LogDir], partition_count: int | None) -> TransactionLog:
-    states = newest_states(chain.from_iterable(each.records for each in found))
-    findings = list(chain.from_iterable(each.findings for each in found))
+    records: list[TransactionRecord] = []
+    findings: list[Finding] = []
+    written_at: dict[int, int] = {}
     numbers: set[int] = set()
     hidden: set[int] = set()
     for each in found:
+        records += each.records
+        findings += each.findings
+        written_at[each.number] = each.written_at
         numbers.add(each.number)
         if each.hides_states:
             hidden.add(each.number)
+    states = newest_states(records)
     count, is_count_sure = partition_count, True
     if count is None:
         count, is_count_sure = _infer_count(states, numbers)
@@ -185,7 +190,7 @@ def _log_of(found: Sequence[ReadStates], log_dirs: Sequence[LogDir], partition_c
         read=frozenset(numbers - hidden),
         findings=(*findings, *_misplaced(states, numbers, count, paths)),
         path=paths,
-        written_at={each.number: each.written_at for each in found},
+        written_at=written_at,
         running_since=dict(_running_since(log_dirs)),
     )
 
@@ -297,7 +302,7 @@ def impossible(value: TransactionLogValue) -> str:
 
 
 def _misplaced(states: CoordinatorStates, numbers: set[int], count: int | None, path: str) -> Iterator[Finding]:
-    """Yield findings about partitions above the count, and about partitions with ids of other partitions."""
+    """Yield findings about partitions above the count, and about transactional ids in the wrong partition."""
     if count is None:
         return
     for number in sorted(numbers):
