@@ -161,7 +161,7 @@ def open_collected(uri: str) -> CollectedSource | None:
 
 
 def read_decodes(filesystem: FileSystem, path: str, bases: Collection[int]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of SEGMENTS of some segments from one object, in the object's order.
+    """Yield the decodes of some segments, as rows of SEGMENTS, in the order of the object.
 
     Args:
         path: path of the object inside `filesystem`.

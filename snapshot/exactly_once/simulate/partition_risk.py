@@ -166,7 +166,7 @@ def _blocked_segments(survey: Survey, boundaries: Sequence[RiskedBoundary]) -> s
 
 
 def _outlived(survey: Survey, producers: ProducersAtRisk | None) -> int | None:
-    """Return how many active producers have no record in the log, None if its beginning was not read."""
+    """Return the number of active producers without a record in the log, None if the log's beginning was not read."""
     if producers is None or survey.read_from > survey.first_base_offset:
         return None
     return int((producers.first_seen < 0).sum())

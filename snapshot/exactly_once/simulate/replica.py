@@ -49,7 +49,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSnapshot:
-    """The choice of the replica's snapshot."""
+    """A rule that chooses the snapshot from which the replica starts."""
 
     origin: SnapshotOrigin
     folder: Path | None = None  # log directory of the other replica, if `origin` is ANOTHER

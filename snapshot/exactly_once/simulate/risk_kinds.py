@@ -98,7 +98,7 @@ class ReplayCost:
 
     @property
     def in_words(self) -> str:
-        """Return the bytes of the three replays as text."""
+        """Return the bytes of the full, the bounded and the incremental replay as text."""
         return ", ".join(map(human_bytes, (self.full_bytes, self.bounded_bytes, self.incremental_bytes)))
 
 
@@ -129,7 +129,7 @@ class RiskedBoundary:
 
 
 class Wait(StrEnum):
-    """Whether a wait for retention helps a partition."""
+    """The effect of a wait for retention on a partition."""
 
     NOTHING_TO_WAIT_FOR = "NOTHING_TO_WAIT_FOR"
     WAITING = "WAITING"
@@ -192,7 +192,7 @@ class BoundaryRow:
 
     @property
     def replay(self) -> str:
-        """Return the bytes of the three replays in words."""
+        """Return the bytes of the full, the bounded and the incremental replay as text."""
         return self.boundary.cost.in_words
 
 
@@ -269,7 +269,7 @@ class PartitionRow:
 
     @property
     def replay(self) -> str | None:
-        """Return the bytes of the three replays in words."""
+        """Return the bytes of the full, the bounded and the incremental replay as text."""
         if self.risk.cost is None:
             return None
         return self.risk.cost.in_words

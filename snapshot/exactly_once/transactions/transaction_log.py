@@ -71,8 +71,8 @@ class TransactionLog:
     def work_after(self, partition: int, since: int, as_of: int) -> int:
         """Return how long (ms) the partition surely had a coordinator after `since`, 0 if unknown.
 
-        A partition had a coordinator until its last record was written. It also has one while a broker with a replica
-        runs, because the cluster elects a leader.
+        The partition had a coordinator until its last record was written. It also has a coordinator while a broker with
+        a replica runs, because the cluster elects a leader.
         """
         written = self.written_at.get(partition, since) - since
         started = self.running_since.get(partition)
