@@ -53,7 +53,10 @@ class EntriesEnd:
 
 @dataclass
 class LogEntries:
-    """The entries of a log file. Iterate once (LOG_ENTRY_DTYPE; an array is valid until the next), then read `end`."""
+    """The entries of a log file, as arrays of LOG_ENTRY_DTYPE. Iterate once. After that, read `end`.
+
+    An array is valid until the next one is read.
+    """
 
     path: str  # path of a local file, which may grow or shrink meanwhile
     base_offset: int = 0  # an entry with a lower offset has the problem BAD_OFFSET

@@ -59,7 +59,7 @@ _ROWS = Rows(_Row)
 
 
 def partitions(found: Aggregated, run: RunInfo) -> Iterator[tuple[Codes, PagePartition]]:
-    """Yield each partition once, in the order of its codes. Its timeline is empty."""
+    """Yield the partitions in the order of their codes, each once and without a timeline."""
     if not found.verdicts.num_rows:
         return
     table = found.verdicts.sort_by([(name, "ascending") for name in (*PARTITION_CODES, "verdict")])
@@ -82,12 +82,13 @@ def _partition(found: Aggregated, run: RunInfo, codes: Codes, rows: list[_Row]) 
 
 
 def _totals(rows: list[_Row]) -> Totals:
-    return totals_of(
-        {row.judged: row.count for row in rows},
-        findings=sum(row.findings for row in rows),
-        recent=sum(row.recent_bytes for row in rows),
-        waiting_since=_waiting_since(rows),
-    )
+    verdicts: dict[Verdict, Count] = {}
+    findings = recent = 0
+    for row in rows:
+        verdicts[row.judged] = row.count
+        findings += row.findings
+        recent += row.recent_bytes
+    return totals_of(verdicts, findings, recent, _waiting_since(rows))
 
 
 def _waiting_since(rows: list[_Row]) -> int | None:

@@ -85,22 +85,26 @@ def _summed(checks: list[RemoteCheck]) -> RemoteChecked:
     # If a check could not list the partition, `listed` is 0. An earlier listing is used in that case.
     listing = max(checks, key=lambda each: (each.listed > 0, each.checked_at))
     segments: list[RemoteCheck] = []
-    encrypted = 0
+    encrypted = size = compared = 0
+    depths: Counter[str] = Counter()
     for each in checks:
         if not _exists(each, listing.listed_from):
             continue
         if each.verdict == RemoteVerdict.NOT_CHECKABLE:
             encrypted += 1
-        else:
-            segments.append(each)
+            continue
+        segments.append(each)
+        size += each.bytes
+        compared += each.compared_with not in NO_LOG
+        depths[str(each.depth)] += 1
     return RemoteChecked(
         segments=listing.listed,
         verified=min(len(segments), listing.listed),
-        bytes=sum(each.bytes for each in segments),
-        compared=sum(each.compared_with not in NO_LOG for each in segments),
+        bytes=size,
+        compared=compared,
         encrypted=encrypted,
         unsound=_count_unsound([*segments, *_holes(checks, last_at)]),
-        depths=dict(Counter(str(each.depth) for each in segments)),
+        depths=dict(depths),
         last_at=last_at,
     )
 

@@ -139,15 +139,14 @@ class RiskTotals:
     @classmethod
     def of(cls, rows: Sequence[PartitionRow]) -> RiskTotals:
         """Return the sums over partitions."""
-        waits = Counter(str(row.risk.waiting.wait) for row in rows)
-        return cls(
-            len(rows),
-            sum(row.risk.at is not None for row in rows),
-            sum(row.risk.alive is None for row in rows),
-            sum(row.risk.is_endless for row in rows),
-            dict(sorted(waits.items())),
-            _sums(rows),
-        )
+        blocked = unread = endless = 0
+        waits: Counter[str] = Counter()
+        for row in rows:
+            blocked += row.risk.at is not None
+            unread += row.risk.alive is None
+            endless += row.risk.is_endless
+            waits[str(row.risk.waiting.wait)] += 1
+        return cls(len(rows), blocked, unread, endless, dict(sorted(waits.items())), _sums(rows))
 
     def sentences(self) -> dict[str, str]:
         """Return a sentence for each question of `simulate --risk`, by the name of the question."""
