@@ -1,14 +1,15 @@
-"""`listing.parquet`: one row with the files of a collected partition, and the objects that hold them.
+"""`listing.parquet`: one row that lists the files of a collected partition and the objects with their content.
 
-The row is a ListedPartition, as the log directory was listed on its host; its segments and snapshots name their
-objects. `decodes` describes the decodes for the next collection. During a collection they are newer than the listed
-partition. `superseded` are objects that the row no longer names; readers of an older listing may still need them.
+`listed` is the ListedPartition that the host listed. Its segments and snapshots name their objects. `decodes`
+describes the decodes, so that the next collection can reuse them. During a collection, `decodes` is newer than
+`listed`. `superseded` names the objects that only readers of an older listing still need.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import starmap
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,13 +26,13 @@ _ANEW = "give an empty folder as --to and collect again"
 
 @dataclass(frozen=True, slots=True)
 class CollectedDecode:
-    """A collected decode.
+    """The decode of one segment in a collected folder.
 
     Attributes:
         object: name of the object with its rows of `segments`.
         batches: name of the object with its rows of `record_batches`; None if they were not collected.
-        next_base_offset, size_bytes, modified_ns: fields of the decoded file, to detect changes.
-        run_starts: offsets at which its runs begin, ascending.
+        next_base_offset, size_bytes, modified_ns: fields of the decoded log file, to detect changes.
+        run_starts: offsets at which ranges of batches (Run) begin, ascending.
     """
 
     base_offset: int
@@ -45,18 +46,19 @@ class CollectedDecode:
     run_starts: tuple[int, ...] = ()
 
     def is_right(self, segment: ListedSegment) -> bool:
-        """Return whether the decode is still valid for a segment.
+        """Return whether the decode still matches the listed segment.
 
-        The file must not have changed, a run must begin at every wanted offset, and the end must still be right
-        (`_ends_well`). The fleet's run checks its tables in the same way (jobs.pipeline.changes).
+        The log file must be unchanged, its end must pass `_ends_well`, and a range of batches must begin at every cut.
+        jobs.pipeline.changes checks the tables by the same rule.
         """
         is_same = (self.size_bytes, self.modified_ns) == (segment.size_bytes, segment.modified_ns)
         return is_same and self._ends_well(segment) and self._has_cuts(segment)
 
     def _ends_well(self, segment: ListedSegment) -> bool:
-        """Return whether the same segment follows, or the active segment was rolled without damage at its end.
+        """Return whether the decoded end is still the segment's end.
 
-        An unfinished batch is normal at the end of the active segment, but damage in a closed one.
+        The end is unchanged if the segment has the same successor. If the segment was active and was rolled since,
+        its end must be without damage: an unfinished batch is normal in the active segment only.
         """
         following = segment.next_base_offset
         if following == self.next_base_offset:
@@ -66,7 +68,7 @@ class CollectedDecode:
         return self.valid_bytes == self.size_bytes > 0 and self.log_end_offset <= following
 
     def _has_cuts(self, segment: ListedSegment) -> bool:
-        """Return whether a run begins at each offset inside the segment at which a state is wanted."""
+        """Return whether a range of batches begins at each cut inside the segment."""
         cuts = set(segment.cuts)
         if segment.next_base_offset is None:
             cuts = {cut for cut in cuts if cut <= self.log_end_offset}
@@ -95,9 +97,9 @@ class Listing:
     """A collected partition.
 
     Attributes:
-        listed: its segments name their `decode`, its snapshots their `object`.
-        decodes: by base offset.
-        superseded: names of objects, and since when (epoch ms).
+        listed: the partition. Its segments name their `decode`, its snapshots their `object`.
+        decodes: decodes by base offset.
+        superseded: names of objects that the listing no longer needs, and since when (epoch ms).
     """
 
     listed: ListedPartition
@@ -106,17 +108,23 @@ class Listing:
 
     @property
     def objects(self) -> frozenset[str]:
-        """Return the names of the objects that the listing needs."""
-        names = {segment.decode for segment in self.listed.segments}
-        names |= {file.object for file in self.listed.snapshots}
+        """Return the names of all objects that the listing refers to."""
+        return frozenset(filter(None, self._names()))
+
+    def _names(self) -> Iterator[str | None]:
+        for segment in self.listed.segments:
+            yield segment.decode
+        for file in self.listed.snapshots:
+            yield file.object
         for decode in self.decodes.values():
-            names |= {decode.object, decode.batches}
-        return frozenset(name for name in names if name is not None)
+            yield decode.object
+            yield decode.batches
 
     def encode(self) -> bytes:
         """Return the bytes of the Parquet file."""
-        superseded = tuple(_Superseded(*each) for each in sorted(self.superseded.items()))
-        stored = _Stored(self.listed, tuple(decode for _, decode in sorted(self.decodes.items())), superseded)
+        superseded = tuple(starmap(_Superseded, sorted(self.superseded.items())))
+        decodes = tuple(self.decodes[base] for base in sorted(self.decodes))
+        stored = _Stored(self.listed, decodes, superseded)
         sink = pa.BufferOutputStream()
         table = pa.Table.from_batches([_STORED_ROWS.batch([stored])]).cast(COLLECTED)
         pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
@@ -128,7 +136,7 @@ class Listing:
 
         Raises:
             UsageError: another version of tiersnap wrote it.
-            CorruptDataError: it is damaged, or no listing.
+            CorruptDataError: the bytes are damaged, or are no listing.
         """
         try:
             table = pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
@@ -139,8 +147,7 @@ class Listing:
                 raise UsageError(f"{name}: version {version} of an earlier tiersnap", hint=_ANEW)
             (stored,) = _STORED_ROWS.read(table.select(COLLECTED.names).to_batches())
         except (pa.ArrowException, KeyError, ValueError, OSError) as error:
-            raise CorruptDataError(
-                f"{name}: not what tiersnap collect writes: {str(error).splitlines()[0]}", hint=_ANEW
-            ) from error
+            reason = str(error).splitlines()[0]
+            raise CorruptDataError(f"{name}: not a listing of tiersnap collect: {reason}", hint=_ANEW) from error
         decodes = {decode.base_offset: decode for decode in stored.decodes}
         return cls(stored.listed, decodes, {each.object: each.since for each in stored.superseded})

@@ -1,12 +1,12 @@
 """`collected.json`: the log directory and the partitions of a collected folder.
 
     version       1
-    logDir        as it was given to `tiersnap collect`
-    nodeId, clusterId, directoryId    of meta.properties; null if it lacks them
-    partitions    names of the partition folders whose listings are complete, ascending
-    absent        folders that may have objects but are no partitions, or not yet, and since when (epoch ms)
+    logDir        LOGDIR of `tiersnap collect`
+    nodeId, clusterId, directoryId    fields of meta.properties; null if it lacks them
+    partitions    names of the partition folders with a complete listing, ascending
+    absent        names of folders that are not in `partitions` but may have objects, and since when (epoch ms)
 
-One line of JSON.
+The file is one line of JSON.
 """
 
 from __future__ import annotations
@@ -39,28 +39,33 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @classmethod
     def of(cls, log_dir: str, properties: MetaProperties | None) -> Marker:
-        """Return the marker of a log directory before the first collection."""
+        """Return the marker of a log directory that has no collected partition yet."""
+        if properties is None:
+            return cls(log_dir=log_dir, node_id=None, cluster_id=None, directory_id=None, partitions=(), absent={})
         return cls(
             log_dir=log_dir,
-            node_id=None if properties is None else properties.node_id,
-            cluster_id=None if properties is None else properties.cluster_id,
-            directory_id=None if properties is None else properties.directory_id,
+            node_id=properties.node_id,
+            cluster_id=properties.cluster_id,
+            directory_id=properties.directory_id,
             partitions=(),
             absent={},
         )
 
     @property
     def properties(self) -> MetaProperties | None:
-        """Return meta.properties of the log directory; None if it had none."""
+        """Return the meta.properties of the log directory, None if it had none."""
         return None if self.cluster_id is None else MetaProperties(self.cluster_id, self.node_id, self.directory_id)
 
     @property
     def place(self) -> str:
-        """Return the log directory and its broker in words."""
+        """Return the log directory and its broker in words, for messages."""
         return self.log_dir if self.node_id is None else f"{self.log_dir} of broker {self.node_id}"
 
     def is_same_disk(self, other: Marker) -> bool:
-        """Return whether both belong to one log directory: by its id, or without an id by broker and path."""
+        """Return whether both markers describe the same log directory.
+
+        The directory ids decide. If one is unknown, broker, cluster and path decide.
+        """
         if self.directory_id is not None and other.directory_id is not None:
             return self.directory_id == other.directory_id
         return (self.log_dir, self.node_id, self.cluster_id) == (other.log_dir, other.node_id, other.cluster_id)
@@ -75,8 +80,8 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """Return the marker in the bytes of a `collected.json`.
 
         Raises:
-            UsageError: a newer tiersnap wrote it.
-            CorruptDataError: it is damaged, or no marker.
+            UsageError: a newer tiersnap wrote the marker.
+            CorruptDataError: the bytes are damaged, or are no marker.
         """
         try:
             version = decoder(_Version).decode(data).version
@@ -85,8 +90,10 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             found = decoder(cls).decode(data)
         except (ValueError, RecursionError) as error:
             raise _corrupt(name, str(error)[:200]) from error
-        if version != VERSION or not all(map(split_folder_name, (*found.partitions, *found.absent))):
-            raise _corrupt(name, f"version {version}, or a partition that has no such name")
+        if version != VERSION:
+            raise _corrupt(name, f"unknown version {version}")
+        if not all(map(split_folder_name, (*found.partitions, *found.absent))):
+            raise _corrupt(name, "a name is not <topic>-<partition>")
         return found
 
 
@@ -96,7 +103,7 @@ class _Version(msgspec.Struct):
 
 def _corrupt(name: str, reason: str) -> CorruptDataError:
     hint = "give an empty folder as --to and collect again"
-    return CorruptDataError(f"{name}: not what tiersnap collect writes: {reason}", hint=hint)
+    return CorruptDataError(f"{name}: not a marker of tiersnap collect: {reason}", hint=hint)
 
 
 MARKER = COLLECTED
@@ -104,7 +111,7 @@ LISTING = "listing.parquet"
 
 
 class Part(StrEnum):
-    """A kind of object of a partition; the value is the suffix of its name."""
+    """A kind of object of a collected partition. The value is the suffix of the object's name."""
 
     SEGMENTS = ".segments.parquet"
     BATCHES = ".batches.parquet"
@@ -115,15 +122,19 @@ _PART = re.compile(rf"[0-9]{{20}}-[0-9a-f]{{12}}({'|'.join(re.escape(part) for p
 
 
 def new_name(offset: int, part: Part) -> str:
-    """Return a unique name, so that two attempts never write the same object."""
+    """Return a unique object name. Two collections never write the same object."""
     return f"{offset:020d}-{uuid.uuid4().hex[:12]}{part}"
 
 
 def batches_of(name: str) -> str:
-    """Return the name of the object with batch headers; `name` is the object with decodes of the same segments."""
+    """Return the name of the object with the batch headers of some segments.
+
+    Args:
+        name: name of the object with the decodes of the same segments.
+    """
     return f"{name.removesuffix(Part.SEGMENTS)}{Part.BATCHES}"
 
 
 def is_part(name: str) -> bool:
-    """Return whether `new_name` made the name."""
+    """Return whether a name has the form of `new_name`."""
     return _PART.fullmatch(name) is not None

@@ -1,4 +1,4 @@
-"""A collected folder as a source of a fleet's run, read through pyarrow.fs."""
+"""A folder that `tiersnap collect` filled, as a source of the fleet's run. It is read through pyarrow.fs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class CollectedSource:
     """A collected folder.
 
     Attributes:
-        uri: as the user gave it; the `log_dir` of its rows.
-        path: inside the filesystem.
-        marker: `collected.json` when the folder was opened.
+        uri: URI or path from the command line. Rows of the tables have it as `log_dir`.
+        path: path of the folder inside `filesystem`.
+        marker: content of `collected.json` when the folder was opened.
     """
 
     uri: str
@@ -47,32 +47,34 @@ class CollectedSource:
 
     @property
     def log_starts(self) -> Mapping[TopicPartition, int]:
-        """Return nothing: each listing has the log start of its partition, which --log-start does not change."""
+        """Return an empty mapping. Each listing has its own log start, and --log-start does not change it."""
         return {}
 
     @property
     def properties(self) -> MetaProperties | None:
-        """Return meta.properties of the log directory that was collected; None if it had none."""
+        """Return the meta.properties of the log directory, None if it had none."""
         return self.marker.properties
 
     @property
     def collected_from(self) -> str:
-        """Return the log directory with the segments, and its broker, in words."""
+        """Return the log directory and its broker in words, for messages."""
         return self.marker.place
 
     @property
     def collected_log_dir(self) -> str:
-        """Return the path of the log directory on its host."""
+        """Return the path of the log directory on the broker's host."""
         return self.marker.log_dir
 
     def listed(
         self, folder: str, topic_ids: Mapping[str, str], located: Callable[[Partition], Partition] = lambda each: each
     ) -> tuple[ListedPartition, Partition]:
-        """Return a listed partition; if its listing cannot be read, it has a finding and no segments.
+        """Return a partition as a row and as a Partition.
+
+        If its listing cannot be read, the partition has a finding and no segments.
 
         Args:
-            topic_ids: ids by topic, for topics without an id on disk.
-            located: returns the partition with its log start, if that is known from elsewhere.
+            topic_ids: topic ids by topic name. They are used for topics that have no id on disk.
+            located: function that sets the log start of a partition, if another source gives one.
         """
         listing, finding = self._read(folder)
         if listing is None:
@@ -83,24 +85,22 @@ class CollectedSource:
         listed = ListedPartition.of(self.uri, partition, self.marker.properties)
         decodes = {each.base_offset: each.decode for each in listing.listed.segments}
         objects = {each.end_offset: each.object for each in listing.listed.snapshots}
-        return replace(
-            listed,
-            segments=tuple(replace(each, decode=decodes[each.base_offset]) for each in listed.segments),
-            snapshots=tuple(replace(each, object=objects[each.end_offset]) for each in listed.snapshots),
-        ), partition
+        segments = (replace(each, decode=decodes[each.base_offset]) for each in listed.segments)
+        snapshots = (replace(each, object=objects[each.end_offset]) for each in listed.snapshots)
+        return replace(listed, segments=tuple(segments), snapshots=tuple(snapshots)), partition
 
     def _unread(self, folder: str, finding: Finding | None) -> Partition:
-        """Return a partition without segments, with the finding of its listing."""
+        """Return a partition without segments. Its only finding is the failure to read its listing."""
         topic, number = split_folder_name(folder) or ("", -1)
         findings = () if finding is None else (finding,)
         return Partition(f"{self.path}/{folder}", (), {}, topic=topic, partition=number, findings=findings)
 
     def batches(self, folder: str) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of RECORD_BATCHES of a partition's segments.
+        """Yield the rows of RECORD_BATCHES of all segments of a partition.
 
         Raises:
             OSError: an object cannot be read.
-            SourceNotFoundError: headers were not collected, or not for every segment.
+            SourceNotFoundError: `collect` did not store the headers of some segment.
         """
         listing, _ = self._read(folder)
         segments = () if listing is None else listing.listed.segments
@@ -134,13 +134,13 @@ class CollectedSource:
 
 
 def open_collected(uri: str) -> CollectedSource | None:
-    """Return the collected folder at a URI or path, None without a `collected.json`.
+    """Return the collected folder at a URI or path, None if the folder has no `collected.json`.
 
     Raises:
-        SourceNotFoundError: the place cannot be read.
-        UsageError: a newer tiersnap wrote it.
+        SourceNotFoundError: the folder cannot be read.
+        UsageError: a newer tiersnap wrote `collected.json`.
         CorruptDataError: `collected.json` is damaged.
-        NotALogDirError: no partition has been collected yet.
+        NotALogDirError: no partition was collected yet.
     """
     filesystem, path = resolve(uri)
     path = path.rstrip("/")
@@ -150,7 +150,7 @@ def open_collected(uri: str) -> CollectedSource | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise SourceNotFoundError(f"{uri}: {error.strerror or error}", hint="see that it may be read here") from error
+        raise SourceNotFoundError(f"{uri}: {error.strerror or error}", hint="check the rights of this user") from error
     marker = Marker.decode(data, name=name)
     if not marker.partitions:
         raise NotALogDirError(
@@ -161,14 +161,14 @@ def open_collected(uri: str) -> CollectedSource | None:
 
 
 def read_decodes(filesystem: FileSystem, path: str, bases: Collection[int]) -> Iterator[pa.RecordBatch]:
-    """Yield rows of SEGMENTS from one object of decodes, in the order of the object.
+    """Yield the decodes of some segments, as rows of SEGMENTS, in the order of the object.
 
     Args:
-        path: of the object.
+        path: path of the object inside `filesystem`.
         bases: base offsets of the wanted segments.
 
     Raises:
-        OSError: the object cannot be read, or it is damaged.
+        OSError: the object cannot be read or is damaged.
     """
     wanted = pa.array(list(bases), pa.int64())
     with filesystem.open(path) as file:

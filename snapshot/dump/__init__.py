@@ -1,1 +1,1 @@
-"""Any Kafka storage file as columns (for tables and JSON) or as the text that kafka-dump-log prints."""
+"""Contents of a Kafka storage file, as columns (for tables and JSON) or as the output of kafka-dump-log."""

@@ -1,7 +1,7 @@
-"""Entries as named columns, and columns as lines of text, for a table or for JSON.
+"""Entries of a file as named columns, and columns as lines of a table or of JSON.
 
-Lines are written in one compiled pass: a segment of 1 GiB can have millions of batches, and a Python step for each of
-them would take longer than reading the file.
+A compiled kernel writes the lines. A segment of 1 GiB can have millions of batches, and a Python loop over them would
+take longer than reading the file.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from tiersnap.snapshot.units import escaped
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One value per entry."""
+    """A named column with one value per entry."""
 
     name: str
     values: np.ndarray  # int64, or indexes into `words`
-    words: tuple[str | None, ...] | None = None  # the texts of the values; None stands for an absent value
-    absent: np.ndarray | None = None  # bool, entries without a value; None if all have one
-    is_time: bool = False  # the values are ms since the epoch
-    only: str = ""  # "json" or "table" if only one of them has the column; tables are narrower
+    words: tuple[str | None, ...] | None = None  # texts that `values` index; None is an absent value
+    absent: np.ndarray | None = None  # bool, set for entries without a value; None if every entry has one
+    is_time: bool = False  # whether `values` are ms since the epoch
+    only: str = ""  # "json" or "table" if the other output omits the column
 
     def json_field(self) -> Field:
-        """Return the column as JSON values."""
+        """Return the values as JSON."""
         if self.words is not None:
-            return word(self.values, [json.dumps(text) for text in self.words])
+            return word(self.values, list(map(json.dumps, self.words)))
         if self.values.dtype == np.bool_:
             return word(np.where(self._absent(), 2, self.values), ("false", "true", "null"))
         return number_or(self.values, self._absent(), "null")
 
     @property
     def is_text(self) -> bool:
-        """Return whether the column holds text or times, which tables pad on the right."""
+        """Return whether the column is text or times, which tables align to the left."""
         return self.words is not None or self.is_time
 
     def text_field(self) -> Field:
-        """Return the column as text: ISO 8601 times in UTC, `-` for an absent value."""
+        """Return the values as text. Times are ISO 8601 in UTC, and an absent value is `-`."""
         if self.words is not None:
-            return word(self.values, [escaped(text) if text else "-" for text in self.words])
+            return word(self.values, list(map(_or_dash, self.words)))
         if self.values.dtype == np.bool_:
             return word(np.where(self._absent(), 2, self.values), ("false", "true", "-"))
         if self.is_time:
@@ -54,29 +54,35 @@ class Column:
         return np.zeros(self.values.size, np.bool_) if self.absent is None else self.absent
 
 
+def _or_dash(text: str | None) -> str:
+    if not text:
+        return "-"
+    return escaped(text)
+
+
 def numbers(name: str, values: np.ndarray, *, none: int | None = None, only: str = "") -> Column:
-    """Return a column of integers; the value `none` is absent."""
+    """Return a column of integers. Values that equal `none` are absent."""
     return Column(name, values.astype(np.int64), absent=None if none is None else values == none, only=only)
 
 
 def times(name: str, values: np.ndarray, *, absent: np.ndarray | None = None, only: str = "") -> Column:
-    """Return a column of ms since the epoch; without `absent`, -1 is absent."""
+    """Return a column of times in ms since the epoch. Without `absent`, the value -1 is absent."""
     missing = values == -1 if absent is None else absent
     return Column(name, values.astype(np.int64), absent=missing, is_time=True, only=only)
 
 
 def words(name: str, codes: np.ndarray, texts: Sequence[str | None], *, only: str = "") -> Column:
-    """Return a column of words."""
+    """Return a column of texts. `codes` are indexes into `texts`."""
     return Column(name, codes, tuple(texts), only=only)
 
 
 def flags(name: str, values: np.ndarray, *, absent: np.ndarray | None = None, only: str = "") -> Column:
-    """Return a column of true and false."""
+    """Return a column of booleans."""
     return Column(name, values.astype(np.bool_), absent=absent, only=only)
 
 
 def json_objects(columns: Sequence[Column], *, prefix: str = "", suffix: str = "\n") -> memoryview:
-    """Return a JSON object per line; `prefix` has members that come before the columns."""
+    """Return a JSON object per entry, each followed by `suffix`. `prefix` is the text of its first members."""
     pieces: list[str | Field] = []
     for i, column in enumerate(column for column in columns if column.only != "table"):
         pieces += [f"{', ' if i else '{' + prefix}{json.dumps(column.name)}: ", column.json_field()]
@@ -84,22 +90,18 @@ def json_objects(columns: Sequence[Column], *, prefix: str = "", suffix: str = "
 
 
 class TextTable:
-    """Aligned columns; the first rows set the widths, which then only grow, so that rows can be streamed."""
+    """A table with aligned columns for streamed rows. Later rows can widen a column, but never narrow it."""
 
     def __init__(self) -> None:
         self._widths: dict[str, int] = {}
 
     def header(self, columns: Sequence[Column]) -> str:
-        """Return the line of column names, by the first rows."""
+        """Return the line of column names. `columns` are the first rows, which set the widths."""
         fields = self._fields(columns)
-        names = [column.name.replace("_", " ") for column in columns if column.only != "json"]
-        return "  ".join(
-            name.ljust(-field.width) if field.width < 0 else name.rjust(field.width)
-            for name, field in zip(names, fields, strict=True)
-        ).rstrip()
+        return "  ".join(map(_title, _in_table(columns), fields)).rstrip()
 
     def rows(self, columns: Sequence[Column]) -> memoryview:
-        """Return the lines of some rows."""
+        """Return one line per row."""
         pieces: list[str | Field] = []
         for field in self._fields(columns):
             pieces += ["  " if pieces else "", field]
@@ -107,7 +109,7 @@ class TextTable:
 
     def _fields(self, columns: Sequence[Column]) -> list[Field]:
         fields = []
-        shown = [column for column in columns if column.only != "json"]
+        shown = _in_table(columns)
         for column in shown:
             field = column.text_field()
             width = max(self._widths.get(column.name, len(column.name)), text_width(field))
@@ -116,6 +118,17 @@ class TextTable:
         if shown and shown[-1].is_text:
             fields[-1] = replace(fields[-1], width=0)
         return fields
+
+
+def _in_table(columns: Sequence[Column]) -> list[Column]:
+    return [column for column in columns if column.only != "json"]
+
+
+def _title(column: Column, field: Field) -> str:
+    name = column.name.replace("_", " ")
+    if field.width < 0:
+        return name.ljust(-field.width)
+    return name.rjust(field.width)
 
 
 def _times(values: np.ndarray, absent: np.ndarray) -> tuple[np.ndarray, list[str]]:
@@ -134,7 +147,7 @@ class Field:
     values: np.ndarray | None  # integers, one per line; None if all are words
     codes: np.ndarray | None  # integers, one per line; None if all are numbers
     words: tuple[str, ...] = ()
-    width: int = 0  # pad with spaces to this many characters: positive on the left, negative on the right
+    width: int = 0  # minimum width in characters; positive pads on the left, negative on the right
 
     @property
     def size(self) -> int:
@@ -143,22 +156,22 @@ class Field:
 
     @property
     def longest(self) -> int:
-        """Return an upper limit of the bytes of a value."""
+        """Return an upper limit of a value's size in bytes."""
         return max(LONGEST_NUMBER, abs(self.width), *(len(text.encode()) for text in self.words), 0)
 
 
 def number(values: np.ndarray) -> Field:
-    """Return a field of integers in decimal."""
+    """Return a field of decimal integers."""
     return Field(values, None)
 
 
 def number_or(values: np.ndarray, absent: np.ndarray, word: str) -> Field:
-    """Return a field of integers in decimal, and `word` for those that are `absent` (bool)."""
+    """Return a field of decimal integers. If `absent` (bool) is set, the line has `word` instead."""
     return Field(values, np.where(absent, 0, _PRINT_VALUE), (word,))
 
 
 def word(codes: np.ndarray, words: Sequence[str]) -> Field:
-    """Return a field of `words[codes[i]]`."""
+    """Return a field with the text `words[codes[i]]` on line i."""
     return Field(None, codes, tuple(words))
 
 
@@ -168,7 +181,7 @@ def boolean(flags: np.ndarray) -> Field:
 
 
 def lines(pieces: Sequence[str | Field]) -> memoryview:
-    """Return all lines as UTF-8 bytes; the texts between the fields are the same on every line.
+    """Return all lines as UTF-8 bytes. Each line has all pieces: texts as they are, fields with the line's value.
 
     Example:
         >>> bytes(lines(["offset: ", number(np.array([7, 8])), ";"]))
@@ -185,7 +198,7 @@ def lines(pieces: Sequence[str | Field]) -> memoryview:
 
 
 def _stacked(fields: Sequence[Field]) -> tuple[np.ndarray, np.ndarray, list[bytes]]:
-    """Return values and codes, a row per field, and the words of all fields, to which the codes then point."""
+    """Return the values and codes of all fields, one row per field, and one list of words that the codes index."""
     values = np.empty((len(fields), fields[0].size), np.int64)
     codes = np.empty((len(fields), fields[0].size), np.int32)
     words = list[bytes]()
@@ -200,7 +213,7 @@ def _stacked(fields: Sequence[Field]) -> tuple[np.ndarray, np.ndarray, list[byte
 
 
 def _texts_between(pieces: Sequence[str | Field]) -> list[bytes]:
-    """Return the text before each field and the text after the last one."""
+    """Return the constant texts: one before each field, and one after the last field."""
     texts = [b""]
     for piece in pieces:
         if isinstance(piece, str):
@@ -211,7 +224,7 @@ def _texts_between(pieces: Sequence[str | Field]) -> list[bytes]:
 
 
 def text_width(field: Field) -> int:
-    """Return the number of characters of the field's longest value."""
+    """Return the length of the field's longest value in characters."""
     numbers = field.values
     used = [0]
     if field.codes is not None:
@@ -224,5 +237,5 @@ def text_width(field: Field) -> int:
 
 def _flat(texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
     starts = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum([len(text) for text in texts], out=starts[1:])
+    np.cumsum(list(map(len, texts)), out=starts[1:])
     return np.frombuffer(b"".join(texts) or b"\0", np.uint8), starts

@@ -1,4 +1,4 @@
-"""The protocol of every kind of dump."""
+"""The base class of all dumps, with their options and findings."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Text = bytes | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Limits of a dump."""
+    """Options of a dump."""
 
-    max_bytes: int | None = None  # of a log file, None for all
-    count: int | None = None  # entries of each file, None for all
-    check_crc: bool = True  # verify checksums of batches
+    max_bytes: int | None = None  # limit for a log file; None for the whole file
+    count: int | None = None  # limit of entries per file; None for all entries
+    check_crc: bool = True  # whether to verify the checksums of batches
 
     def first(self, rows: np.ndarray) -> np.ndarray:
         """Return the first `count` rows."""
@@ -32,19 +32,19 @@ class Options:
 
 @dataclass
 class Judgement:
-    """The findings about contents, collected while they are printed."""
+    """Damage and remarks that a dump found. It is complete once all entries were printed."""
 
-    damage: list[Finding | TiersnapError] = field(default_factory=list)  # the first findings, in the file's order
-    further: int = 0  # number of further findings
-    notes: list[str] = field(default_factory=list)  # remarks that are no damage
+    damage: list[Finding | TiersnapError] = field(default_factory=list)  # at most MOST_DAMAGE_KEPT, in file order
+    further: int = 0  # number of findings that are not in `damage`
+    notes: list[str] = field(default_factory=list)  # remarks about normal states
 
     @property
     def room(self) -> int:
-        """Return the number of further findings that can be kept."""
+        """Return how many more findings fit into `damage`."""
         return MOST_DAMAGE_KEPT - len(self.damage)
 
     def add(self, damage: Finding | TiersnapError) -> None:
-        """Keep a finding, or count it if there are too many."""
+        """Append a finding to `damage`. If `damage` is full, count the finding in `further`."""
         if self.room:
             self.damage.append(damage)
         else:
@@ -52,12 +52,12 @@ class Judgement:
 
 
 def unreadable(file: StorageFile, error: OSError) -> Finding:
-    """Return the finding about a file that cannot be read."""
+    """Return a finding for a file that cannot be read."""
     return Finding(FindingKind.UNREADABLE_FILE, file.path, -1, error.strerror or str(error))
 
 
 class Contents(ABC):
-    """One file. Read it once, as columns or as Kafka's text; then read `judgement`."""
+    """The contents of one file. Call `columns` or `kafka_text` once; after that, read `judgement`."""
 
     def __init__(self, file: StorageFile, options: Options) -> None:
         self.file = file
@@ -66,8 +66,8 @@ class Contents(ABC):
 
     @abstractmethod
     def columns(self) -> Iterator[Sequence[Column]]:
-        """Yield the entries in parts, each with the same columns; a file without entries gives one empty part."""
+        """Yield the entries in parts with the same columns. A file without entries gives one empty part."""
 
     @abstractmethod
     def kafka_text(self) -> Iterator[Text]:
-        """Yield the text of kafka-dump-log after its first line."""
+        """Yield the output of kafka-dump-log without its first line."""

@@ -1,4 +1,4 @@
-"""The kinds of Kafka storage files that can be dumped, recognised by their names."""
+"""The kinds of Kafka storage files that `dump` reads, recognised by file name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tiersnap.snapshot.regular_file import open_regular
 
 
 class FileKind(StrEnum):
-    """Kinds of files."""
+    """A kind of Kafka storage file."""
 
     LOG = "log"
     KRAFT_SNAPSHOT = "kraft_snapshot"
@@ -45,7 +45,7 @@ _BY_NAME = {
 }
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 
-# Remote storage managers put an id between the offset and the suffix: <20 digits>-<id>.log
+# Keys of remote storage managers have an id between the offset and the suffix: <20 digits>-<id>.log
 _NUMBERED = re.compile(r"^(?P<number>\d+)(-[\w-]+)?\.(?P<suffix>log|snapshot|index|timeindex|txnindex)$")
 _KRAFT_SNAPSHOT = re.compile(r"^(?P<offset>\d{20})-(?P<epoch>\d{10})\.checkpoint$")
 _LEFTOVER = re.compile(r"\.(deleted|cleaned|swap|part|tmp)$")
@@ -55,24 +55,24 @@ _LEFTOVER = re.compile(r"\.(deleted|cleaned|swap|part|tmp)$")
 class StorageFile:
     """One file to dump."""
 
-    path: str  # as the user gave it
+    path: str  # path from the command line
     kind: FileKind
-    # The number in the name: a base offset, or the exclusive end offset of a snapshot; None without a number.
+    # Number in the name: a base offset, or the snapshot offset (exclusive). None if the name has no number.
     offset: int | None = None
-    epoch: int | None = None  # of a KRaft snapshot, else None
+    epoch: int | None = None  # leader epoch of a KRaft snapshot, None for other files
 
     @property
     def name(self) -> str:
-        """Return the last part of the path."""
+        """Return the file name without folders."""
         return Path(self.path).name
 
 
 def identify(path: str) -> StorageFile:
-    """Return the kind of the file at `path`.
+    """Return the file at `path` with its kind.
 
     Raises:
-        SourceNotFoundError: no such file.
-        UsageError: it is a directory, cannot be read, or has a name that Kafka does not use.
+        SourceNotFoundError: the file does not exist.
+        UsageError: the path is a directory, cannot be read, or has a name that Kafka does not use.
     """
     target = Path(path)
     try:
@@ -95,13 +95,14 @@ def identify(path: str) -> StorageFile:
     if (match := _NUMBERED.match(name)) and int(match["number"]) <= LARGEST_OFFSET:
         return StorageFile(path, _BY_SUFFIX[match["suffix"]], int(match["number"]))
     known = ", ".join([*(f"<offset>.{suffix}" for suffix in _BY_SUFFIX), "<offset>-<epoch>.checkpoint", *_BY_NAME])
-    raise UsageError(f"{path} is no Kafka storage file that tiersnap knows by its name", hint=f"known: {known}")
+    raise UsageError(f"{path}: not a Kafka storage file by its name", hint=f"known names: {known}")
 
 
 def next_base_offset(file: StorageFile) -> int | None:
-    """Return the base offset of the next segment in the folder, None for the active segment."""
+    """Return the base offset of the next segment in the file's folder, None if the file is the active segment."""
+    own = file.offset or 0
     offsets = map(_base_offset, Path(file.path).parent.glob("*.log"))
-    return min((each for each in offsets if each is not None and each > (file.offset or 0)), default=None)
+    return min((each for each in offsets if each is not None and each > own), default=None)
 
 
 def _base_offset(log: Path) -> int | None:

@@ -1,6 +1,7 @@
-"""Offset, time and transaction indexes, compared with the log in the same folder if there is one; and small files.
+"""Dumps of index files, producer snapshots and small text files.
 
-All entries of the file are shown, even wrong ones, but no padding of zeros.
+An offset index is compared with the log file in its folder, if one exists. All entries are shown, even wrong ones. Zero
+padding is not shown.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _SMALLEST_SIZE = 14
 
 
 class LogProbe:
-    """Reads single batches of an open file; a context manager."""
+    """A reader of single batches of an open log file. It is a context manager that closes the file."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -44,7 +45,7 @@ class LogProbe:
         os.close(self._descriptor)
 
     def batch_at(self, position: int) -> tuple[int, int] | None:
-        """Return the first and the last offset of the batch at `position`, None if no complete batch begins there."""
+        """Return first and last offset (inclusive) of the batch at a byte position, None without a complete batch."""
         if position < 0:
             return None
         data = os.pread(self._descriptor, _START.size, position)
@@ -53,7 +54,8 @@ class LogProbe:
         base_offset, length, _, magic, _, _, delta = _START.unpack(data)
         if length < _SMALLEST_SIZE or position + rb.LOG_OVERHEAD + length > self._size:
             return None
-        return base_offset, base_offset + (delta if magic >= 2 else 0)
+        last_delta = delta if magic >= 2 else 0
+        return base_offset, base_offset + last_delta
 
 
 class _IndexContents(Contents):
@@ -82,12 +84,12 @@ class _IndexContents(Contents):
         log = Path(self.file.path).with_name(f"{self.file.name.split('.')[0]}.log")
         if not log.exists():
             self.judgement.notes.append(
-                f"{self.file.path}: no {log.name} beside it, so entries are not compared with it"
+                f"{self.file.path}: no {log.name} beside it, so entries are not compared with the log"
             )
             return None
         try:
             return LogProbe(open_regular(log, follow=True))
-        except OSError as error:  # retention may have deleted it in between
+        except OSError as error:  # retention may have deleted the log since `exists`
             why = error.strerror or error
             self.judgement.notes.append(f"{log}: {why}, so entries of {self.file.path} are not compared with it")
             return None
@@ -97,7 +99,7 @@ class OffsetIndexContents(_IndexContents):
     """The entries of an `.index` file."""
 
     def columns(self) -> Iterator[Sequence[Column]]:
-        """Yield absolute offset and byte position."""
+        """Yield absolute offsets and byte positions."""
         self._judge(indexes.decode_offset_index)
         raw = _unpadded(self._raw(indexes.OFFSET_ENTRY_ON_DISK))
         self._compare(raw)
@@ -105,7 +107,7 @@ class OffsetIndexContents(_IndexContents):
         yield numbers("offset", self._offsets(raw)), numbers("position", raw["position"])
 
     def kafka_text(self) -> Iterator[Text]:
-        """Yield a line per entry, up to the padding or to the first entry that points to no batch."""
+        """Yield a line per entry. The text ends at the padding, or at the first entry that points to no batch."""
         self._judge(indexes.decode_offset_index)
         raw = self._raw(indexes.OFFSET_ENTRY_ON_DISK)
         if raw.size == 0:
@@ -116,7 +118,7 @@ class OffsetIndexContents(_IndexContents):
         yield kafka_text.offset_index(self._offsets(raw), raw["position"])
 
     def _compare(self, raw: np.ndarray) -> int:
-        """Compare entries with the log; return the number of entries before the first that points to no batch."""
+        """Compare the entries with the log. Return how many precede the first entry that points to no batch."""
         log = self._log()
         if log is None:
             return raw.size
@@ -131,16 +133,16 @@ class OffsetIndexContents(_IndexContents):
                     self.judgement.add(
                         CorruptIndexError(
                             f"{self.file.path} at byte {index * raw.itemsize}: offset {offset} points to byte "
-                            f"{position} of the log, but no batch for it begins there",
-                            hint="delete the file: a broker makes it again from the log at its next start",
+                            f"{position} of the log, but no batch with that offset begins there",
+                            hint="delete the file: a broker builds it from the log at its next start",
                         )
                     )
                 elif batch[1] != offset:
                     later += 1
         if later:
             self.judgement.notes.append(
-                f"{self.file.path}: {count_of(later, 'entry names', 'entries name')} a later offset than the batch at "
-                "their position, as when a broker appends several batches at once; look-ups are right"
+                f"{self.file.path}: {count_of(later, 'entry has', 'entries have')} a later offset than the batch at "
+                "the position, as when a broker appends several batches at once; look-ups are right"
             )
         return readable
 
@@ -149,13 +151,13 @@ class TimeIndexContents(_IndexContents):
     """The entries of a `.timeindex` file."""
 
     def columns(self) -> Iterator[Sequence[Column]]:
-        """Yield timestamp and absolute offset."""
+        """Yield timestamps and absolute offsets."""
         self._judge(indexes.decode_time_index)
         raw = self._options.first(_unpadded(self._raw(indexes.TIME_ENTRY_ON_DISK)))
         yield times("timestamp", raw["timestamp"]), numbers("offset", self._offsets(raw))
 
     def kafka_text(self) -> Iterator[Text]:
-        """Yield a line per entry, up to the padding."""
+        """Yield a line per entry. The text ends at the padding."""
         self._judge(indexes.decode_time_index)
         raw = self._options.first(_until_padding(self._raw(indexes.TIME_ENTRY_ON_DISK)))
         yield kafka_text.time_index(raw["timestamp"], self._offsets(raw))
@@ -165,13 +167,13 @@ class TransactionIndexContents(_IndexContents):
     """The entries of a `.txnindex` file."""
 
     def columns(self) -> Iterator[Sequence[Column]]:
-        """Yield producer, first and last offset, and last stable offset of each aborted transaction."""
+        """Yield the aborted transactions: producer id, first offset, last offset and last stable offset."""
         self._judge(transaction_index.decode)
         raw = self._options.first(self._raw(transaction_index.ABORTED_TXN_ON_DISK))
         yield tuple(numbers(name, raw[name]) for name in transaction_index.ABORTED_TXN_DTYPE.names or ())
 
     def kafka_text(self) -> Iterator[Text]:
-        """Yield a line per entry; nothing if an entry has a version that Kafka does not know."""
+        """Yield a line per entry. Yield nothing if an entry has a version that Kafka does not support."""
         self._judge(transaction_index.decode)
         raw = self._raw(transaction_index.ABORTED_TXN_ON_DISK)
         if not (raw["version"] > transaction_index.VERSION).any():
@@ -179,13 +181,13 @@ class TransactionIndexContents(_IndexContents):
 
 
 def _unpadded(raw: np.ndarray) -> np.ndarray:
-    """Return the entries up to the last one that is not all zero."""
+    """Return the entries without the zero entries at the end."""
     used = np.flatnonzero(raw != np.zeros(1, raw.dtype)[0])
     return raw[: used[-1] + 1] if used.size else raw[:0]
 
 
 def _until_padding(raw: np.ndarray) -> np.ndarray:
-    """Return the entries before the padding; for the tool it begins at the second entry with the base offset."""
+    """Return the entries before the padding. kafka-dump-log ends at the first zero offset after the first entry."""
     padding = np.flatnonzero(raw["relative_offset"][1:] == 0)
     return raw[: padding[0] + 1] if padding.size else raw
 
@@ -194,7 +196,7 @@ class SnapshotContents(Contents):
     """The producers of a `.snapshot` file, in the order of the file."""
 
     def columns(self) -> Iterator[Sequence[Column]]:
-        """Yield a column per field; unset fields are absent."""
+        """Yield a column per field. A field without a value is absent."""
         entries = self._entries()
         if entries is None:
             entries = np.empty(0, ENTRY_DTYPE)
@@ -211,7 +213,7 @@ class SnapshotContents(Contents):
         )
 
     def kafka_text(self) -> Iterator[Text]:
-        """Yield a line per producer; nothing for a corrupt file."""
+        """Yield a line per producer. Yield nothing if the file is corrupt."""
         entries = self._entries()
         if entries is not None:
             yield kafka_text.producers(entries)
@@ -232,7 +234,7 @@ class TextContents(Contents):
     """Leader epochs, offset checkpoints and partition metadata."""
 
     def columns(self) -> Iterator[Sequence[Column]]:
-        """Yield a column per field of the text's lines."""
+        """Yield a column per field of the lines."""
         try:
             rows = self._rows(read_text(Path(self.file.path), follow=True))
         except CorruptDataError as error:
@@ -255,8 +257,8 @@ class TextContents(Contents):
             yield (words("topic_id", np.arange(len(rows)), [str(row[0]) for row in rows]),)
 
     def kafka_text(self) -> Iterator[Text]:
-        """Return nothing: the tool does not read these files."""
-        self.judgement.notes.append(f"{self.file.path}: kafka-dump-log does not read such files, other outputs do")
+        """Return an empty iterator, because kafka-dump-log does not read these files."""
+        self.judgement.notes.append(f"{self.file.path}: kafka-dump-log does not read such files; use another --output")
         return iter(())
 
     def _rows(self, text: str) -> list[tuple[str | int, ...]]:

@@ -1,7 +1,7 @@
-"""The text that Kafka 4.1.1's kafka-dump-log (kafka.tools.DumpLogSegments) prints, byte for byte.
+"""The output of kafka-dump-log of Kafka 4.1.1 (kafka.tools.DumpLogSegments), byte for byte.
 
-It is the text without --deep-iteration and --print-data-log, one line per batch. If the tool ends with a stack trace,
-the text ends at the same place. Entries are printed in the order of the file.
+The output is that without --deep-iteration and --print-data-log: one line per batch, in file order. If kafka-dump-log
+crashes at a batch, the text ends at the same byte.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _LARGEST_SEQUENCE = np.int32(2**31 - 1)
 
 
 def log_entries(rows: np.ndarray) -> Iterator[memoryview]:
-    """Yield the lines of entries (LOG_ENTRY_DTYPE).
+    """Yield the lines of log entries (LOG_ENTRY_DTYPE).
 
-    The tool crashes in the middle of a line if it does not know a codec or magic. The text ends there, too.
+    If a codec or magic is unknown, kafka-dump-log crashes in the middle of the line. The text ends at the same byte.
     """
     unknown = np.flatnonzero(is_fatal(rows))
     whole = rows[: unknown[0]] if unknown.size else rows
@@ -38,17 +38,17 @@ def log_entries(rows: np.ndarray) -> Iterator[memoryview]:
 
 
 def is_fatal(rows: np.ndarray) -> np.ndarray:
-    """Return a mask of the entries that crash the tool: codecs 5 to 7 and negative magics."""
+    """Return a mask of the entries at which kafka-dump-log crashes: codecs 5 to 7 and negative magics."""
     return ((rows["attributes"] & rb.CODEC_MASK) >= len(CODECS)) | (rows["magic"] < 0)
 
 
 def timestamp_types(rows: np.ndarray) -> np.ndarray:
-    """Return indexes into TIMESTAMP_TYPES."""
+    """Return the timestamp type of each entry, as an index into TIMESTAMP_TYPES."""
     return np.where(rows["magic"] == 0, 2, (rows["attributes"] & rb.TIMESTAMP_TYPE_MASK) != 0)
 
 
 def last_sequences(rows: np.ndarray) -> np.ndarray:
-    """Return DefaultRecordBatch.incrementSequence, with its 32-bit overflow for garbage."""
+    """Return the result of DefaultRecordBatch.incrementSequence, with its 32-bit overflow for invalid values."""
     base, delta = rows["base_sequence"].astype(np.int32), rows["last_offset_delta"].astype(np.int32)
     wraps = base > _LARGEST_SEQUENCE - delta
     last = np.where(wraps, delta - (_LARGEST_SEQUENCE - base) - np.int32(1), base + delta)
@@ -82,7 +82,7 @@ def _first_part(rows: np.ndarray) -> list[str | Field]:
 
 
 def _labelled(numbers: Mapping[str, np.ndarray]) -> Iterator[str | Field]:
-    """Yield each label with a colon and a blank, then its numbers."""
+    """Yield each label with a colon and a space, followed by its numbers."""
     for label, values in numbers.items():
         yield f"{label}: "
         yield number(values)
@@ -127,18 +127,18 @@ def producers(entries: np.ndarray) -> memoryview:
 
 
 def _first_sequences(entries: np.ndarray) -> np.ndarray:
-    """Return DefaultRecordBatch.decrementSequence."""
+    """Return the result of DefaultRecordBatch.decrementSequence."""
     last, delta = entries["last_sequence"].astype(np.int32), entries["offset_delta"].astype(np.int32)
     return np.where(last < delta, _LARGEST_SEQUENCE - (delta - last) + np.int32(1), last - delta)
 
 
 def offset_index(offsets: np.ndarray, positions: np.ndarray) -> memoryview:
-    """Return the lines of offset index entries, with absolute offsets."""
+    """Return the lines of offset index entries. Offsets are absolute."""
     return lines([*_labelled({"offset": offsets, " position": positions}), "\n"])
 
 
 def time_index(timestamps: np.ndarray, offsets: np.ndarray) -> memoryview:
-    """Return the lines of time index entries, with absolute offsets."""
+    """Return the lines of time index entries. Offsets are absolute."""
     return lines([*_labelled({"timestamp": timestamps, " offset": offsets}), "\n"])
 
 
@@ -163,5 +163,5 @@ def _optional_long(values: np.ndarray, absent: np.ndarray) -> list[str | Field]:
 
 
 def java_path(path: str) -> str:
-    """Return a path as java.io.File prints it."""
+    """Return a path in the form of java.io.File."""
     return re.sub("/+", "/", path).rstrip("/") or "/"

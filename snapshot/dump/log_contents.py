@@ -1,4 +1,4 @@
-"""Log segments and KRaft snapshots."""
+"""Dumps of log segments and KRaft snapshots."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _PROBLEMS = {
 
 
 class LogContents(Contents):
-    """The entries of a `.log` or `.checkpoint` file, header by header."""
+    """The batch headers of a `.log` or `.checkpoint` file."""
 
     def columns(self) -> Iterator[Sequence[Column]]:
-        """Yield a column per header field; -1 is absent, and so are fields that the format lacks."""
+        """Yield a column per header field. A value of -1 is absent, and so is a field that the magic lacks."""
         is_empty = True
         for rows in self._judged(self._entries()):
             is_empty = False
@@ -55,13 +55,13 @@ class LogContents(Contents):
             yield self._columns(np.empty(0, LOG_ENTRY_DTYPE))
 
     def kafka_text(self) -> Iterator[Text]:
-        """Yield the tool's heading, a line per batch, and its message about a partial tail."""
+        """Yield the heading of kafka-dump-log, a line per batch, and the message about a partial batch at the end."""
         yield self._heading()
         entries = self._entries()
         for rows in self._judged(entries):
             yield from kafka_text.log_entries(rows)
             if kafka_text.is_fatal(rows).any():
-                self.judgement.notes.append(f"{self.file.path}: kafka-dump-log dies here, so its text ends here")
+                self.judgement.notes.append(f"{self.file.path}: kafka-dump-log crashes here, so its text ends here")
                 return
         trailing = entries.end.size - entries.end.valid_bytes
         if trailing and entries.end.reason in (kernels.END, kernels.PARTIAL) and self._options.max_bytes is None:
@@ -109,7 +109,7 @@ class LogContents(Contents):
             self._judge_empty()
 
     def _is_active(self) -> bool:
-        """Return whether a broker may still write to the file: a log without a next segment."""
+        """Return whether the file is a log without a later segment, which a broker may still append to."""
         return self.file.kind is not FileKind.KRAFT_SNAPSHOT and next_base_offset(self.file) is None
 
     def _judge_trailing(self, trailing: int, end: EntriesEnd) -> None:
@@ -125,8 +125,8 @@ class LogContents(Contents):
             self._add(FindingKind.EMPTY_SEGMENT, -1, "0 bytes in a snapshot")
         elif not self._is_active():
             self.judgement.notes.append(
-                f"{self.file.path}: 0 bytes in a closed segment, as the log cleaner leaves it if no record survives; "
-                "of a topic that is not compacted, records are lost: tiersnap scan LOGDIR tells"
+                f"{self.file.path}: 0 bytes in a closed segment, as the log cleaner leaves it if no record survives. "
+                "If the topic is not compacted, records are lost: tiersnap scan LOGDIR"
             )
 
     def _add(self, kind: FindingKind, position: int, message: str) -> None:
@@ -167,7 +167,7 @@ class LogContents(Contents):
 
 
 def _contents(rows: np.ndarray) -> np.ndarray:
-    """Return indexes into _CONTENTS."""
+    """Return the contents of each entry, as indexes into _CONTENTS."""
     attributes = rows["attributes"]
     named = _CONTENTS.index("ABORT") + np.clip(rows["control_type"], 0, len(_CONTROL_TYPES) - 1)
     control = np.where(rows["control_type"] >= 0, named, _CONTENTS.index("control"))
@@ -184,7 +184,7 @@ def _message(row: np.void) -> str:
         return f"{name} stored {int(row['crc']):08x}, computed {int(row['computed_crc']):08x}"
     if problem == kernels.BAD_OFFSET:
         last = int(row["base_offset"]) + int(row["last_offset_delta"])
-        return f"offsets {int(row['base_offset'])} to {last} expected above those before"
+        return f"offsets {int(row['base_offset'])} to {last} expected above the previous offsets"
     if problem == kernels.BAD_MAGIC:
         return f"magic expected 0 to 2, found {int(row['magic'])}"
     if problem == kernels.BAD_SIZE:

@@ -1,10 +1,10 @@
-"""Every entry of a log file, window by window, with old formats and damaged entries.
+"""Entries of a log file, read in windows, including old formats and damaged entries.
 
-`log.segment_scan` stops at the first damage, where a broker's recovery would cut the file. This module goes on, as
-kafka-dump-log does: an entry with a wrong checksum, magic or offset is an entry with a problem. It ends at the last
+`log.segment_scan` stops at the first damage, where a broker's recovery truncates the file. This module continues, as
+kafka-dump-log does: an entry with a wrong checksum, magic or offset has a `problem`. Reading ends after the last
 complete entry, or at an impossible entry size.
 
-Entries of magic 0 and 1 have these fields; their other columns are -1:
+Entries of magic 0 and 1 have the fields below. Their other columns are -1:
 
     off len type   field
       0   8 int64  offset
@@ -43,24 +43,27 @@ _LEGACY_CRC_START = 16
 
 @dataclass(frozen=True, slots=True)
 class EntriesEnd:
-    """The end of the entries, and the reason."""
+    """The position at which the entries end, and the reason."""
 
-    size: int  # bytes of the file, or the limit
-    valid_bytes: int  # bytes up to the end of the last entry, right or wrong
-    reason: int  # kernels.END, PARTIAL, ZEROS (only zeros follow), BAD_SIZE or STOPPED (after `count`)
-    found: int = 0  # the impossible size
+    size: int  # bytes of the file, or `max_bytes` if that is less
+    valid_bytes: int  # bytes up to the end of the last entry, which may have a problem
+    reason: int  # kernels.END, PARTIAL, ZEROS (only zeros follow), BAD_SIZE or STOPPED (`count` was reached)
+    found: int = 0  # entry size in the file, for BAD_SIZE
 
 
 @dataclass
 class LogEntries:
-    """Iterate once for the entries (LOG_ENTRY_DTYPE; each array is valid until the next), then read `end`."""
+    """The entries of a log file, as arrays of LOG_ENTRY_DTYPE. Iterate once. After that, read `end`.
 
-    path: str  # of a local file, which may grow or shrink while it is read
-    base_offset: int = 0  # no entry may have an offset below it
-    max_bytes: int | None = None  # limit of the bytes to read, None for the whole file
-    count: int | None = None  # limit of the entries, None for all
+    An array is valid until the next one is read.
+    """
+
+    path: str  # path of a local file, which may grow or shrink meanwhile
+    base_offset: int = 0  # an entry with a lower offset has the problem BAD_OFFSET
+    max_bytes: int | None = None  # limit of the bytes to read; None for the whole file
+    count: int | None = None  # limit of the entries; None for all
     check_crc: bool = True
-    window_bytes: int = WINDOW_BYTES  # peak memory without the rows
+    window_bytes: int = WINDOW_BYTES  # bytes that are read at once
     end: EntriesEnd = field(init=False)
 
     def __post_init__(self) -> None:
@@ -90,7 +93,7 @@ class LogEntries:
         while reason == MORE:
             window = windows.read(position, self.window_bytes)
             if window.size < min(self.window_bytes, windows.size - position):
-                # The broker has truncated the file in between.
+                # The broker truncated the file meanwhile.
                 limit = position + window.size
             read = partial(_slice, window, position)
             cursor, reason = 0, kernels.ROWS_FULL
@@ -113,9 +116,9 @@ class LogEntries:
     def _read_large(
         self, windows: Windows, position: int, limit: int, last_offset: int, out: np.ndarray
     ) -> tuple[int, int]:
-        """Read an entry that is larger than a window into `out`; return its size, and the new last offset.
+        """Read an entry that is larger than a window into `out`. Return its size and the new last offset.
 
-        Its checksum is computed piece by piece.
+        The checksum is computed piece by piece.
         """
         start, before = windows.read(position, max(self.window_bytes, PEEK)), last_offset
         _, size, last_offset, *_ = walk_all(start, 0, position, limit, windows.size, last_offset, False, out)
@@ -138,7 +141,7 @@ class LogEntries:
                 rows["problem"][index] = rows["problem"][index] or kernels.BAD_CRC
 
     def _check_large(self, row: np.ndarray, windows: Windows) -> bool:
-        """Return whether the checksum is right; a wrong one replaces other problems, as in walk_all."""
+        """Return whether the CRC is right. A wrong CRC replaces other problems of the entry, as in `walk_all`."""
         if row["magic"] < 2:
             return True
         start = int(row["position"])
@@ -154,7 +157,7 @@ class LogEntries:
 
 
 def _read_compressed_controls(rows: np.ndarray, window: np.ndarray, window_position: int) -> None:
-    """Fill in control records that the kernel skips. Batches that reach beyond the window stay without."""
+    """Fill in compressed control records, which the kernel skips. Skip batches that end outside the window."""
     for index in compressed_controls(rows):
         row = rows[index]
         start = int(row["position"]) - window_position
@@ -171,7 +174,7 @@ def _read_compressed_controls(rows: np.ndarray, window: np.ndarray, window_posit
 
 
 def is_valid(rows: np.ndarray) -> np.ndarray:
-    """Return Kafka's RecordBatch.isValid per entry: it is large enough for its header, and its checksum is right."""
+    """Return Kafka's RecordBatch.isValid per entry: the batch can contain its header, and its checksum is right."""
     large_enough = (rows["magic"] < 2) | (rows["batch_length"] + rb.LOG_OVERHEAD >= rb.HEADER_LENGTH)
     return large_enough & (rows["computed_crc"] < 0)
 

@@ -1,4 +1,4 @@
-"""The output forms of contents: Kafka's text, table, JSON lines, JSON. All of them are streamed."""
+"""Output forms of a dump: Kafka's text, table, JSON Lines and JSON. All of them are streamed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tiersnap.snapshot.dump.index_contents import (
 from tiersnap.snapshot.dump.log_contents import LogContents
 
 SCHEMA_VERSION = 1
-# Files of other kinds are text.
+# TextContents reads all other kinds.
 _CONTENTS: dict[FileKind, Callable[[StorageFile, Options], Contents]] = {
     FileKind.LOG: LogContents,
     FileKind.KRAFT_SNAPSHOT: LogContents,
@@ -31,18 +31,18 @@ _CONTENTS: dict[FileKind, Callable[[StorageFile, Options], Contents]] = {
 
 
 def open_contents(file: StorageFile, options: Options) -> Contents:
-    """Return the contents of a file by its kind."""
+    """Return the reader for the kind of a file."""
     return _CONTENTS.get(file.kind, TextContents)(file, options)
 
 
 def as_kafka(contents: Contents) -> Iterator[Text]:
-    """Yield the text of kafka-dump-log for the file."""
+    """Yield the output of kafka-dump-log for one file."""
     yield f"Dumping {kafka_text.java_path(contents.file.path)}\n".encode("utf-8", "surrogateescape")
     yield from contents.kafka_text()
 
 
 def as_table(contents: Contents) -> Iterator[Text]:
-    """Yield a header line, then a line per entry."""
+    """Yield a header line, and a line per entry."""
     table = TextTable()
     header = b""
     for columns in contents.columns():
@@ -53,7 +53,7 @@ def as_table(contents: Contents) -> Iterator[Text]:
 
 
 def as_jsonl(contents: Contents) -> Iterator[Text]:
-    """Yield a line with an object for every entry; its first members are `file` and `kind`."""
+    """Yield a JSON object per entry, one per line. Its first members are `file` and `kind`."""
     file = contents.file
     prefix = f'"file": {json.dumps(file.path)}, "kind": {json.dumps(file.kind)}, '
     for columns in contents.columns():
@@ -61,12 +61,14 @@ def as_jsonl(contents: Contents) -> Iterator[Text]:
 
 
 def as_json(every: Iterable[Contents]) -> Iterator[Text]:
-    """Yield one document; `result` has an object per file, with its entries and its damage."""
+    """Yield one JSON document. Its `result` has an object per file, with entries and damage."""
     yield f'{{"schema_version": {SCHEMA_VERSION}, "command": "dump", "result": ['.encode()
     for number, contents in enumerate(every):
         file = contents.file
         head = {"file": file.path, "kind": file.kind, "offset": file.offset, "epoch": file.epoch}
-        yield ("," if number else "").encode() + b"\n" + json.dumps(head)[:-1].encode() + b', "entries": [\n'
+        if number:
+            yield b","
+        yield b"\n" + json.dumps(head)[:-1].encode() + b', "entries": [\n'
         is_first = True
         for columns in contents.columns():
             if columns[0].values.size:

@@ -1,4 +1,4 @@
-"""Replay the files of a partition to the log end, with callbacks for simulations and searches."""
+"""A replay of a partition's files to the log end, with callbacks for simulations and searches."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogReplay:
-    """A replayed partition."""
+    """The result of a replay."""
 
     examination: Examination
-    log_end_offset: int  # exclusive, up to damage
-    # The state at `log_end_offset`: ENTRY_DTYPE, ascending producer id, with expired producers. None if the log cannot
-    # be replayed to its end.
+    log_end_offset: int  # exclusive; the offset of the first damage, if the log is damaged
+    # Producer state at `log_end_offset`: ENTRY_DTYPE, ascending producer id, with expired producers. None if the log
+    # cannot be replayed to its end.
     entries: np.ndarray | None
-    lacks_start: bool  # the log begins in remote storage, and the state at the first file is unknown
+    lacks_start: bool  # whether the log begins in remote storage and the state at the first local segment is unknown
 
 
 def replay_log(
@@ -42,13 +42,14 @@ def replay_log(
     on_run: Callable[[Run], None] | None = None,
     on_boundary: Callable[[Boundary], None] | None = None,
 ) -> LogReplay:
-    """Replay a partition to its log end, by default as a broker does that opens it.
+    """Replay a partition to its log end, by default in the way of a broker that opens the log.
 
     Args:
-        cuts: further offsets at which a run begins.
+        begins: beginning of the log, which gives the state at the first segment.
+        cuts: further offsets at which a range of batches (Run) begins.
         on_segment: called with each segment before it is read.
-        on_rows: called with each array of batches (RECORD_BATCH_DTYPE) in offset order, valid during the call.
-        on_run: called with each run in offset order.
+        on_rows: called with each array of batches (RECORD_BATCH_DTYPE) in offset order. It is valid during the call.
+        on_run: called with each range of batches in offset order.
         on_boundary: called with the state at each snapshot offset, ascending.
     """
 

@@ -1,4 +1,4 @@
-"""The samples of a run, a scan, `doctor` or a search for orphans."""
+"""Prometheus samples of `run`, `scan`, `doctor` and `orphans`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tiersnap.snapshot.host.scanned import Scanned
 from tiersnap.snapshot.metrics.prometheus_text import HELP, Sample
 from tiersnap.snapshot.report.model import Count, Report
 
-# The run finished its work; its findings may be bad.
+# Exit codes of a run that finished its work. The gate may have refused segments, or the run may have found damage.
 _SUCCESS = frozenset({ExitCode.OK, ExitCode.GATE_REFUSED, ExitCode.DATA_CORRUPT})
 
 Labels = tuple[tuple[str, str], ...]
@@ -22,14 +22,17 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass
 class Standing:
-    """The segments by verdict and labels (`topic`, and with a sample per partition also `partition`)."""
+    """Counts of segments, findings and lost producers, by labels.
+
+    The labels are `topic`, and `partition` if each partition has its own samples.
+    """
 
     verdicts: dict[Labels, dict[Verdict, Count]] = field(default_factory=dict)
     findings: dict[Labels, int] = field(default_factory=dict)
     forgotten: dict[Labels, int] = field(default_factory=dict)
 
     def add(self, labels: Labels, verdicts: Mapping[Verdict, Count], findings: int, forgotten: int = 0) -> None:
-        """Add segments, findings and lost producers to those with the same labels."""
+        """Add the counts of a topic or partition to the counts under the same labels."""
         known = self.verdicts.setdefault(labels, {})
         for verdict, count in verdicts.items():
             known[verdict] = known.get(verdict, Count()) + count
@@ -37,7 +40,11 @@ class Standing:
         self.forgotten[labels] = self.forgotten.get(labels, 0) + forgotten
 
     def samples(self) -> Iterator[Sample]:
-        """Yield every verdict that occurs, and the lag even if it is 0, so that an alert sees its end."""
+        """Yield the samples of all labels.
+
+        A verdict without segments has no sample. The copy lag has a sample even if it is 0, so that an alert on it
+        ends.
+        """
         for labels, verdicts in self.verdicts.items():
             named = dict(labels)
             for verdict, count in verdicts.items():
@@ -50,6 +57,12 @@ class Standing:
             yield Sample("tiersnap_forgotten_producers", self.forgotten[labels], named)
 
 
+def _labels_of(topic: str, partition: int, *, by_partition: bool) -> Labels:
+    if by_partition:
+        return ("topic", topic), ("partition", str(partition))
+    return (("topic", topic),)
+
+
 def _standing_of(report: Report, *, by_partition: bool) -> Standing:
     standing = Standing()
     forgotten: Counter[tuple[str, int]] = Counter()
@@ -57,9 +70,9 @@ def _standing_of(report: Report, *, by_partition: bool) -> Standing:
         forgotten[each.topic, each.partition] += each.count
     for topic in report.topics:
         for part in topic.partitions:
-            number = (("partition", str(part.partition)),) if by_partition else ()
             lost = forgotten.pop((topic.topic, part.partition), 0)
-            standing.add((("topic", topic.topic), *number), part.verdicts, part.findings, lost)
+            labels = _labels_of(topic.topic, part.partition, by_partition=by_partition)
+            standing.add(labels, part.verdicts, part.findings, lost)
     return standing
 
 
@@ -71,11 +84,11 @@ def of_run(
     seconds: Mapping[str, float] | None = None,
     by_partition: bool = False,
 ) -> Iterator[Sample]:
-    """Yield the samples of all segments after a run, and of its work.
+    """Yield the samples of a run: the state of all segments, and the work that the run did.
 
     Args:
-        errors: parts of the work that failed.
-        seconds: by stage.
+        errors: number of tasks that failed.
+        seconds: durations by stage.
     """
     run = report.run
     yield from _standing_of(report, by_partition=by_partition).samples()
@@ -89,11 +102,11 @@ def of_run(
 def of_ended(
     exit_code: ExitCode, *, started_at: int, finished_at: int, seconds: Mapping[str, float] | None = None
 ) -> Iterator[Sample]:
-    """Yield the samples of a command that ended.
+    """Yield the duration, end time and exit code of a command that ended.
 
     Args:
         started_at, finished_at: ms since the epoch.
-        seconds: by stage.
+        seconds: durations by stage.
     """
     ended = finished_at / 1000
     for stage, value in {**(seconds or {}), "all": (finished_at - started_at) / 1000}.items():
@@ -106,7 +119,7 @@ def of_ended(
 
 
 def of_doctor(exit_code: ExitCode, started_at: int, hung: int | None) -> Iterator[Sample]:
-    """Yield the samples of `doctor`, which ends now.
+    """Yield the samples of a `doctor` command that ends now.
 
     Args:
         started_at: ms since the epoch.
@@ -118,7 +131,12 @@ def of_doctor(exit_code: ExitCode, started_at: int, hung: int | None) -> Iterato
 
 
 def of_orphans(kinds: Iterable[str], found: Iterable[tuple[str, int]]) -> Iterator[Sample]:
-    """Yield the samples of orphans by kind, also for kinds without orphans. `found`: kind and bytes of each."""
+    """Yield number and bytes of the orphans of each kind in `kinds`, also if both are 0.
+
+    Args:
+        kinds: all kinds of orphans.
+        found: kind and size in bytes of each orphan.
+    """
     counts = {kind: Count() for kind in kinds}
     for kind, size in found:
         counts[kind] += Count(1, size)
@@ -128,7 +146,7 @@ def of_orphans(kinds: Iterable[str], found: Iterable[tuple[str, int]]) -> Iterat
 
 
 class ScanMetrics:
-    """The metrics of scanned segments.
+    """Counts of scanned segments, as samples.
 
     Attributes:
         by_partition: give samples per partition instead of per topic.
@@ -140,17 +158,17 @@ class ScanMetrics:
         self._started = time.time_ns() // 1_000_000
 
     def add(self, scanned: Scanned) -> None:
-        """Count one partition."""
+        """Add the segments, findings and lost producers of one partition."""
         examination = scanned.examination
         counts: dict[Verdict, Count] = {}
         for segment, readiness in zip(examination.segments, scanned.readiness, strict=True):
             counts[readiness.verdict] = counts.get(readiness.verdict, Count()) + Count(1, segment.size_bytes)
         partition = examination.partition
         forgotten = 0 if scanned.forgotten is None else scanned.forgotten.count
-        number = (("partition", str(partition.partition)),) if self.by_partition else ()
-        self._standing.add((("topic", partition.topic), *number), counts, len(examination.findings), forgotten)
+        labels = _labels_of(partition.topic, partition.partition, by_partition=self.by_partition)
+        self._standing.add(labels, counts, len(examination.findings), forgotten)
 
     def samples(self, exit_code: ExitCode) -> Iterator[Sample]:
-        """Yield all samples after the last partition."""
+        """Yield all samples. Call this after the last partition."""
         yield from self._standing.samples()
         yield from of_ended(exit_code, started_at=self._started, finished_at=time.time_ns() // 1_000_000)

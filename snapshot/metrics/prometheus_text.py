@@ -1,6 +1,6 @@
-"""Metrics as data, and as the text that Prometheus reads (exposition format 0.0.4).
+"""Samples of metrics, and their text in Prometheus' exposition format 0.0.4.
 
-All are gauges, of the present state and of the last run: a job that ends cannot keep a counter.
+All metrics are gauges: a job that ends cannot keep a counter.
 """
 
 from __future__ import annotations
@@ -9,28 +9,28 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-# By name, in the order of the text; docs/metrics.md has the same list.
+# Help text by metric, in the order of the output. docs/metrics.md has the same list.
 HELP: dict[str, str] = {
     "tiersnap_segments": "Segments by verdict.",
     "tiersnap_segment_bytes": "Bytes of segment files by verdict.",
     "tiersnap_copy_lag_segments": "Segments that belong in remote storage but cannot be tiered yet.",
     "tiersnap_copy_lag_bytes": "Bytes of segments that belong in remote storage but cannot be tiered yet.",
     "tiersnap_findings": "Damaged places in the segments that were read.",
-    "tiersnap_forgotten_producers": "Living producers that replicas lost and remote storage still knows.",
-    "tiersnap_hung_copies": "Copies that brokers began and do not finish: later segments are not tiered.",
+    "tiersnap_forgotten_producers": "Active producers that replicas lost and remote storage has.",
+    "tiersnap_hung_copies": "Uploads that brokers began and do not finish. Later segments wait for them.",
     "tiersnap_last_run_segments_decoded": "Segments that the last run read.",
     "tiersnap_last_run_bytes_decoded": "Bytes of segment files that the last run read.",
     "tiersnap_last_run_snapshots_written": "Producer snapshots that the last run stored.",
     "tiersnap_last_run_segments_uploaded": "Segments that the last run uploaded.",
     "tiersnap_last_run_bytes_uploaded": "Bytes of segment files that the last run uploaded.",
-    "tiersnap_last_run_errors": "Parts of its work that the last run could not finish.",
-    "tiersnap_last_run_duration_seconds": "Duration of the last run by stage; the stage all is the whole run.",
+    "tiersnap_last_run_errors": "Tasks of the last run that failed.",
+    "tiersnap_last_run_duration_seconds": "Duration of the last run by stage. The stage all is the whole run.",
     "tiersnap_last_run_timestamp_seconds": "Time when the last run ended.",
     "tiersnap_last_run_exit_code": "Exit code of the last run.",
-    "tiersnap_last_success_timestamp_seconds": "Time when a run last finished its work, whatever its findings.",
-    "tiersnap_orphans": "Objects and uploads of tiersnap in remote storage that are not needed, by kind.",
-    "tiersnap_orphan_bytes": "Bytes of objects of tiersnap in remote storage that are not needed, by kind.",
-    "tiersnap_build_info": "1; the version is a label.",
+    "tiersnap_last_success_timestamp_seconds": "Time when a run last finished its work, even if it found problems.",
+    "tiersnap_orphans": "Objects and multipart uploads in remote storage that nothing needs, by kind.",
+    "tiersnap_orphan_bytes": "Bytes of objects in remote storage that nothing needs, by kind.",
+    "tiersnap_build_info": "Always 1. The label version is tiersnap's version.",
 }
 
 
@@ -51,7 +51,7 @@ LAST_SUCCESS = "tiersnap_last_success_timestamp_seconds"
 
 
 def prometheus(samples: Iterable[Sample]) -> str:
-    """Return the text of the samples, in the order of HELP, each metric with its HELP and TYPE lines."""
+    """Return the exposition text: metrics in the order of HELP, each with its HELP and TYPE lines."""
     families: dict[str, list[Sample]] = {}
     for sample in samples:
         families.setdefault(sample.name, []).append(sample)
@@ -64,7 +64,7 @@ def prometheus(samples: Iterable[Sample]) -> str:
 
 
 def last_success(text: str) -> float | None:
-    """Return the value of LAST_SUCCESS in a text; None if the text has none."""
+    """Return the value of LAST_SUCCESS in an exposition text, None if the text lacks the metric."""
     found = re.search(rf"^{LAST_SUCCESS}(?:{{[^}}]*}})? ([0-9.]+)$", text, re.MULTILINE)
     return None if found is None else float(found[1])
 
@@ -72,10 +72,11 @@ def last_success(text: str) -> float | None:
 def _labels(labels: Mapping[str, str]) -> str:
     if not labels:
         return ""
-    escaped = {
-        key: value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"") for key, value in labels.items()
-    }
-    return "{" + ",".join(f'{key}="{value}"' for key, value in escaped.items()) + "}"
+    return "{" + ",".join(f'{key}="{_escaped(value)}"' for key, value in labels.items()) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
 def _number(value: float) -> str:

@@ -1,5 +1,4 @@
-"""The readiness report: tiered, ready and waiting segments with reasons, as a page, as files and as rows.
+"""The readiness report: the verdicts of all segments with their reasons, as HTML pages, JSON, CSV and table rows.
 
-READINESS rows --summarise--> Report --to_html / to_json / to_csv / topic_rows / partition_rows--> ...
-                                     --write_report--> index.html, runs.html, readiness.json, readiness.csv, ...
+`summary.summarise` builds a Report from READINESS rows. `write.write_report` writes its files into a folder.
 """

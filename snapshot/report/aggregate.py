@@ -1,11 +1,11 @@
-"""Aggregate READINESS rows into small Arrow tables, batch by batch, without a Python loop over segments.
+"""Aggregation of READINESS rows into small Arrow tables, batch by batch, without a Python loop over segments.
 
     verdicts   one row per (topic, log_dir, partition, verdict): counts, sums, and the reason of the first segment
     snapshots  one row per (snapshot verdict, provenance, strict comparison): the number of closed segments
-    segments   one row per segment, or per run of segments with one verdict: numbers only (49 bytes), for timelines
+    segments   one row per segment, or per neighbours with one verdict: numbers only (49 bytes), for timelines
 
-Rows may come in any order. Topics, log directories and snapshots are codes here: positions in `topics`, `log_dirs` and
-`held`. A verdict is its rank in SEVERITY.
+Rows may come in any order. The tables have codes for topics, log directories and snapshots: positions in the lists
+`topics`, `log_dirs` and `held`. A verdict is its rank in SEVERITY.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tiersnap.snapshot.tables.readiness import READINESS
 
 PARTITION_CODES = ("topic", "log_dir", "partition")
 BATCH_ROWS = 1 << 18
-# Partial results are combined when they have this many rows.
+# Partial results are combined when they have about this many rows.
 PARTIAL_ROWS = 1 << 20
-# The write rate is measured over this time before the run.
+# The write rate is the average over this time before the run.
 RECENT_MS = 7 * 86_400_000
 
-# (column, how, name of the result)
+# (column, aggregation, name of the result)
 Aggregation = tuple[str, Literal["count", "sum", "min", "max", "first"], str]
 _VERDICTS = pa.array([str(verdict) for verdict in SEVERITY], pa.string())
 SEGMENT_COLUMNS = (*PARTITION_CODES, "verdict", "base_offset", "next_base_offset", "size_bytes", "segments", "held")
@@ -47,11 +47,11 @@ PARTIAL: tuple[Aggregation, ...] = (
     ("high_watermark", "max", "high_watermark"),
 )
 _COMBINED: tuple[Aggregation, ...] = tuple((name, "sum" if how == "count" else how, name) for _, how, name in PARTIAL)
-# Columns that come from the first segment of the group.
+# Columns with the value of the group's first segment.
 OF_FIRST = ("reason", "next_step", "topic_id")
 _OTHER_VERSION = "make the report with the version of tiersnap that made the table"
 SNAPSHOT_KEY = ("snapshot", "snapshot_provenance", "compared")
-# Columns of READINESS that are read.
+# Columns of READINESS that the aggregation needs.
 COLUMNS = (
     *("log_dir", "topic", "partition", "topic_id", "base_offset", "next_base_offset", "size_bytes"),
     *("largest_timestamp", "verdict", "reason", "next_step", *SNAPSHOT_KEY, "damage_kind"),
@@ -61,9 +61,11 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Aggregated:
-    """The tables above; codes are positions in `topics`, `log_dirs` and `held`.
+    """The three tables, and the texts of their codes.
 
-    An item of `held` is a snapshot's verdict; if the snapshot has a provenance, a space and the provenance follow.
+    Attributes:
+        topics, log_dirs: names by code.
+        held: snapshot verdicts by code. If a snapshot has a provenance, a space and the provenance follow its verdict.
     """
 
     verdicts: pa.Table
@@ -75,13 +77,14 @@ class Aggregated:
 
 
 def aggregate(rows: pa.Table | Iterable[pa.RecordBatch], now: int, *, partial_rows: int = PARTIAL_ROWS) -> Aggregated:
-    """Aggregate all rows; combine partial results whenever they have `partial_rows` rows.
+    """Aggregate all rows. The memory grows only with the groups and with 49 bytes per segment.
 
     Args:
-        now: epoch ms; recent segments are those written within RECENT_MS before.
+        now: epoch ms; a segment is recent if its largest timestamp is less than RECENT_MS before `now`.
+        partial_rows: number of rows at which partial results are combined.
 
     Raises:
-        UsageError: a column is missing, has another type, or a verdict is unknown to this version.
+        UsageError: a column is missing or has another type, or a verdict is unknown to this version.
     """
     batches = rows.to_batches(max_chunksize=BATCH_ROWS) if isinstance(rows, pa.Table) else rows
     topics, log_dirs, held = Codes(), Codes(), Codes()
@@ -109,10 +112,10 @@ def aggregate(rows: pa.Table | Iterable[pa.RecordBatch], now: int, *, partial_ro
 
 
 def of_partials(partials: pa.Table, topics: Codes, log_dirs: Codes, held: Codes) -> Aggregated:
-    """Combine partial results that Spark computed; the table of segments stays empty.
+    """Combine partial results that Spark computed. The result has no rows of segments.
 
     Args:
-        partials: columns of Aggregated.verdicts and Aggregated.snapshots, and `is_closed`; a group may have many rows.
+        partials: columns of Aggregated.verdicts and Aggregated.snapshots, and `is_closed`. A group may have many rows.
     """
     closed = partials.filter(partials["is_closed"])
     by_snapshot = _grouped(closed, SNAPSHOT_KEY, (("segments", "sum", "segments"),))
@@ -121,10 +124,10 @@ def of_partials(partials: pa.Table, topics: Codes, log_dirs: Codes, held: Codes)
 
 
 def conform(batch: pa.RecordBatch) -> pa.Table:
-    """Return COLUMNS of the batch with the types of READINESS; Delta and Spark may give large or dictionary strings.
+    """Return COLUMNS of the batch in the types of READINESS. Delta and Spark may give large or dictionary strings.
 
     Raises:
-        UsageError: a column is missing, cannot be cast, or is null where it must not be.
+        UsageError: a column is missing, cannot be cast, or is null although READINESS does not allow it.
     """
     if missing := set(COLUMNS).difference(batch.schema.names):
         raise UsageError(f"the readiness table lacks {_in_order(missing)}", hint=_OTHER_VERSION)
@@ -137,7 +140,7 @@ def conform(batch: pa.RecordBatch) -> pa.Table:
 
 
 def _check_nulls(table: pa.Table) -> None:
-    """Refuse nulls in a column that must have none."""
+    """Refuse nulls in columns that are not nullable in READINESS."""
     with_nulls = {name for name in COLUMNS if table[name].null_count}
     if lacking := with_nulls.difference(_NULLABLE):
         raise UsageError(f"the readiness table has rows without {_in_order(lacking)}", hint=_OTHER_VERSION)
@@ -151,26 +154,26 @@ def _in_order(names: Collection[str]) -> str:
 
 
 def of_partitions(segments: pa.Table, codes: list[tuple[int, int, int]]) -> pa.Table:
-    """Return the segments of some partitions, sorted by `wanted`, a column with the position in `codes`, and offset."""
-    wanted = pa.table(
-        {
-            **{name: pa.array([code[i] for code in codes], pa.int32()) for i, name in enumerate(PARTITION_CODES)},
-            "wanted": pa.array(range(len(codes)), pa.int32()),
-        }
-    )
+    """Return the segments of some partitions, sorted by `wanted` and base offset.
+
+    Args:
+        codes: codes of the partitions. The column `wanted` has the partition's position in this list.
+    """
+    columns = {name: pa.array([code[i] for code in codes], pa.int32()) for i, name in enumerate(PARTITION_CODES)}
+    wanted = pa.table({**columns, "wanted": pa.array(range(len(codes)), pa.int32())})
     found = segments.join(wanted, keys=list(PARTITION_CODES), join_type="inner")
     return found.sort_by([("wanted", "ascending"), ("base_offset", "ascending")])
 
 
 class Codes:
-    """Gives each string a number, in the order of their first occurrence."""
+    """A numbering of strings, in the order of their first occurrence."""
 
     def __init__(self) -> None:
         self.values: list[str] = []
         self._codes: dict[str, int] = {}
 
     def encode(self, column: pa.ChunkedArray[pa.StringScalar]) -> pa.Int32Array:
-        """Return the strings' codes, int32; new strings get new codes."""
+        """Return the codes (int32) of the strings. A new string gets the next code."""
         encoded = column.combine_chunks().dictionary_encode()
         codes = [self._code(str(value)) for value in encoded.dictionary.to_pylist()]
         return pa.array(codes, pa.int32()).take(encoded.indices)
@@ -183,13 +186,13 @@ class Codes:
 
 
 def ranks_of(verdicts: pa.ChunkedArray[pa.StringScalar]) -> pa.ChunkedArray[pa.Int8Scalar]:
-    """Return the verdicts' ranks in SEVERITY, int8; null for an unknown one."""
+    """Return the ranks (int8) of verdicts in SEVERITY. The rank of an unknown verdict is null."""
     ranks: pa.ChunkedArray[pa.Int8Scalar] = pc.index_in(verdicts.cast(pa.string()), _VERDICTS).cast(pa.int8())  # type: ignore[assignment]
     return ranks
 
 
 def labels_of(table: pa.Table) -> pa.ChunkedArray[pa.StringScalar]:
-    """Return the texts of `held`: `snapshot`, a space and `snapshot_provenance`, or `snapshot` alone."""
+    """Return the texts of `held`. A null provenance is omitted, together with its space."""
     texts = (table["snapshot"], table["snapshot_provenance"])
     # The stubs do not accept a plain separator.
     labels: pa.ChunkedArray[pa.StringScalar] = pc.binary_join_element_wise(  # type: ignore[call-overload]
@@ -204,7 +207,7 @@ def _coded(table: pa.Table, topics: Codes, log_dirs: Codes, held: Codes, now: in
         names = ", ".join(map(str, pc.unique(table["verdict"].filter(pc.is_null(verdict))).to_pylist()))
         raise UsageError(f"the readiness table holds verdicts unknown to this version: {names}", hint=_OTHER_VERSION)
     timestamps = table["largest_timestamp"]
-    # A segment without dated records has -1, which would count as the oldest.
+    # A segment without timestamps has -1, which would become the oldest timestamp.
     dated = pc.if_else(pc.less(timestamps, pa.scalar(0)), pa.scalar(None, pa.int64()), timestamps)
     coded: dict[str, pa.Array[pa.Int32Scalar] | pa.ChunkedArray[pa.Int8Scalar]] = {
         "topic": topics.encode(table["topic"]),
@@ -221,18 +224,18 @@ def _coded(table: pa.Table, topics: Codes, log_dirs: Codes, held: Codes, now: in
 
 
 def _grouped(table: pa.Table, keys: tuple[str, ...], aggregations: tuple[Aggregation, ...]) -> pa.Table:
-    """Return a row per group: `keys`, and a column per aggregation."""
-    # With threads `first` is not available, and the order of groups changes from run to run.
+    """Return a row per group, with the columns of `keys` and a column per aggregation."""
+    # With threads, Arrow does not offer `first`, and the order of groups varies.
     result = table.group_by(list(keys), use_threads=False).aggregate([(column, how) for column, how, _ in aggregations])
     columns = [result[name] for name in keys] + [result[f"{column}_{how}"] for column, how, _ in aggregations]
     return pa.table(columns, names=[*keys, *(name for *_, name in aggregations)])
 
 
 def _by_verdict(table: pa.Table, aggregations: tuple[Aggregation, ...], offset: str) -> pa.Table:
-    """Group by partition and verdict; the texts come from the row with the smallest offset."""
+    """Group by partition and verdict. The texts of a group are those of its row with the smallest offset."""
     numbers = table.select([*_VERDICT_KEY, *dict.fromkeys(column for column, *_ in aggregations)])
     numbers = numbers.append_column("row", pa.array(np.arange(table.num_rows)))
-    # Only numbers are sorted and grouped; texts are fetched afterwards, for the first rows.
+    # Only numbers are sorted and grouped. The texts are taken afterwards, from one row per group.
     numbers = numbers.take(pc.sort_indices(numbers[offset]))
     groups = _grouped(numbers, _VERDICT_KEY, (*aggregations, ("row", "first", "row")))
     texts = table.select(OF_FIRST).take(groups["row"])

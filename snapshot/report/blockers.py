@@ -1,4 +1,4 @@
-"""The verdicts that block segments: of a partition, and of the whole cluster, each with the step that clears it."""
+"""The verdicts that block segments of a partition or of the cluster, and the steps that clear them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Clearing:
     """The next step that clears a verdict.
 
     Attributes:
-        next_step: in words, with its commands.
-        commands: the commands of `next_step` that have no placeholder.
+        next_step: the step in words, with its commands.
+        commands: commands of `next_step` that have no placeholder.
     """
 
     next_step: str
@@ -24,7 +24,7 @@ class Clearing:
 
 
 class Cleared(TypedDict):
-    """The fields of PageBlocker and PageCause with the steps that clear a verdict."""
+    """The fields of PageBlocker and PageCause that describe the steps."""
 
     next_step: str
     commands: tuple[str, ...]
@@ -32,7 +32,7 @@ class Cleared(TypedDict):
 
 
 def cleared_by(steps: tuple[Step, ...]) -> Cleared:
-    """Return the fields for these steps."""
+    """Return the fields that describe the steps."""
     return Cleared(next_step=text(steps), commands=commands(steps), steps=steps)
 
 
@@ -50,15 +50,15 @@ class Blocker(Clearing, _Blocked):
     """A verdict that blocks segments of a partition.
 
     Attributes:
-        base_offset: of the first segment with the verdict.
-        segments, bytes: of all segments of the partition with the verdict.
-        reason: of the first segment.
+        base_offset: base offset of the first segment with the verdict.
+        segments, bytes: number and size of all segments of the partition with the verdict.
+        reason: reason of the first segment.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class PageBlocker(Blocker):
-    """A blocker with the steps of its `next_step`."""
+    """A blocker on a page. `steps` are the steps of `next_step`."""
 
     steps: tuple[Step, ...]
 
@@ -76,17 +76,17 @@ class _Cause:
 
 @dataclass(frozen=True, kw_only=True)
 class Cause(Clearing, _Cause):
-    """A verdict that blocks segments, over the whole cluster; a command is complete if it is the same everywhere.
+    """A verdict that blocks segments of the cluster. A command without placeholder is valid for all its partitions.
 
     Attributes:
-        partitions: number of partitions that have such segments.
-        segments, bytes: of segments with the verdict.
-        behind_segments, behind_bytes: of segments with GAP_BEFORE that wait for them.
+        partitions: number of partitions with the verdict.
+        segments, bytes: number and size of the segments with the verdict.
+        behind_segments, behind_bytes: number and size of segments with GAP_BEFORE that wait for those segments.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class PageCause(Cause):
-    """A cause with the steps of its `next_step`."""
+    """A cause on a page. `steps` are the steps of `next_step`."""
 
     steps: tuple[Step, ...]

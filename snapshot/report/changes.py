@@ -1,7 +1,7 @@
-"""Compare two runs, partition by partition.
+"""Comparison of two runs, partition by partition.
 
-A partition is identified by its log directory, topic and number, even if the topic was created again. States come from
-a report or from the readiness.json of an earlier run.
+Log directory, topic name and number identify a partition, so a re-created topic has the same partitions. The states
+are read from a report or from the readiness.json of an earlier run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tiersnap.snapshot.report.run_info import Size
 
 
 class PartitionKey(NamedTuple):
-    """One replica of a partition."""
+    """The identity of a partition's replica."""
 
     log_dir: str
     topic: str
@@ -28,7 +28,7 @@ class PartitionKey(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionState(TieringProgress):
-    """The state of a partition in one run; `worst` is its worst verdict, None without segments."""
+    """The state of a partition in one run. `worst` is its worst verdict, or None if it has no segments."""
 
     log_dir: str
     partition: Size
@@ -43,17 +43,17 @@ class _Topic:
 
 @dataclass(frozen=True)
 class _Run:
-    """The part of a report or a readiness.json that comparisons need."""
+    """The fields of a report or a readiness.json that a comparison needs."""
 
     schema_version: Literal[1]
     topics: tuple[_Topic, ...]
 
     def states(self) -> States:
-        return {
-            PartitionKey(each.log_dir, topic.topic, each.partition): each
-            for topic in self.topics
-            for each in topic.partitions
-        }
+        found: States = {}
+        for topic in self.topics:
+            for each in topic.partitions:
+                found[PartitionKey(each.log_dir, topic.topic, each.partition)] = each
+        return found
 
 
 States = dict[PartitionKey, PartitionState]
@@ -61,7 +61,7 @@ States = dict[PartitionKey, PartitionState]
 
 @dataclass(frozen=True, slots=True)
 class PartitionChange:
-    """A partition whose state changed; `before` or `after` is None if that run did not have the partition."""
+    """A partition whose state changed. `before` or `after` is None if that run does not have the partition."""
 
     key: PartitionKey
     before: PartitionState | None
@@ -69,27 +69,25 @@ class PartitionChange:
 
     @property
     def waiting_bytes(self) -> int:
-        """Return the change of the waiting bytes."""
+        """Return the change of the waiting bytes, negative if fewer wait."""
         return _waiting_bytes(self.after) - _waiting_bytes(self.before)
 
     @property
     def is_worse(self) -> bool:
-        """Return whether the partition is blocked now and was not, or by a worse verdict than before."""
+        """Return whether the partition is blocked, and was not blocked or had a better verdict before."""
         return _blocking_rank(self.after) < _blocking_rank(self.before)
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Two runs compared.
+    """The differences between two runs.
 
     Attributes:
-        partitions: the changed ones: first those that became worse, the worst verdict first, then by the change of
-            waiting bytes.
-        moves: (worst verdict before, worst verdict now, number of partitions), most first; None for a partition that
-            one run did not have.
-        appeared: number of partitions that only the later run has.
-        gone: number of partitions that only the earlier run has.
-        unchanged: number of partitions with the same state.
+        partitions: changed partitions. Those that became worse are first. In both groups the worst verdict is first,
+        then the largest change of waiting bytes. moves: (worst verdict before, worst verdict now, number of
+        partitions), largest number first. A verdict is None if the run does not have the partition. appeared: number of
+        partitions that only the later run has. gone: number of partitions that only the earlier run has. unchanged:
+        number of partitions with equal states.
     """
 
     partitions: tuple[PartitionChange, ...]
@@ -134,7 +132,7 @@ def states_of_json(text: bytes) -> States:
     """Return the states of all partitions of a readiness.json.
 
     Raises:
-        ValueError: it has another version's form.
+        ValueError: the text is not JSON of this version.
     """
     return read_json(text, _Run, "readiness.json").states()
 
@@ -148,6 +146,6 @@ def _worst(state: PartitionState | None) -> Verdict | None:
 
 
 def _blocking_rank(state: PartitionState | None) -> int:
-    """Return the rank of the worst verdict if it blocks, the worst lowest; one number for all others."""
+    """Return the rank of the worst verdict, 0 for the worst of all. If it does not block, return len(RANK)."""
     worst = _worst(state)
     return RANK[worst] if worst in WAITING else len(RANK)

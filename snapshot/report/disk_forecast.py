@@ -1,4 +1,4 @@
-"""The forecast of local disks: the bytes that local retention may delete, and the days until the disks are full."""
+"""The forecast of local disks: bytes that local retention can delete, and days until the disks are full."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tiersnap.snapshot.report.run_info import Disk, Size
 
 @dataclass(frozen=True, kw_only=True)
 class DiskForecast(Disk):
-    """One file system.
+    """The forecast of one file system.
 
     Attributes:
         bytes_per_day: growth of its log directories.
         freeable: bytes of segments that are tiered, or will be after the next run and `tiersnap publish`.
-        days: until the file system is full; None without growth.
-        days_when_freed: until it is full if the freeable bytes are deleted.
+        days: days until the file system is full; None without growth.
+        days_when_freed: the same if the freeable bytes are deleted; None without growth.
     """
 
     bytes_per_day: Size
@@ -26,16 +26,16 @@ class DiskForecast(Disk):
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """All log directories; bytes.
+    """The forecast of all log directories, in bytes.
 
     Attributes:
-        bytes_per_day: growth.
-        tiered: segments that brokers know in remote storage; local.retention.* deletes them.
+        bytes_per_day: growth of the log directories.
+        tiered: segments that local.retention.* deletes, because brokers have them in remote storage.
         uploaded: segments that local.retention.* deletes after `tiersnap publish`.
-        in_remote: segments that local.retention.* deletes if brokers know them, which is unknown.
+        in_remote: segments that local.retention.* deletes if brokers have published them, which is unknown.
         ready: segments that local.retention.* deletes after the next run and `tiersnap publish`.
-        waiting: segments that stay until they are no longer blocked.
-        disks: the fullest first.
+        waiting: segments that stay until nothing blocks them.
+        disks: forecasts by file system, the fullest first.
     """
 
     bytes_per_day: Size

@@ -1,6 +1,6 @@
-"""The data of the pages about exactly-once: lost and doubled records, and the snapshots that a failover would use.
+"""The data of lost.html and failover.html: lost and duplicate records, and the snapshots that a failover would use.
 
-Counts are complete; only the worst rows are kept. Offsets are inclusive, except a snapshot's own, which is exclusive.
+Counts are complete, but only the worst rows are kept. Offsets are inclusive. Snapshot offsets are exclusive.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.log.log_dir import Partition
 
 MOST_ROWS = 200
-# The harm of an audit's findings, worst first; unknown words sort last.
+# The harm of an audit's findings, worst first. Other harms are sorted after these.
 HARMS = {
     "LOSS": "records are missing that were in the log or acknowledged",
     "DUPLICATE": "readers get records twice",
-    "FENCING": "a fenced producer's batch or a fenced coordinator's marker was appended",
-    "TRANSACTION": "a transaction holds records that do not belong to it",
+    "FENCING": "the log has a batch of a fenced producer or a marker of a fenced coordinator",
+    "TRANSACTION": "a transaction contains records that do not belong to it",
     "NONE": "nothing was lost or doubled",
 }
 NO_FILE = "NONE"
-# The effect of the newest snapshot on a broker that starts, worst first.
+# The effect of the newest snapshot on a broker that starts, by verdict, worst first.
 MEETS = {
-    SnapshotVerdict.SUSPECT: "The newest file contradicts the log. A broker that starts loads it, and gives some "
-    "producers wrong answers.",
-    SnapshotVerdict.CORRUPT: "The newest file cannot be read. A broker that starts deletes it and loads the one "
-    "before.",
+    SnapshotVerdict.SUSPECT: "The newest file contradicts the log. A broker that starts loads it and answers some "
+    "producers wrongly.",
+    SnapshotVerdict.CORRUPT: "The newest file cannot be read. A broker that starts deletes it and loads the previous "
+    "file.",
     SnapshotVerdict.UNVERIFIED: "The newest file was not compared with the log.",
     SnapshotVerdict.NOT_COMPARED: "The newest file was not compared: the log begins in remote storage, which was not "
     "read.",
-    NO_FILE: "There is no file. A broker that starts replays its whole log.",
-    SnapshotVerdict.EXTENDS: "The newest file agrees with the log, and has more from before the log begins.",
-    SnapshotVerdict.MATCHES: "The newest file agrees with the log. A broker that starts knows every producer.",
+    NO_FILE: "The partition has no file. A broker that starts replays the whole log.",
+    SnapshotVerdict.EXTENDS: "The newest file agrees with the log and has more producers, from before the log start.",
+    SnapshotVerdict.MATCHES: "The newest file agrees with the log. A broker that starts has every producer.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class AuditCount:
-    """Findings of one kind, and the number of batches that they concern."""
+    """The number of findings of one kind, and of the batches that they affect."""
 
     harm: str
     kind: str
@@ -56,7 +56,7 @@ class AuditCount:
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """One finding, with None for unknown values; `before_last_offset` belongs to the earlier batch."""
+    """A finding of the audit. Unknown values are None. `before_last_offset` is the last offset of the earlier batch."""
 
     harm: str
     kind: str
@@ -71,39 +71,47 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The newest audit: counts worst first, and the worst findings."""
+    """The newest audit. `counts` has all findings, worst first; `rows` has the worst findings."""
 
     counts: tuple[AuditCount, ...]
     rows: tuple[AuditRow, ...]
 
     @classmethod
     def of(cls, counts: Iterable[AuditCount], rows: Iterable[AuditRow]) -> Audit:
-        """Return an audit. `counts` has each combination once, and `rows` has at least the worst findings."""
-        harms = list(HARMS)
+        """Return an audit.
 
-        def badness(harm: str) -> int:
-            return harms.index(harm) if harm in harms else len(harms)
-
-        found = sorted(counts, key=lambda each: (badness(each.harm), -each.findings, each.kind, each.judgement))
-        shown = sorted(rows, key=lambda row: (badness(row.harm), row.topic, row.partition, row.first_offset or 0))
+        Args:
+            counts: one count per combination of harm, kind and judgement.
+            rows: at least the MOST_ROWS worst findings.
+        """
+        found = sorted(counts, key=lambda each: (_badness(each.harm), -each.findings, each.kind, each.judgement))
+        shown = sorted(rows, key=lambda row: (_badness(row.harm), row.topic, row.partition, row.first_offset or 0))
         return cls(tuple(found), tuple(shown[:MOST_ROWS]))
 
     @property
     def harmful(self) -> int:
-        """Return the number of findings with a harm."""
+        """Return the number of findings whose harm is not NONE."""
         return sum(each.findings for each in self.counts if each.harm != "NONE")
+
+
+def _badness(harm: str) -> int:
+    harms = list(HARMS)
+    if harm in harms:
+        return harms.index(harm)
+    return len(harms)
 
 
 @dataclass(frozen=True, slots=True)
 class NewestSnapshot:
-    """The strict comparison of a partition's newest snapshot file with the log; counts are producers.
+    """The strict comparison of a partition's newest snapshot file with the log.
 
     Attributes:
-        offset: exclusive; None without a file.
+        offset: snapshot offset (exclusive); None if the partition has no file.
         found: a SnapshotVerdict, or NO_FILE.
-        lacking: only in the log.
-        differing: in both, with different values.
-        unexplained: only in the file.
+        lacking: number of producers that only the log has.
+        differing: number of producers that differ between file and log.
+        unexplained: number of producers that only the file has.
+        says: explanation of the verdict in words.
     """
 
     log_dir: str
@@ -119,19 +127,20 @@ class NewestSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Failover:
-    """The newest snapshots of all partitions: counts by kind, worst first, and the worst snapshots."""
+    """The newest snapshots of all partitions. `counts` are by verdict, worst first; `rows` are the worst snapshots."""
 
     counts: Mapping[str, int]
     rows: tuple[NewestSnapshot, ...]
 
     @classmethod
     def of(cls, snapshots: Iterable[NewestSnapshot]) -> Failover:
-        """Return the counts and the worst of all partitions."""
+        """Return the counts and the MOST_ROWS worst snapshots."""
         order = [str(each) for each in MEETS]
-        ranked = sorted(
-            snapshots,
-            key=lambda each: (order.index(each.found), -each.lacking - each.differing, each.topic, each.partition),
-        )
+
+        def badness(each: NewestSnapshot) -> tuple[int, int, str, int]:
+            return order.index(each.found), -each.lacking - each.differing, each.topic, each.partition
+
+        ranked = sorted(snapshots, key=badness)
         counted = Counter(each.found for each in ranked)
         counts = {name: counted[name] for name in order if counted[name]}
         return cls(counts, tuple(ranked[:MOST_ROWS]))
@@ -139,7 +148,7 @@ class Failover:
 
 @dataclass(frozen=True, slots=True)
 class ExactlyOnce:
-    """The audit and the newest snapshots; None if they were not read."""
+    """The data of lost.html and failover.html. A part is None if it was not read."""
 
     audit: Audit | None = None
     failover: Failover | None = None
@@ -154,15 +163,15 @@ class _Replica:
 
 @dataclass(frozen=True, kw_only=True)
 class ForgetfulReplica(Forgotten, _Replica):
-    """A replica that lost living producers.
+    """A replica that lost active producers.
 
     Attributes:
-        lead: log directory of the replica that knows most lost producers; None if no other replica was examined.
+        lead: log directory of the replica that has most of the lost producers; None if no other replica was examined.
     """
 
     lead: str | None = None
 
     @classmethod
     def of(cls, log_dir: str, partition: Partition, lost: Forgotten) -> ForgetfulReplica:
-        """Return the replica of a partition in a log directory."""
+        """Return a partition's replica with its lost producers."""
         return cls(topic=partition.topic, log_dir=log_dir, partition=partition.partition, **members(lost))

@@ -1,10 +1,11 @@
-"""The report's machine-readable forms: readiness.json and readiness.csv.
+"""The files readiness.json and readiness.csv of a report.
 
-readiness.json is a ReadinessDocument, stable within a `schema_version`; docs/readiness.schema.json is its JSON schema.
+readiness.json is a ReadinessDocument. Its form is stable within a `schema_version`; docs/readiness.schema.json is its
+JSON schema.
 
-readiness.csv has one row per partition and log directory, worst first, and two columns for every verdict. It is safe to
-show on terminals and in Excel: no text moves the cursor, and none is a formula. A text that looks like a formula to a
-spreadsheet gets an apostrophe in front, which programs must remove. Numbers stay numbers.
+readiness.csv has one row per partition and log directory, worst first, and two columns per verdict. The file is safe in
+terminals and in Excel: control characters are escaped, and a text that a spreadsheet would read as a formula begins
+with an apostrophe. Programs must remove that apostrophe. Numbers are not changed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tiersnap.snapshot.json_decoder import decoder
 from tiersnap.snapshot.report.model import Count, PagePartition, Report, ReportHead, TopicReport
 from tiersnap.snapshot.units import escaped
 
-# Fields of a partition.
+# Columns that are fields of PagePartition.
 _FIELDS = (
     *("topic", "partition", "log_dir", "topic_id", "worst", "level", "segments", "bytes"),
     *("waiting_segments", "waiting_bytes", "waiting_since"),
@@ -38,7 +39,7 @@ T = TypeVar("T")
 
 
 def json_chunks(report: Report) -> Iterator[str]:
-    """Yield readiness.json, a topic at a time: a fleet's whole report as text is larger than its rows."""
+    """Yield readiness.json, one topic at a time, because the text of a whole fleet may not fit into memory."""
     yield _json(report, ReportHead)[:-1]
     yield ',"topics":['
     for number, topic in enumerate(report.topics):
@@ -47,13 +48,14 @@ def json_chunks(report: Report) -> Iterator[str]:
 
 
 def read_json(text: bytes, kind: type[T], name: str) -> T:
-    """Return a file of a report as `kind`, which may have fewer fields.
+    """Return the content of a report's file.
 
     Args:
-        name: of the kind, for errors.
+        kind: type of the content. It may have fewer fields than the file.
+        name: name of the content, for errors.
 
     Raises:
-        ValueError: it has another version's form.
+        ValueError: the text is not JSON of this version.
     """
     try:
         return decoder(kind).decode(text)
@@ -62,12 +64,12 @@ def read_json(text: bytes, kind: type[T], name: str) -> T:
 
 
 def _json(value: object, kind: type) -> str:
-    """Return JSON with the fields of `kind`, from an object that may have more."""
+    """Return JSON with the fields of `kind`. `value` may have more fields."""
     return msgspec.json.encode(msgspec.convert(value, kind, from_attributes=True)).decode()
 
 
 def csv_chunks(report: Report) -> Iterator[str]:
-    """Yield readiness.csv, a topic at a time: a header and one row per partition; UTF-8, LF, quoted if needed."""
+    """Yield readiness.csv, one topic at a time: a header, and one row per partition. UTF-8, LF, quoted if needed."""
     yield ",".join(CSV_COLUMNS) + "\n"
     for topic in report.topics:
         text_file = io.StringIO()
@@ -77,7 +79,7 @@ def csv_chunks(report: Report) -> Iterator[str]:
 
 
 def _csv_row(partition: PagePartition) -> Iterator[object]:
-    """Yield values in the order of CSV_COLUMNS."""
+    """Yield the values of one partition, in the order of CSV_COLUMNS."""
     for name in _FIELDS:
         yield getattr(partition, name)
     first = next(iter(partition.blocking), None)
@@ -89,9 +91,11 @@ def _csv_row(partition: PagePartition) -> Iterator[object]:
 
 
 def csv_cell(value: object) -> object:
-    """Return the value; a text is made harmless."""
+    """Return a value for a CSV cell. A text is escaped, and an apostrophe precedes a formula."""
     if not isinstance(value, str):
         return value
     text = escaped(value)
-    # A spreadsheet also takes text after white space for a formula.
-    return f"'{text}" if text.lstrip().startswith(_BEGINS_FORMULA) else text
+    # Spreadsheets ignore white space before a formula.
+    if text.lstrip().startswith(_BEGINS_FORMULA):
+        return f"'{text}"
+    return text

@@ -1,4 +1,4 @@
-"""Read the data of the pages about exactly-once from the tables of a warehouse."""
+"""Functions that read the data of lost.html and failover.html from the tables of a warehouse."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from tiersnap.snapshot.tables.table_format import START_ANEW
 
 _MOST_SHOWN = 200  # characters of an error
 _AUDIT_KEY = ("harm", "kind", "judgement")
-# Columns of audit_findings.
+# Columns of audit_findings that `audit_of_tables` needs.
 AUDIT_COLUMNS = tuple(dict.fromkeys((*_AUDIT_KEY, *AuditRow.__slots__, "batches", *PARTITION_KEY, "run")))
-# Columns of audits.
+# Columns of audits that `audit_of_tables` needs.
 AUDITS_COLUMNS = (*PARTITION_KEY, "run", "damage_count")
-# Findings of two audits are the same finding if these columns of audit_findings are equal.
+# Findings of two audits are the same finding if they have equal values in these columns.
 _SAME = (*PARTITION_KEY, "kind", "producer_id", "before_last_offset", "first_offset", "last_offset")
 # The rows and columns of `partitions` that `failover_of` needs.
 FAILOVER_KINDS = (FactKind.REPLAYED, FactKind.BOUNDARY, FactKind.GONE)
@@ -46,21 +46,21 @@ FAILOVER_COLUMNS = (*FACT_COLUMNS, *Rows(StoredReplay).names, *Rows(SnapshotAt).
 
 @dataclass(frozen=True)
 class LastSettings:
-    """Settings of a recorded run, as far as reports read them."""
+    """The settings of a recorded run that a report needs."""
 
     sources: tuple[str, ...]
     collected: Mapping[str, str]
     remote: str
     no_upload: bool
     options: Mapping[str, tuple[str, ...]]
-    forgetful: tuple[ForgetfulReplica, ...]  # as the last runs found them
+    forgetful: tuple[ForgetfulReplica, ...]  # replicas without producers, as the last runs found them
 
     @classmethod
     def decode(cls, text: str, warehouse: str) -> LastSettings:
-        """Return the settings of a row of `runs`.
+        """Return the settings in a row of `runs`.
 
         Raises:
-            CorruptDataError: they have another form.
+            CorruptDataError: the text is not JSON of this version.
         """
         try:
             return decoder(cls).decode(text)
@@ -74,18 +74,18 @@ BEFORE_THE_FIRST = LastSettings((), {}, "", False, {}, ())
 
 @dataclass(frozen=True, kw_only=True)
 class LastRun(RunCounts):
-    """The last run in the table `runs`; before the first run all fields have their defaults."""
+    """The last run in the table `runs`. If the table is empty, all fields have their defaults."""
 
     run_id: str = ""
     settings: LastSettings = BEFORE_THE_FIRST
 
     def info(self, warehouse: str, source: str | None, remote: str | None, *, at: int, now: int) -> RunInfo:
-        """Return the run for a new report, without disks.
+        """Return the run as the header of a new report, without disks.
 
         Args:
-            source, remote: locations for printed commands; they replace those of the run.
-            at: epoch ms, time of the report.
-            now: epoch ms at which the verdicts hold.
+            source, remote: locations for printed commands. They replace the locations of the run.
+            at: time of the report, epoch ms.
+            now: time of the verdicts, epoch ms.
         """
         settings = self.settings
         sources = (source,) if source else settings.sources
@@ -108,27 +108,24 @@ class LastRun(RunCounts):
 
 
 def worst_forgetful(*found: Iterable[ForgetfulReplica]) -> tuple[ForgetfulReplica, ...]:
-    """Return at most MOST_ROWS replicas that lost producers, the worst first; the last of duplicates counts."""
+    """Return at most MOST_ROWS replicas that lost producers, worst first. Of equal replicas the last is used."""
     by_replica = {(each.topic, each.partition, each.log_dir): each for each in chain(*found)}
     worst = sorted(by_replica, key=lambda key: (-by_replica[key].count, key))
     return tuple(by_replica[key] for key in worst[:MOST_ROWS])
 
 
 def failover_of(facts: pa.Table) -> Failover:
-    """Return the verdict on the newest snapshot file of every partition, by its last replay."""
+    """Return the verdicts on the newest snapshot file of each partition, from its last replay."""
     found = map(_newest_snapshot, newest_results(facts))
     return Failover.of(each for each in found if each is not None)
 
 
 def _newest_snapshot(results: StoredResults) -> NewestSnapshot | None:
-    """Return the newest snapshot of a partition; None if the partition was deleted."""
+    """Return the newest snapshot of a partition, None if the partition was deleted."""
     if results.replayed is None:
         return None
     key = results.log_dir, results.topic, results.partition
-    there = (
-        each for each in reversed(results.snapshots.values()) if each.comparison.compared is not SnapshotVerdict.MISSING
-    )
-    newest = next(there, None)
+    newest = next(filter(_has_file, reversed(results.snapshots.values())), None)
     if newest is None:
         return NewestSnapshot(*key, offset=None, found=NO_FILE)
     found = newest.comparison
@@ -143,15 +140,19 @@ def _newest_snapshot(results: StoredResults) -> NewestSnapshot | None:
     )
 
 
-def audit_of_tables(findings: pa.Table, audits: pa.Table) -> Audit:
-    """Return the newest audit of each replica.
+def _has_file(found: SnapshotAt) -> bool:
+    return found.comparison.compared is not SnapshotVerdict.MISSING
 
-    An audit may cover only some topics. The findings of earlier audits in other topics stay. They also stay if a later
-    audit met damage, because it did not read the log after the damage. Each finding is listed once.
+
+def audit_of_tables(findings: pa.Table, audits: pa.Table) -> Audit:
+    """Return the newest audit of each replica, with each finding once.
+
+    An audit may cover only some topics, so the findings of earlier audits stay for all other topics. If an audit met
+    damage, it did not read the log after the damage. The findings of earlier audits stay in that case, too.
 
     Args:
-        findings: columns of AUDIT_COLUMNS.
-        audits: columns of AUDITS_COLUMNS.
+        findings: rows of audit_findings with AUDIT_COLUMNS.
+        audits: rows of audits with AUDITS_COLUMNS.
     """
     table = _newest(findings, audits)
     groups = table.group_by(list(_AUDIT_KEY)).aggregate([("kind", "count"), ("batches", "sum")])
@@ -171,8 +172,8 @@ def _newest(findings: pa.Table, audits: pa.Table) -> pa.Table:
 
 
 def _each_once(findings: pa.Table) -> pa.Table:
-    """Return each finding once, from its last run."""
-    # A join does not match nulls.
+    """Return each finding once, from the last run that has it."""
+    # Arrow's join does not match nulls, so they become -1.
     columns = {name: findings[name] for name in _SAME}
     numbers = {name for name, each in columns.items() if pa.types.is_integer(each.type)}
     known = columns | {name: columns[name].fill_null(pa.scalar(-1)) for name in numbers}

@@ -1,7 +1,7 @@
-"""The report as HTML pages: no network, no font, no library; they work from file://, in dark mode and on paper.
+"""The HTML pages of a report. They load nothing from a network, and work from file://, in dark mode and on paper.
 
-Templates, style and script are separate files of the package. jinja2 escapes every text of the log. A content security
-policy allows only our own style and script, and the files next to the page, which hold details that are loaded on
+Templates, style and script are files of this package. jinja2 escapes all text of logs. A content security policy
+allows only our style, our script and the files in the page's folder. Those files have details that the page loads on
 demand.
 """
 
@@ -90,46 +90,46 @@ def _environment() -> Environment:
 
 @cache
 def _asset(name: str) -> tuple[Markup, str]:
-    """Return a style or script, and its hash for the content security policy."""
+    """Return a style or script with its hash for the content security policy."""
     environment = _environment()
     assert environment.loader is not None
     text, *_ = environment.loader.get_source(environment, name)
     text = text.strip()
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-    # From our package, without data of a log.
+    # The text is from our package and contains no data of a log.
     return Markup(text), f"'sha256-{digest}'"
 
 
 def render(template: str, run: RunInfo, **values: object) -> str:
-    """Return a template filled with the run, our style and script, and `values`."""
+    """Return a template that is filled with the run, our style and script, and `values`."""
     style, style_hash = _asset("style.css")
     script, script_hash = _asset("script.js")
     policy = _POLICY.format(style=style_hash, script=script_hash)
     return _environment().get_template(template).render(run=run, style=style, script=script, policy=policy, **values)
 
 
-# A row of the list of topics is about 2 KB.
+# A row in the list of topics has about 2 KB.
 MAX_TOPICS = 500
 MAX_RUNS = 12
 MAX_CHANGES, MAX_MOVES = 10, 6
 MAX_HEADS = 400
-# The page that is kept of each run is short.
+# The page that is kept for each run lists fewer topics.
 KEPT_TOPICS = 50
 
 
 def to_html(report: Report, beside: Beside | None = None, *, inline: int = INLINE, max_topics: int = MAX_TOPICS) -> str:
-    """Return index.html: the stuck segments.
+    """Return index.html, the page about blocked segments.
 
     Args:
-        beside: the earlier runs; None for a report without a folder.
-        inline: number of partitions on the page itself; the others are in `detail_files`.
-        max_topics: number of topics on the page itself, worst first.
+        beside: earlier runs; None if the report has no folder.
+        inline: number of partitions in the page. `detail_files` contains the others.
+        max_topics: number of topics in the page, worst first.
     """
     return _page(report, beside or Beside.of(report), inline, max_topics, root="")
 
 
 def to_kept_html(report: Report, beside: Beside) -> str:
-    """Return runs/<run id>.html: the short page that is kept of each run."""
+    """Return runs/<run id>.html, the short page that is kept for each run."""
     return _page(report, beside, KEPT_TOPICS, KEPT_TOPICS, root="../")
 
 
@@ -154,7 +154,7 @@ def _page(report: Report, beside: Beside, inline: int, max_topics: int, *, root:
         headline=parts.headline(report),
         topics=listed[:max_topics],
         more_topics=len(report.topics) > max_topics,
-        levels={level: sum(topic.level is level for topic in report.topics) for level in Level},
+        levels=_by_level(report),
         many_log_dirs=len(report.log_dirs) > 1,
         meaning=MEANING,
         level_of=LEVEL,
@@ -165,12 +165,20 @@ def _page(report: Report, beside: Beside, inline: int, max_topics: int, *, root:
     )
 
 
-# Verdicts of segments that wait for a command and are not blocked, worst first.
+def _by_level(report: Report) -> dict[Level, int]:
+    """Return the number of topics by level."""
+    levels = dict.fromkeys(Level, 0)
+    for topic in report.topics:
+        levels[topic.level] += 1
+    return levels
+
+
+# Verdicts of segments that are not blocked but wait for a command, worst first.
 _FURTHER = (*sorted(TO_UPLOAD, key=RANK.__getitem__), Verdict.UPLOADED, Verdict.IN_REMOTE)
 
 
 def _further(report: Report) -> dict[Verdict, tuple[Step, ...]]:
-    """Return the steps by verdict, worst first; steps that several verdicts share only at the first one."""
+    """Return the steps by verdict, worst first. Only the first of several verdicts has their common steps."""
     place = place_of(report.run)
     shown: set[tuple[Step, ...]] = set()
     found: dict[Verdict, tuple[Step, ...]] = {}
@@ -184,9 +192,11 @@ def _further(report: Report) -> dict[Verdict, tuple[Step, ...]]:
 
 
 def _verify_steps(run: RunInfo) -> tuple[Step, ...]:
-    """Return the command that verifies remote storage; none if the remote location is unknown."""
+    """Return the command that verifies remote storage, or nothing if the remote location is unknown."""
+    if not run.remote:
+        return ()
     where = ("--warehouse", run.warehouse) if run.warehouse else ()
-    return (place_of(run).render(NextStep("", (*VERIFY_LOCATION.argv, *where))),) if run.remote else ()
+    return (place_of(run).render(NextStep("", (*VERIFY_LOCATION.argv, *where))),)
 
 
 def _of_host(report: Report) -> Place:
@@ -194,7 +204,7 @@ def _of_host(report: Report) -> Place:
 
 
 def runs_html(report: Report, beside: Beside) -> str:
-    """Return runs.html: the index of runs."""
+    """Return runs.html, the list of all runs."""
     return render(
         "runs.html.j2",
         report.run,
@@ -207,7 +217,7 @@ def runs_html(report: Report, beside: Beside) -> str:
 
 
 def detail_files(report: Report, *, inline: int = INLINE, max_topics: int = MAX_TOPICS) -> Iterator[tuple[str, str]]:
-    """Yield (path, script) for each file that index.html loads on demand; arguments as in `to_html`."""
+    """Yield path and script of each file that index.html loads on demand. The arguments are those of `to_html`."""
     listed = listed_topics(report, inline=inline, max_topics=max_topics)
     common = {"many_log_dirs": len(report.log_dirs) > 1, "max_runs": MAX_RUNS, "rank": RANK, "root": ""}
     pieces = ((file, each, partitions) for each in listed for file, partitions in each.pieces())
@@ -223,19 +233,19 @@ def detail_files(report: Report, *, inline: int = INLINE, max_topics: int = MAX_
 
 
 def _sums(topic: PageTopic) -> tuple[str | int, ...]:
-    """Return the values by which the page filters and sorts a topic, in the order that its script expects."""
+    """Return the values by which the page filters and sorts topics, in the order of its script."""
     worst = len(RANK) if topic.worst is None else RANK[topic.worst]
     sizes = topic.bytes, topic.tiered_bytes, topic.uploaded_bytes, topic.ready_bytes, topic.waiting_bytes
     return (topic.topic, topic.level, worst, len(topic.partitions), topic.segments, *sizes)
 
 
 def _script(name: str, report: Report, held: object) -> tuple[str, str]:
-    """Return a file that gives escaped HTML or sums to the page; the page refuses files of another run's id."""
+    """Return a file that passes escaped HTML or sums to the page. The page refuses a file with another run id."""
     arguments = ", ".join(json.dumps(each, ensure_ascii=False) for each in (name, report.run.run_id, held))
     return name, f"tiersnapLoaded({arguments});\n"
 
 
-# Snapshot verdicts use the colours of segment verdicts.
+# A snapshot verdict has the colour of this segment verdict.
 _COLOURS = {
     "SUSPECT": "SUSPECT_SNAPSHOT",
     "UNVERIFIED": "UNVERIFIED_SNAPSHOT",
@@ -245,14 +255,14 @@ _COLOURS = {
     "EXTENDS": "READY",
     "MATCHES": "TIERED",
 }
-# The headline of the failover page by the worst snapshot verdict, worst first.
+# Headlines of failover.html by the worst snapshot verdict, worst first.
 _WRONG = {
     "SUSPECT": "would start from a snapshot that contradicts the log",
     "CORRUPT": "would start without their newest snapshot, which cannot be read",
     "UNVERIFIED": "would start from a snapshot that was not compared with the log",
     "NOT_COMPARED": "would start from a snapshot that was not compared with the log",
 }
-# The level of a page that has no answer, in grey.
+# The level of a headline if nothing was compared. The page shows it in grey.
 _UNKNOWN, _NOT_KNOWN = "UNKNOWN", ("UNVERIFIED", "NOT_COMPARED")
 _HARM_COLOURS = {
     "LOSS": "CORRUPT_SEGMENT",
@@ -264,7 +274,7 @@ _HARM_COLOURS = {
 
 
 def lost_html(report: Report, known: ExactlyOnce) -> str:
-    """Return lost.html: lost and duplicate records."""
+    """Return lost.html, the page about lost and duplicate records."""
     audit = known.audit
     by_harm, rows = ({}, ()) if audit is None else (_by_harm(audit), audit.rows)
     where = ("--to", report.run.warehouse) if report.run.warehouse else ()
@@ -287,7 +297,7 @@ def lost_html(report: Report, known: ExactlyOnce) -> str:
 
 
 def failover_html(report: Report, known: ExactlyOnce, folder: str = "tiersnap-report") -> str:
-    """Return failover.html: what happens if this broker dies now; `folder` is that of the report."""
+    """Return failover.html, the page about a failure of this broker. `folder` is the folder of the report."""
     failover = known.failover
     counts, rows = ({}, ()) if failover is None else (failover.counts, failover.rows)
     return render(
@@ -328,13 +338,13 @@ def _failover_headline(failover: Failover | None) -> str:
 
 
 def _level(found: Iterable[str], colours: Mapping[str, str]) -> str:
-    """Return the level of the worst verdict, which colours the headline; _UNKNOWN if nothing was compared."""
+    """Return the level of the worst verdict, for the headline's colour. It is _UNKNOWN if nothing was compared."""
     worst = next(iter(found), "NOT_COMPARED")
     return _UNKNOWN if worst in _NOT_KNOWN else LEVEL[Verdict(colours.get(worst, "ACTIVE_SEGMENT"))]
 
 
 def _examine(run: RunInfo, folder: str) -> NextStep:
-    """Return the step that writes a report with the newest snapshots into a folder."""
+    """Return the step that writes a report with the newest snapshots into `folder`."""
     if run.warehouse:
         return NextStep("", ("report", "--warehouse", run.warehouse, "--to", folder))
     return NextStep("", ("scan", Hole.LOG_DIRS, "--report", folder))
@@ -348,11 +358,11 @@ def _simulate_steps(report: Report) -> tuple[Step, ...]:
 
 _SIMULATE = (
     NextStep(
-        "What every producer would meet if this replica led from its own newest snapshot, by releases of brokers "
-        "and clients:",
+        "Print the answers that producers would get if this replica led from its newest snapshot, by release of broker "
+        "and client:",
         ("simulate", Hole.LOG_DIRS),
     ),
-    NextStep("The same of a follower that begins with an empty one:", ("simulate", Hole.LOG_DIRS, "--from", "empty")),
+    NextStep("The same for a follower that begins with an empty log:", ("simulate", Hole.LOG_DIRS, "--from", "empty")),
 )
 
 

@@ -1,6 +1,6 @@
-"""Words, numbers and rectangles for the page's templates, and the choice of the partitions on the page itself.
+"""Texts, numbers and rectangles for the templates of index.html, and the choice of the partitions in the page.
 
-The page has the worst topics, and their most important partitions. All others are loaded on demand:
+The page contains the worst topics and their most important partitions. It loads the others on demand:
 
     details/partitions-<number>.js   at most PIECE partitions, of one topic or of several small ones
     details/topics.js                names and sums of further topics, for the page's filter and sort order
@@ -35,21 +35,23 @@ from tiersnap.snapshot.report.summary import most_worth
 from tiersnap.snapshot.report.timeline import Axis, axis_of, worst_last
 from tiersnap.snapshot.units import human_bytes, noun_of
 
-# The smallest visible piece of a bar or a timeline, in per cent of its width.
+# The smallest width of a piece in a bar or a timeline, in per cent.
 _MIN_WIDTH = 0.15
 _MIN_WIDTH_WAITING = 0.5
-# Marks share a label if they are closer than this, in per cent.
+# Marks that are closer than this share a label, in per cent.
 _LABEL_ROOM = 20.0
-# A piece of a bar has room for its name from this width on, in per cent.
+# A piece needs this width to show its name, in per cent.
 _NAME_ROOM = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A rectangle of a bar, a timeline or a plot: its class of the style, and x and width in per cent as SVG has them.
+    """A rectangle of a bar or a timeline.
 
     Attributes:
-        label: text on it; "" if there is no room.
+        name: CSS class.
+        x, width: SVG attributes in per cent.
+        label: text on the rectangle; "" if it does not fit.
     """
 
     name: str
@@ -61,7 +63,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A line across the timeline; `label` is "" if a neighbour's label includes it."""
+    """A vertical line in the timeline. `label` is "" if a neighbour's label includes it."""
 
     kind: str
     x: str
@@ -71,50 +73,50 @@ class Mark:
 
 
 def number(value: int | None) -> str:
-    """1234 -> '1,234'; 'unknown' for None."""
+    """Return 1234 as '1,234', and None as 'unknown'."""
     return "unknown" if value is None else f"{value:,}"
 
 
 def time(ms: int) -> str:
-    """Epoch ms -> '2026-11-21 12:45:00 UTC'."""
+    """Return epoch ms as '2026-11-21 12:45:00 UTC'."""
     return moment(ms, "%Y-%m-%d %H:%M:%S UTC")
 
 
 def day(ms: int | None) -> str:
-    """Epoch ms -> '2026-11-21'."""
+    """Return epoch ms as '2026-11-21', and None as ''."""
     return "" if ms is None else moment(ms, "%Y-%m-%d")
 
 
 def moment(ms: int, form: str = "%Y-%m-%d %H:%M") -> str:
-    """Epoch ms -> '2026-11-21 12:45', or as `form` says."""
+    """Return epoch ms in UTC as '2026-11-21 12:45', or in another strftime format."""
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).strftime(form)
     except (OverflowError, ValueError, OSError):
-        # Producers may stamp records with anything.
+        # Producers may give records any timestamp.
         return f"{ms} ms"
 
 
 def days(count: float) -> str:
-    """3.7 -> '3 days'; hours below two days, 'more than 10 years' above ten years."""
+    """Return 3.7 as '3 days'. Less than two days is given in hours, and ten years or more as 'more than 10 years'."""
     if count < 2:
         return many(int(count * 24), "hour")
     return many(int(count), "day") if count < 3650 else "more than 10 years"
 
 
 def difference(size: int) -> str:
-    """Bytes with their sign: '+1.0 GiB', or '0'."""
+    """Return a difference in bytes with its sign, such as '+1.0 GiB', or '0'."""
     if not size:
         return "0"
     return f"{'+' if size > 0 else '−'}{human_bytes(abs(size))}"  # noqa: RUF001 - a minus, not a hyphen
 
 
 def many(count: int, noun: str) -> str:
-    """1, 'segment' -> '1 segment'; 2 -> '2 segments'."""
+    """Return count and noun, such as '1 segment' and '2 segments'."""
     return f"{count:,} {noun_of(count, noun)}"
 
 
 def share(part: int, whole: int) -> str:
-    """Return whole per cent; 0 and 100 only if they are exact."""
+    """Return whole per cent. '0 %' and '100 %' are exact. Values close to them are '< 1 %' and '> 99 %'."""
     if not whole:
         return "0 %"
     percent = (200 * part + whole) // (2 * whole)
@@ -124,7 +126,7 @@ def share(part: int, whole: int) -> str:
 
 
 def examples(report: Report, limit: int = 3) -> dict[Verdict, list[PagePartition]]:
-    """Return partitions with a timeline as examples of each cause, in the page's order."""
+    """Return up to `limit` partitions with a timeline for each cause, in the page's order."""
     found: dict[Verdict, list[PagePartition]] = {cause.verdict: [] for cause in report.causes}
     for partition in filter(_has_timeline, partitions_of(report)):
         for blocker in partition.blocking:
@@ -134,7 +136,7 @@ def examples(report: Report, limit: int = 3) -> dict[Verdict, list[PagePartition
 
 
 def partitions_of(report: Report) -> Iterator[PagePartition]:
-    """Yield the partitions of all topics, in the page's order."""
+    """Yield all partitions, in the page's order."""
     return chain.from_iterable(topic.partitions for topic in report.topics)
 
 
@@ -143,18 +145,18 @@ def _has_timeline(partition: PagePartition) -> bool:
 
 
 def topic_anchor(topic: str) -> str:
-    """Return the id of a topic's element, which needs no escaping in a fragment."""
+    """Return the id of a topic's element. It needs no escaping in a URL fragment."""
     return "t-" + quote(topic, safe="")
 
 
 def partition_anchor(partition: PagePartition | PartitionKey, with_log_dir: bool) -> str:
-    """Return the id of a partition's element; with several log directories the id includes that of the replica."""
+    """Return the id of a partition's element. With several log directories, the id contains the log directory."""
     where = "@" + quote(partition.log_dir, safe="") if with_log_dir else ""
     return f"p-{quote(partition.topic, safe='')}-{partition.partition}{where}"
 
 
 def headline(report: Report) -> str:
-    """Return the most important fact as a sentence."""
+    """Return the most important fact of the report as a sentence."""
     total, topics = report.cluster, report.topics
     if not total.verdicts:
         return "There are no segments"
@@ -177,7 +179,7 @@ def headline(report: Report) -> str:
 
 
 def side_by_side(parts: Iterable[tuple[str, int, str]], whole: int) -> list[Piece]:
-    """Return pieces over the whole width for each (name, size, title) with a size."""
+    """Return pieces that fill the width. Each part is (name, size, title); parts of size 0 are skipped."""
     pieces, x = [], 0.0
     for name, size, title in parts:
         width = 100 * size / max(1, whole)
@@ -188,36 +190,35 @@ def side_by_side(parts: Iterable[tuple[str, int, str]], whole: int) -> list[Piec
     return pieces
 
 
-# The words of commands that a reader replaces.
+# The words of a command that the reader must replace.
 _HOLES = frozenset(hole.placeholder.split()[-1] for hole in Hole if hole is not Hole.TIER)
 
 
 def words_of(step: Step) -> list[tuple[str, bool]]:
-    """Return the words of a step's command, each with whether the reader must fill it in."""
+    """Return the words of a step's command. A word is paired with True if the reader must replace it."""
     return [(word, not step.is_complete and word in _HOLES) for word in step.command.split(" ")]
 
 
 def worst_first(totals: Totals) -> dict[Verdict, Count]:
-    """Return the verdicts that occur, worst first."""
+    """Return the verdicts that occur and their counts, worst first."""
     return {verdict: totals.verdicts[verdict] for verdict in sorted(totals.verdicts, key=RANK.__getitem__)}
 
 
 def bar(totals: Totals) -> list[Piece]:
-    """Return the bar of bytes by verdict, worst first."""
+    """Return a bar of the bytes by verdict, worst first."""
     whole = totals.bytes
     parts = (
-        (
-            str(verdict),
-            count.bytes,
-            f"{verdict} · {human_bytes(count.bytes)} · {share(count.bytes, whole)} · {_segments(count)}",
-        )
-        for verdict, count in worst_first(totals).items()
+        (str(verdict), count.bytes, _title(verdict, count, whole)) for verdict, count in worst_first(totals).items()
     )
     return side_by_side(parts, whole)
 
 
+def _title(verdict: Verdict, count: Count, whole: int) -> str:
+    return f"{verdict} · {human_bytes(count.bytes)} · {share(count.bytes, whole)} · {_segments(count)}"
+
+
 def disk_bar(disk: DiskForecast) -> list[Piece]:
-    """Return the bar of a disk: used, freeable and free bytes."""
+    """Return a bar of a disk's used, freeable and free bytes."""
     used = max(0, disk.total - disk.free)
     freeable = min(disk.freeable, used)
     sizes = {"kept": used - freeable, "freeable": freeable, "free": disk.free}
@@ -227,7 +228,7 @@ def disk_bar(disk: DiskForecast) -> list[Piece]:
 
 
 def rectangles(partition: PagePartition) -> Markup:
-    """Return the timeline as SVG. It has only verdicts and numbers; a template would take five times as long."""
+    """Return the timeline as SVG. It contains only verdicts and numbers. A template would take five times as long."""
     axis = axis_of(partition)
     return Markup("\n".join(_rectangle(span, axis) for span in worst_last(partition.timeline)))
 
@@ -245,12 +246,12 @@ def _rectangle(span: Span, axis: Axis) -> str:
 
 
 def span_name(span: Span) -> str:
-    """Return the worst verdict of a span in words."""
+    """Return the worst verdict of a span, with 'and others' if the span has several."""
     return f"{span.verdict} and others" if span.is_mixed else span.verdict
 
 
 def offsets(span: Span) -> str:
-    """Return 'offsets 1,000 to 1,999', both inclusive, or 'from offset 2,000' for the active segment."""
+    """Return 'offsets 1,000 to 1,999', both inclusive. The active segment gives 'from offset 2,000'."""
     if span.end_offset is None:
         return f"from offset {span.base_offset:,}"
     return f"offsets {span.base_offset:,} to {span.end_offset - 1:,}"
@@ -260,20 +261,17 @@ def marks(partition: PagePartition) -> list[Mark]:
     """Return the marks of log start, last stable offset and high watermark, from left to right."""
     axis = axis_of(partition)
     stable, watermark = partition.last_stable_offset, partition.high_watermark
-    lines: list[tuple[str, str, int, str]] = [
-        ("log-start", "log start offset", partition.log_start_offset, "log start")
-    ]
+    start = partition.log_start_offset
+    lines = [("log-start", f"log start offset {start:,}", axis.at(start), "log start")]
     if stable is not None:
-        lines.append(("lso", "last stable offset", stable, "LSO"))
+        lines.append(("lso", f"last stable offset {stable:,}", axis.at(stable), "LSO"))
     if watermark is not None:
-        lines.append(("hw", "high watermark", watermark, "HW"))
-    return list(
-        _labelled([(kind, f"{title} {offset:,}", axis.at(offset), label) for kind, title, offset, label in lines])
-    )
+        lines.append(("hw", f"high watermark {watermark:,}", axis.at(watermark), "HW"))
+    return list(_labelled(lines))
 
 
 def _labelled(lines: list[tuple[str, str, float, str]]) -> Iterator[Mark]:
-    """Yield the marks; neighbours without room for two labels share one, at the first of them."""
+    """Yield the marks. Marks without room for separate labels share a label, at the first of them."""
     while lines:
         near = [line for line in lines if line[2] - lines[0][2] < _LABEL_ROOM]
         label = _joined(near)
@@ -284,7 +282,7 @@ def _labelled(lines: list[tuple[str, str, float, str]]) -> Iterator[Mark]:
 
 
 def _anchor_at(x: float) -> str:
-    """Return the text-anchor of a label at x per cent, so that the label stays inside."""
+    """Return the SVG text-anchor that keeps a label at x per cent inside the timeline."""
     if x < _LABEL_ROOM / 2:
         return "start"
     return "end" if x > 100 - _LABEL_ROOM / 2 else "middle"
@@ -302,7 +300,7 @@ def _segments(count: Count) -> str:
 
 
 def percent(value: float) -> str:
-    """12.345 -> '12.35%', as an attribute of SVG."""
+    """Return 12.345 as '12.35%', for an SVG attribute."""
     return f"{value:.2f}%"
 
 
@@ -316,9 +314,9 @@ class Listed:
 
     Attributes:
         number: position of the topic, worst first.
-        inline: partitions on the page itself.
-        rest: partitions that are loaded on demand, PIECE by PIECE.
-        file: number of the file with the first piece of the rest; the next files have the other pieces.
+        inline: partitions in the page.
+        rest: partitions that are loaded on demand, PIECE per file.
+        file: number of the file with the first PIECE of `rest`. The next pieces are in the next files.
     """
 
     number: int
@@ -329,13 +327,13 @@ class Listed:
     page: ClassVar[int] = PIECE
 
     def pieces(self) -> Iterator[tuple[int, Sequence[PagePartition]]]:
-        """Yield the rest, piece by piece, each with the number of its file."""
+        """Yield the pieces of `rest`, each with the number of its file."""
         for number, start in enumerate(range(0, len(self.rest), PIECE)):
             yield self.file + number, self.rest[start : start + PIECE]
 
 
 def listed_topics(report: Report, *, inline: int = INLINE, max_topics: int) -> list[Listed]:
-    """Return all topics, worst first; only the first `max_topics` have partitions on the page itself."""
+    """Return all topics, worst first. Only partitions of the first `max_topics` topics can be in the page."""
     on_page = (topic.partitions for topic in report.topics[:max_topics])
     chosen = set(map(_key_of, most_worth(on_page, lambda partition: bool(partition.blocking))[:inline]))
     return list(_in_files(_listed(number, topic, chosen) for number, topic in enumerate(report.topics)))
@@ -346,14 +344,19 @@ def _key_of(partition: PagePartition) -> PartitionKey:
 
 
 def _listed(number: int, topic: PageTopic, chosen: Container[PartitionKey]) -> Listed:
-    """Return a topic; `chosen` are the partitions on the page itself."""
-    inline = tuple(each for each in topic.partitions if _key_of(each) in chosen)
-    rest = tuple(each for each in topic.partitions if _key_of(each) not in chosen)
-    return Listed(number, topic, inline, rest)
+    """Return a topic. `chosen` are the partitions in the page."""
+    inline: list[PagePartition] = []
+    rest: list[PagePartition] = []
+    for each in topic.partitions:
+        if _key_of(each) in chosen:
+            inline.append(each)
+        else:
+            rest.append(each)
+    return Listed(number, topic, tuple(inline), tuple(rest))
 
 
 def _in_files(listed: Iterable[Listed]) -> Iterator[Listed]:
-    """Yield the topics with the numbers of their files; topics with few partitions share a file."""
+    """Yield the topics with their file numbers. Topics with few partitions share a file."""
     file = held = 0
     for each in listed:
         if held and held + min(len(each.rest), PIECE) > PIECE:

@@ -1,4 +1,4 @@
-"""The report: one model, from which the page, JSON, CSV, rows and metrics are derived.
+"""The report: one model for the page, JSON, CSV, table rows and metrics.
 
     Report
       cluster   ClusterTotals   all segments
@@ -6,12 +6,12 @@
       topics    TopicReport, ...  worst first
         partitions  PartitionReport, ...  worst first; one per (log_dir, topic, partition), so one per replica
           blocking  Blocker, ...  one per verdict that blocks segments, in offset order
-          snapshots Held, ...     the producer snapshots, each with its provenance
+          snapshots Held, ...     producer snapshots with their provenance
 
-readiness.json has the fields of these classes, in their order, and docs/readiness.schema.json is made from them. The
-page needs further fields; they are in classes whose names begin with Page.
+readiness.json has the fields of these classes, in the same order. docs/readiness.schema.json is made from them.
+Classes whose names begin with Page have further fields, for the page only.
 
-Offsets named `end_offset` are exclusive; times are epoch ms; bytes are those of segment files.
+Offsets named `end_offset` are exclusive. Times are epoch ms. Sizes are bytes of segment files.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tiersnap.snapshot.report.run_info import RunInfo, Size, WaitingAt
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Segments and their bytes."""
+    """A number of segments and their size in bytes."""
 
     segments: Size = 0
     bytes: Size = 0
@@ -53,11 +53,11 @@ class Count:
 
 @dataclass(frozen=True, kw_only=True)
 class Extent:
-    """All segments.
+    """The number and size of all segments, and their worst verdict.
 
     Attributes:
-        worst: the worst verdict, None without segments.
-        level: the level of the worst verdict.
+        worst: the worst verdict; None without segments.
+        level: level of the worst verdict.
     """
 
     worst: Verdict | None
@@ -68,14 +68,14 @@ class Extent:
 
 @dataclass(frozen=True, kw_only=True)
 class TieringProgress:
-    """The segments that belong in remote storage, by how far they are.
+    """The segments that belong in remote storage, by progress.
 
     Attributes:
-        tiered: brokers know them in remote storage.
-        uploaded: tiersnap uploaded them, and no record of a broker is known.
-        in_remote: brokers uploaded them, and no record of a broker is known.
-        ready: the next run may tier them.
-        waiting: something blocks them.
+        tiered: segments that brokers have in remote storage.
+        uploaded: segments that tiersnap uploaded. No COPY_SEGMENT_FINISHED record of them is known.
+        in_remote: segments that brokers uploaded. No COPY_SEGMENT_FINISHED record of them was read.
+        ready: segments that the next run may tier.
+        waiting: segments that a verdict blocks.
     """
 
     tiered_segments: Size
@@ -92,7 +92,7 @@ class TieringProgress:
 
 @dataclass(frozen=True, kw_only=True)
 class Sums(TieringProgress, Extent):
-    """Segments by verdict group; see `totals_of`.
+    """Segments by group of verdicts; see `totals_of`.
 
     Attributes:
         never_tiered: active segments, and segments of compacted topics.
@@ -104,25 +104,25 @@ class Sums(TieringProgress, Extent):
 
 @dataclass(frozen=True, kw_only=True)
 class Totals(Sums):
-    """Segments of a partition, a topic or the cluster.
+    """The segments of a partition, a topic or the cluster.
 
     Attributes:
-        findings: number of damaged places in these segments.
-        waiting_since: largest timestamp of the oldest segment that waits; None if no waiting segment has a timestamp.
-        verdicts: those that occur, in DISPLAY_ORDER.
+        findings: number of damaged places in the segments.
+        waiting_since: largest timestamp of the oldest blocked segment; None if no blocked segment has a timestamp.
+        verdicts: counts of the verdicts that occur, in DISPLAY_ORDER.
     """
 
     findings: Size
     waiting_since: Annotated[int | None, Meta(description="ms")]
     recent_bytes: Annotated[
-        Size, Meta(description="of segments whose newest record is at most 7 days older than the run")
+        Size, Meta(description="bytes of segments whose newest record is at most 7 days older than the run")
     ]
     verdicts: Annotated[dict[Verdict, Count], Meta(extra_json_schema={"propertyNames": {"$ref": "#/$defs/Verdict"}})]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterTotals(Totals):
-    """All segments; `partitions` counts replicas."""
+    """The segments of the cluster. `partitions` is the number of replicas."""
 
     topics: Size
     partitions: Size
@@ -130,12 +130,12 @@ class ClusterTotals(Totals):
 
 @dataclass(frozen=True)
 class Held:
-    """The producer snapshots at the ends of neighbouring segments, with one verdict and one provenance.
+    """Neighbouring segments whose snapshots at their ends have the same verdict and provenance.
 
     Attributes:
-        base_offset: of the first segment.
-        end_offset: of the last segment; None for the active segment, which ends at the log end.
-        provenance: None without a trusted snapshot.
+        base_offset: base offset of the first segment.
+        end_offset: end offset of the last segment; None for the active segment.
+        provenance: provenance of the snapshots; None if they are not trusted.
     """
 
     base_offset: Size
@@ -147,12 +147,12 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A piece of the timeline: one segment, or neighbours.
+    """A piece of the timeline: one segment or several neighbours.
 
     Attributes:
-        verdict: the worst of the segments.
-        end_offset: None if the active segment is the last one.
-        is_mixed: the segments have several verdicts; they are too many to be drawn one by one.
+        verdict: worst verdict of the segments.
+        end_offset: end offset of the last segment; None for the active segment.
+        is_mixed: whether the segments have several verdicts. Such segments are too many to be drawn one by one.
     """
 
     verdict: Verdict
@@ -171,12 +171,12 @@ class _Partition:
 
 @dataclass(frozen=True, kw_only=True)
 class Offsets:
-    """The offsets of a replica.
+    """Offsets of a replica.
 
     Attributes:
         log_start_offset: inclusive.
-        last_stable_offset: exclusive, None if no high watermark is known.
-        high_watermark: exclusive, None if no checkpoint has it.
+        last_stable_offset: exclusive; None if the high watermark is unknown.
+        high_watermark: exclusive; None if no checkpoint has it.
     """
 
     log_start_offset: Size
@@ -186,13 +186,13 @@ class Offsets:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionReport(Offsets, Totals, _Partition):
-    """One replica of a partition.
+    """A replica of a partition.
 
     Attributes:
-        blocking: in offset order, which is the order to clear them. GAP_BEFORE is listed only if the table lacks the
-            segment that it waits for.
-        snapshots: in offset order; None if the run did not list the segments one by one.
-        remote_checked: the verified part of the remote segments; None if it is unknown.
+        blocking: verdicts that block segments, in offset order, which is the order to clear them. GAP_BEFORE is
+            included only if the table lacks the segment that it waits for.
+        snapshots: snapshots in offset order; None if the run did not list the segments one by one.
+        remote_checked: results of `tiersnap verify`; None if unknown.
     """
 
     blocking: tuple[Blocker, ...]
@@ -202,7 +202,7 @@ class PartitionReport(Offsets, Totals, _Partition):
 
 @dataclass(frozen=True, kw_only=True)
 class PagePartition(PartitionReport):
-    """A partition with its timeline, which is empty if the page does not show the partition's segments."""
+    """A partition on a page. `timeline` is empty if the page does not show its segments."""
 
     topic: str
     blocking: tuple[PageBlocker, ...]
@@ -210,7 +210,7 @@ class PagePartition(PartitionReport):
 
     @property
     def name(self) -> str:
-        """`<topic>-<partition>`."""
+        """Return `<topic>-<partition>`."""
         return f"{self.topic}-{self.partition}"
 
 
@@ -221,23 +221,23 @@ class _Topic:
 
 @dataclass(frozen=True, kw_only=True)
 class TopicReport(Totals, _Topic):
-    """One topic, all its replicas, worst first."""
+    """A topic with all replicas of its partitions, worst first."""
 
     partitions: tuple[PartitionReport, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PageTopic(TopicReport):
-    """A topic whose partitions are shown."""
+    """A topic on a page."""
 
     partitions: tuple[PagePartition, ...]
 
 
 @dataclass(frozen=True)
 class SnapshotsAtEnds:
-    """The number of closed segments with such a snapshot at their end.
+    """The number of closed segments whose snapshots at their ends have these verdicts.
 
-    `compared` is the strict verdict on a broker's file.
+    `compared` is the verdict of the strict comparison of a broker's file.
     """
 
     snapshot: SnapshotVerdict
@@ -248,14 +248,14 @@ class SnapshotsAtEnds:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportHead:
-    """The report without its topics.
+    """A report without its topics.
 
     Attributes:
-        log_dirs: ascending.
-        snapshots: closed segments by the snapshot at their end, most first.
-        compared: brokers' files at the ends of closed segments, by the strict verdict.
+        log_dirs: log directories, ascending.
+        snapshots: numbers of closed segments by the snapshot at their end, largest first.
+        compared: numbers of brokers' snapshot files at the ends of closed segments, by the strict comparison.
         forgetful: replicas that lost active producers; empty if remote storage was not read.
-        trend: the waiting bytes since each run that changed a verdict, by time; empty without the table `readiness`.
+        trend: waiting bytes after each run that changed a verdict, by time; empty without the table `readiness`.
     """
 
     schema_version: Literal[1] = 1
@@ -274,38 +274,40 @@ class ReportHead:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadinessDocument(ReportHead):
-    """readiness.json."""
+    """The content of readiness.json."""
 
     topics: tuple[TopicReport, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report(ReadinessDocument):
-    """The whole report."""
+    """A whole report, with the data of its pages."""
 
     causes: tuple[PageCause, ...]
     topics: tuple[PageTopic, ...]
 
 
 def with_remote_checks(report: Report, found: Mapping[Key, RemoteChecked]) -> Report:
-    """Return the report with the verified part of each partition's remote segments."""
+    """Return the report with the results of `tiersnap verify` for each partition."""
+    if not found:
+        return report
 
-    def told(each: PagePartition) -> PagePartition:
+    def checked(each: PagePartition) -> PagePartition:
         return replace(each, remote_checked=found.get((each.topic, each.topic_id, each.partition)))
 
-    topics = (replace(topic, partitions=tuple(map(told, topic.partitions))) for topic in report.topics)
-    return replace(report, topics=tuple(topics)) if found else report
+    topics = (replace(topic, partitions=tuple(map(checked, topic.partitions))) for topic in report.topics)
+    return replace(report, topics=tuple(topics))
 
 
 def totals_of(verdicts: Mapping[Verdict, Count], findings: int, recent: int, waiting_since: int | None) -> Totals:
-    """Return the totals of segments by verdict; `recent` are bytes."""
+    """Return the totals of segments by verdict. `recent` is a number of bytes."""
 
     def count(kinds: Iterable[Verdict]) -> Count:
         return sum((verdicts[each] for each in kinds if each in verdicts), Count())
 
     groups = [verdicts.keys(), TO_UPLOAD, WAITING, NEVER_TIERED]
     everything, ready, waiting, never_tiered = map(count, groups)
-    tiered, uploaded, in_remote = (count({each}) for each in (Verdict.TIERED, Verdict.UPLOADED, Verdict.IN_REMOTE))
+    tiered, uploaded, in_remote = map(count, ({Verdict.TIERED}, {Verdict.UPLOADED}, {Verdict.IN_REMOTE}))
     worst_of_all = worst(verdicts)
     return Totals(
         worst=worst_of_all,
@@ -332,7 +334,7 @@ def totals_of(verdicts: Mapping[Verdict, Count], findings: int, recent: int, wai
 
 
 def sum_of(parts: Iterable[Totals]) -> Totals:
-    """Return the sum of partitions or topics; `waiting_since` is the earliest of theirs."""
+    """Return the sum of partitions or topics. `waiting_since` is the earliest of the parts."""
     verdicts: dict[Verdict, Count] = {}
     findings = recent = 0
     since = []
@@ -341,5 +343,6 @@ def sum_of(parts: Iterable[Totals]) -> Totals:
             verdicts[verdict] = verdicts.get(verdict, Count()) + count
         findings += part.findings
         recent += part.recent_bytes
-        since += [] if part.waiting_since is None else [part.waiting_since]
+        if part.waiting_since is not None:
+            since.append(part.waiting_since)
     return totals_of(verdicts, findings, recent, min(since, default=None))

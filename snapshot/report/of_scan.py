@@ -19,7 +19,7 @@ from tiersnap.snapshot.tables.readiness import readiness_batch
 
 
 class ScanPage:
-    """Collects the rows of scanned partitions, and writes their page."""
+    """A collector of scanned partitions that writes their readiness report."""
 
     def __init__(self) -> None:
         self._rows: list[pa.RecordBatch] = []
@@ -27,7 +27,7 @@ class ScanPage:
         self._forgetful: list[ForgetfulReplica] = []
 
     def add(self, log_dir: str, scanned: Scanned) -> None:
-        """Add a partition."""
+        """Add a scanned partition."""
         found = scanned.examination
         self._rows.append(readiness_batch(log_dir, found.partition, found.facts, scanned.segments))
         self._newest.append(newest_snapshot(log_dir, scanned))
@@ -35,7 +35,7 @@ class ScanPage:
             self._forgetful.append(ForgetfulReplica.of(log_dir, found.partition, lost))
 
     def write(self, folder: Path, info: RunInfo, checks: Mapping[Key, RemoteChecked]) -> None:
-        """Write the files after the last partition; `checks` are the verified remote segments."""
+        """Write the report after the last partition. `checks` are results of `tiersnap verify --remote`."""
         made = replace(summarise(self._rows, info), forgetful=tuple(self._forgetful))
         made = with_remote_checks(made, checks)
         write_report(made, folder, ExactlyOnce(failover=Failover.of(self._newest)))

@@ -1,8 +1,8 @@
-"""Build a PagePartition for each replica from aggregated tables, without timelines; and the forecast of local disks.
+"""The partitions of a report, built from aggregated tables, and the forecast of local disks.
 
-The forecast gives the bytes that tiering frees, and the days until the disks are full. Its write rate is that of the
-last RECENT_MS before the run, by the timestamps of the records. It ignores deletions by retention, so disks may last
-longer.
+The forecast contains the bytes that tiering frees, and the days until the disks are full. Its write rate is the average
+of the last RECENT_MS before the run, by the timestamps of the records. It ignores deletions by retention, so the disks
+may last longer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Codes = tuple[int, int, int]  # topic, log directory, partition
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One row of Aggregated.verdicts: the segments of a partition with one verdict."""
+    """A row of Aggregated.verdicts: the segments of a partition with one verdict."""
 
     topic: int
     log_dir: int
@@ -59,7 +59,7 @@ _ROWS = Rows(_Row)
 
 
 def partitions(found: Aggregated, run: RunInfo) -> Iterator[tuple[Codes, PagePartition]]:
-    """Yield each partition once, in the order of its codes."""
+    """Yield the partitions in the order of their codes, each once and without a timeline."""
     if not found.verdicts.num_rows:
         return
     table = found.verdicts.sort_by([(name, "ascending") for name in (*PARTITION_CODES, "verdict")])
@@ -82,12 +82,13 @@ def _partition(found: Aggregated, run: RunInfo, codes: Codes, rows: list[_Row]) 
 
 
 def _totals(rows: list[_Row]) -> Totals:
-    return totals_of(
-        {row.judged: row.count for row in rows},
-        findings=sum(row.findings for row in rows),
-        recent=sum(row.recent_bytes for row in rows),
-        waiting_since=_waiting_since(rows),
-    )
+    verdicts: dict[Verdict, Count] = {}
+    findings = recent = 0
+    for row in rows:
+        verdicts[row.judged] = row.count
+        findings += row.findings
+        recent += row.recent_bytes
+    return totals_of(verdicts, findings, recent, _waiting_since(rows))
 
 
 def _waiting_since(rows: list[_Row]) -> int | None:
@@ -95,7 +96,7 @@ def _waiting_since(rows: list[_Row]) -> int | None:
 
 
 def _offsets(offsets: list[Offsets]) -> Offsets:
-    """Return the highest offset of each kind."""
+    """Return the largest value of each offset."""
     return Offsets(
         log_start_offset=max(each.log_start_offset for each in offsets),
         last_stable_offset=_max(each.last_stable_offset for each in offsets),
@@ -108,7 +109,7 @@ def _max(offsets: Iterator[int | None]) -> int | None:
 
 
 def _causes(rows: Iterable[_Row]) -> list[_Row]:
-    """Return the rows whose verdicts block segments, without segments that only wait for an earlier one."""
+    """Return the rows whose verdicts block segments. Rows of GAP_BEFORE are included only if no other row blocks."""
     causes: list[_Row] = []
     behind_gap: list[_Row] = []
     for row in rows:
@@ -116,12 +117,12 @@ def _causes(rows: Iterable[_Row]) -> list[_Row]:
             behind_gap.append(row)
         elif row.judged in WAITING:
             causes.append(row)
-    # In a filtered table the earlier segment may be missing.
+    # The rows may be filtered, so the segment that GAP_BEFORE waits for may be missing.
     return causes or behind_gap
 
 
 def _blockers(rows: list[_Row], run: RunInfo, log_dir: str, topic: str) -> Iterator[PageBlocker]:
-    """Yield the verdicts that block segments, in offset order."""
+    """Yield the verdicts that block segments of a partition, in offset order."""
     for row in sorted(_causes(rows), key=lambda row: row.first_offset):
         on_host = run.collected.get(log_dir, log_dir)
         file = segment_file(on_host, topic, row.partition, row.first_offset)
@@ -139,16 +140,16 @@ DAY_MS = 86_400_000
 
 
 def forecast(total: Totals, partitions: Iterable[PagePartition], disks: Iterable[Disk]) -> Forecast:
-    """Return the forecast of local disks from the totals of all segments and of each partition."""
+    """Return the forecast of local disks. `total` are the totals of all segments."""
     recent: Counter[str] = Counter()
     freeable: Counter[str] = Counter()
     for each in partitions:
         recent[each.log_dir] += each.recent_bytes
         freeable[each.log_dir] += each.tiered_bytes + each.uploaded_bytes + each.ready_bytes
-    found = [
-        _of_disk(disk, sum(recent[each] for each in disk.log_dirs), sum(freeable[each] for each in disk.log_dirs))
-        for disk in disks
-    ]
+    found = []
+    for disk in disks:
+        recent_bytes = sum(map(recent.__getitem__, disk.log_dirs))
+        found.append(_of_disk(disk, recent_bytes, sum(map(freeable.__getitem__, disk.log_dirs))))
     return Forecast(
         bytes_per_day=_per_day(total.recent_bytes),
         tiered=total.tiered_bytes,
@@ -166,10 +167,9 @@ def _per_day(recent_bytes: int) -> int:
 
 def _of_disk(disk: Disk, recent_bytes: int, freeable: int) -> DiskForecast:
     rate = _per_day(recent_bytes)
-    return DiskForecast(
-        **vars(disk),
-        bytes_per_day=rate,
-        freeable=freeable,
-        days=disk.free / rate if rate else None,
-        days_when_freed=(disk.free + freeable) / rate if rate else None,
-    )
+    days: float | None = None
+    days_when_freed: float | None = None
+    if rate:
+        days = disk.free / rate
+        days_when_freed = (disk.free + freeable) / rate
+    return DiskForecast(**vars(disk), bytes_per_day=rate, freeable=freeable, days=days, days_when_freed=days_when_freed)

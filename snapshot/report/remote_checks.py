@@ -1,4 +1,4 @@
-"""Sum up the rows of `remote_checks`: how much of each partition's remote segments was verified, when and how."""
+"""Summary of `remote_checks`: how many remote segments of each partition were verified, when, and at which depth."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ Key = tuple[str, str | None, int]  # topic, topic id, partition
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteChecked:
-    """The part of a partition's remote segments that was verified.
+    """The verified remote segments of a partition.
 
     Attributes:
-        segments: number of remote segments that the newest check listed.
-        verified, bytes: verified segments, and the bytes of their objects.
-        encrypted: other complete segments, which could not be read.
-        compared: verified segments whose snapshot was compared with a log.
-        unsound: segments that are SUSPECT, CORRUPT, MISSING or UNVERIFIED.
-        depths: verified segments by depth.
+        segments: number of remote segments in the newest listing.
+        verified, bytes: number of verified segments, and the size of their objects.
+        encrypted: number of complete segments that are encrypted and could not be read.
+        compared: number of verified segments whose snapshot was compared with a log.
+        unsound: number of segments that are SUSPECT, CORRUPT, MISSING or UNVERIFIED.
+        depths: number of verified segments by depth.
     """
 
     segments: Size
@@ -44,7 +44,7 @@ class RemoteChecked:
 
     @property
     def sentence(self) -> str:
-        """Return the numbers in a sentence."""
+        """Return the numbers as a sentence."""
         of = count_of(self.segments, "remote segment was", "remote segments were")
         encrypted = f"{count_of(self.encrypted, 'encrypted segment was', 'encrypted segments were')} not read"
         if not self.verified and self.encrypted and not self.unsound:
@@ -60,14 +60,16 @@ class RemoteChecked:
 
     @property
     def _soundness(self) -> str:
-        return f"{count_of(self.unsound, 'is', 'are')} not sound" if self.unsound else "all are sound"
+        if not self.unsound:
+            return "all are sound"
+        return f"{count_of(self.unsound, 'is', 'are')} not sound"
 
 
 def remote_checked(checks: Iterable[RemoteCheck]) -> dict[Key, RemoteChecked]:
-    """Sum up checks by partition.
+    """Summarise checks by partition.
 
-    The latest check of each segment counts, unless retention has deleted the segment since. A check of missing offsets
-    counts if its partition has no later check.
+    The latest check of each segment is used, unless retention deleted the segment since. A check of missing offsets is
+    used only if its partition has no later check.
     """
     newest: defaultdict[Key, dict[str | int, RemoteCheck]] = defaultdict(dict)
     for check in checks:
@@ -80,25 +82,29 @@ def remote_checked(checks: Iterable[RemoteCheck]) -> dict[Key, RemoteChecked]:
 
 def _summed(checks: list[RemoteCheck]) -> RemoteChecked:
     last_at = max(each.checked_at for each in checks)
-    # A check that could not list the partition has 0 listed segments; an earlier listing is better.
+    # If a check could not list the partition, `listed` is 0. An earlier listing is used in that case.
     listing = max(checks, key=lambda each: (each.listed > 0, each.checked_at))
     segments: list[RemoteCheck] = []
-    encrypted = 0
+    encrypted = size = compared = 0
+    depths: Counter[str] = Counter()
     for each in checks:
         if not _exists(each, listing.listed_from):
             continue
         if each.verdict == RemoteVerdict.NOT_CHECKABLE:
             encrypted += 1
-        else:
-            segments.append(each)
+            continue
+        segments.append(each)
+        size += each.bytes
+        compared += each.compared_with not in NO_LOG
+        depths[str(each.depth)] += 1
     return RemoteChecked(
         segments=listing.listed,
         verified=min(len(segments), listing.listed),
-        bytes=sum(each.bytes for each in segments),
-        compared=sum(each.compared_with not in NO_LOG for each in segments),
+        bytes=size,
+        compared=compared,
         encrypted=encrypted,
         unsound=_count_unsound([*segments, *_holes(checks, last_at)]),
-        depths=dict(Counter(str(each.depth) for each in segments)),
+        depths=dict(depths),
         last_at=last_at,
     )
 
@@ -108,27 +114,27 @@ def _count_unsound(checks: Iterable[RemoteCheck]) -> int:
 
 
 def _holes(checks: Iterable[RemoteCheck], last_at: int) -> list[RemoteCheck]:
-    """Return the missing offsets that the last check found."""
+    """Return the checks of missing offsets that the last verification wrote."""
     return [each for each in checks if not each.segment_id and each.checked_at == last_at]
 
 
 def _exists(check: RemoteCheck, listed_from: int) -> bool:
-    """Return whether the check is about a segment that retention has not deleted since."""
+    """Return whether the check is of a remote segment that retention has not deleted since."""
     is_segment = bool(check.segment_id) and check.verdict != RemoteVerdict.GONE
     return is_segment and check.base_offset >= listed_from
 
 
 def read_lines(file: Path, *, may_be_empty: bool = False) -> Iterator[RemoteCheck]:
-    """Yield the checks in JSON lines of `tiersnap verify --remote`; other lines are skipped.
+    """Yield the checks in a file that `tiersnap verify --remote --output jsonl` wrote. Other lines are skipped.
 
     Args:
-        may_be_empty: accept a file without a complete line, as a killed check leaves it.
+        may_be_empty: accept a file without a complete line. A killed `verify` leaves such a file.
 
     Raises:
-        SourceNotFoundError: no such file.
-        UsageError: no line of it is a check.
+        SourceNotFoundError: the file cannot be opened.
+        UsageError: no line is a check.
     """
-    hint = "tiersnap verify --remote URI --output jsonl writes it"
+    hint = "tiersnap verify --remote URI --output jsonl > FILE"
     try:
         lines = file.open("rb")
     except OSError as error:
@@ -139,7 +145,7 @@ def read_lines(file: Path, *, may_be_empty: bool = False) -> Iterator[RemoteChec
             try:
                 check = decode(line)
             except (msgspec.DecodeError, ValueError):
-                continue  # of another kind, or the last line of a killed check
+                continue  # another kind of line, or the last line of a killed `verify`
             tells = True
             yield check
     is_begun = number < 2 and line.startswith(b"{") and not line.endswith(b"\n")

@@ -1,6 +1,6 @@
-"""The earlier runs in a report's folder: the index of runs, the states of their partitions, and the changes since.
+"""The earlier runs in a report's folder: their index, the states of their partitions, and the changes since.
 
-runs.json is a RunIndex, with the oldest run first.
+runs.json is a RunIndex. Its first run is the oldest.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class _Run(RunRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class RunHead(Sums, _Run):
-    """One run in the index; `applied` is False if it only planned."""
+    """A run in the index. `applied` is False if the run only planned."""
 
     @classmethod
     def of(cls, report: Report) -> RunHead:
-        """Return the head of a report."""
+        """Return the index entry of a report's run."""
         return msgspec.convert({**vars(report.run), **vars(report.cluster)}, cls)
 
 
 @dataclass(frozen=True)
 class RunIndex:
-    """runs.json."""
+    """The content of runs.json."""
 
     schema_version: Literal[1]
     runs: tuple[RunHead, ...]
@@ -51,13 +51,13 @@ class RunIndex:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """The earlier runs in the folder that a report is written to.
+    """The earlier runs in the folder of a report.
 
     Attributes:
-        now: the head of the report itself.
-        runs: all heads, including the report's own, oldest first.
-        before: the previous run; None for the first one.
-        changes: changes since the previous run, by partition; None if its partitions were not kept.
+        now: index entry of the report itself.
+        runs: all index entries, including `now`, oldest first.
+        before: the previous run; None for the first run.
+        changes: changes since the previous run, by partition; None if the folder lacks the states of that run.
     """
 
     now: RunHead
@@ -67,7 +67,7 @@ class Beside:
 
     @classmethod
     def of(cls, report: Report, folder: Path | None = None) -> Beside:
-        """Return the earlier runs of a folder; unreadable files count as missing."""
+        """Return the earlier runs in a folder. Files that cannot be read are ignored."""
         head = RunHead.of(report)
         if folder is None:
             return cls(head, (head,))
@@ -80,24 +80,24 @@ class Beside:
         return cls(head, heads, older[-1], changes)
 
     def trend(self, report: Report) -> tuple[WaitingAt, ...]:
-        """Return the waiting bytes over the runs, by the table `readiness`, or by the runs of the folder without it."""
+        """Return the waiting bytes by run, from the table `readiness`, else from the runs in the folder."""
         return report.trend or tuple(WaitingAt(each.finished_at, each.waiting_bytes) for each in self.runs)
 
 
 def run_file(run_id: str) -> str:
-    """Return the name of a run's files, without a suffix."""
+    """Return the name of a run's files without the suffix."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", run_id)[:100] or "run"
 
 
 def with_head(earlier: Iterable[RunHead], head: RunHead) -> tuple[RunHead, ...]:
-    """Return the heads, each run once, by time."""
+    """Return index entries by time. `head` replaces an earlier entry of the same run."""
     others = [each for each in earlier if each.run_id != head.run_id]
     return tuple(sorted([*others, head], key=lambda each: (each.finished_at, each.run_id)))
 
 
 def index_of(heads: tuple[RunHead, ...]) -> bytes:
-    """Return runs.json with a line for each run."""
-    rows = b",\n".join(msgspec.json.encode(head) for head in heads)
+    """Return runs.json, with one line per run."""
+    rows = b",\n".join(map(msgspec.json.encode, heads))
     return b'{"schema_version": 1, "runs": [\n' + rows + b"\n]}\n"
 
 
@@ -105,24 +105,24 @@ def heads_of(index: bytes) -> tuple[RunHead, ...]:
     """Return the runs of a runs.json.
 
     Raises:
-        ValueError: it has another version's form.
+        ValueError: the text is not JSON of this version.
     """
     return read_json(index, RunIndex, "index of runs").runs
 
 
 def read_heads(folder: Path) -> tuple[RunHead, ...]:
-    """Return the index of runs; empty if it is missing or, with a logged warning, unreadable."""
+    """Return the index of runs, empty if the file is missing. If it cannot be read, log a warning and return ()."""
     try:
         return heads_of(read_regular(folder / "runs.json", follow=True))
     except FileNotFoundError:
         return ()
     except (OSError, ValueError) as error:
-        _log.warning("%s: cannot be read (%s): the index of runs begins anew", folder / "runs.json", error)
+        _log.warning("%s: cannot be read: %s; the index of runs starts empty", folder / "runs.json", error)
         return ()
 
 
 def read_states(folder: Path, run_id: str) -> States | None:
-    """Return the states of a run's partitions; None if they are not kept or not readable."""
+    """Return the states of a run's partitions, None if their file is missing or cannot be read."""
     kept = folder / "runs" / f"{run_file(run_id)}.json.gz"
     try:
         return states_of_json(gzip.decompress(read_regular(kept, follow=True)))
@@ -130,7 +130,7 @@ def read_states(folder: Path, run_id: str) -> States | None:
         return None
 
 
-# The groups of segments, worst first.
+# Groups of segments and their titles, worst first.
 GROUPS = {
     "waiting": "Waiting",
     "ready": "Ready",
@@ -142,5 +142,5 @@ GROUPS = {
 
 
 def part_of(head: RunHead, group: str) -> str:
-    """Return the bytes of a group as per cent of the run's bytes."""
+    """Return the share of a group in the run's bytes, in per cent."""
     return percent(100 * int(getattr(head, f"{group}_bytes")) / max(1, head.bytes))

@@ -1,4 +1,4 @@
-"""The run that made a report."""
+"""The run that a report describes."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from msgspec import Meta
 
 from tiersnap.snapshot.masking import masked_uri
 
-# user:password@ in a URI, which must not be in pages that people send to each other.
+# user:password@ in a URI. Reports must not contain it, because users send reports to each other.
 USER_INFO = r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@"
 _USER_INFO = re.compile(USER_INFO)
 Size = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 def new_run_id() -> str:
-    """Return a new run id; ids sort by the start of their runs."""
+    """Return a new run id. Run ids sort by start time."""
     return datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ-") + uuid.uuid4().hex[:6]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunCounts:
-    """The work of one run, counted.
+    """The work of one run, in numbers.
 
     Attributes:
-        bytes_decoded: of segment files.
+        bytes_decoded: bytes of decoded segment files.
         snapshots_mended: written snapshots that replaced a damaged object.
-        bytes_uploaded: of segment files, without their indexes.
-        segments_published: segments whose records were written.
-        delta_commits: to all tables.
+        bytes_uploaded: bytes of uploaded segment files, without their indexes.
+        segments_published: segments whose COPY_SEGMENT_FINISHED records were written.
+        delta_commits: commits to all Delta tables.
     """
 
     segments_decoded: Size = 0
@@ -48,7 +48,7 @@ class RunCounts:
 
 @dataclass(frozen=True)
 class WaitingAt:
-    """The bytes of the segments that waited after a run; `at` is the time of the run, epoch ms."""
+    """The bytes of blocked segments after a run. `at` is the time of the run, epoch ms."""
 
     at: int
     bytes: Size
@@ -56,11 +56,11 @@ class WaitingAt:
 
 @dataclass(frozen=True)
 class Disk:
-    """A file system below log directories; bytes.
+    """A file system with log directories, in bytes.
 
     Attributes:
-        free: bytes that a user other than root may write.
-        log_dirs: log directories of the report on it.
+        free: bytes that users other than root may still write.
+        log_dirs: log directories of the report on this file system.
     """
 
     mount: str
@@ -71,14 +71,14 @@ class Disk:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """One run, as the index of runs names it.
+    """A run in the index of runs.
 
     Attributes:
-        finished_at: epoch ms, by the clock.
-        source: the log directories, as given to --source, for people.
-        remote: as given to --remote, "" if the run tiers nothing.
-        version: of tiersnap.
-        applied: False if the run only planned, and wrote nothing to remote storage.
+        finished_at: end of the run, epoch ms.
+        source: values of --source, as one text.
+        remote: value of --remote; "" if the run tiers nothing.
+        version: version of tiersnap.
+        applied: False if the run only planned and wrote nothing to remote storage.
     """
 
     run_id: str
@@ -91,18 +91,17 @@ class RunRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class RunInfo(RunRecord, RunCounts):
-    """One run: its settings, its times and its counts.
+    """A run with its settings, times and counts.
 
     Attributes:
-        started_at: epoch ms, by the clock.
-        judged_at: epoch ms at which the verdicts hold, None if that is `started_at`; see `now`.
-        sources: `source` one by one, for commands; empty if there is only one.
-        collected: by collected folder, the path of the log directory on its host.
-        warehouse: as given to --warehouse, "" without tables.
-        ready_elsewhere: READY segments of collected folders, which the run cannot upload, by the log directory of their
-            host.
-        disks: the file systems of the log directories that the run could examine.
-        options: by name of a command, the options of this run that the command accepts, as words.
+        started_at: start of the run, epoch ms.
+        judged_at: time of the verdicts, epoch ms; None if it is `started_at`. See `now`.
+        sources: values of --source one by one, for commands; empty if `source` is the only one.
+        collected: path of the log directory on its host, by collected folder.
+        warehouse: value of --warehouse; "" without tables.
+        ready_elsewhere: numbers of READY segments in collected folders, by log directory. The run cannot upload them.
+        disks: file systems of the log directories that the run could examine.
+        options: words of this run's options, by name of a command that accepts them.
     """
 
     started_at: int
@@ -116,12 +115,12 @@ class RunInfo(RunRecord, RunCounts):
 
     @property
     def now(self) -> int:
-        """Return the epoch ms at which the verdicts hold."""
+        """Return the time of the verdicts, epoch ms."""
         return self.started_at if self.judged_at is None else self.judged_at
 
     def without_secrets(self) -> RunInfo:
-        """Return the run without user information and queries in its URIs."""
-        source, remote, warehouse = (without_user(uri) for uri in (self.source, self.remote, self.warehouse))
+        """Return the run without user information and query values in its URIs."""
+        source, remote, warehouse = map(without_user, (self.source, self.remote, self.warehouse))
         elsewhere = {without_user(place): count for place, count in self.ready_elsewhere.items()}
         return replace(
             self,
@@ -129,11 +128,11 @@ class RunInfo(RunRecord, RunCounts):
             remote=remote,
             warehouse=warehouse,
             ready_elsewhere=elsewhere,
-            sources=tuple(without_user(uri) for uri in self.sources),
+            sources=tuple(map(without_user, self.sources)),
             collected={without_user(uri): path for uri, path in self.collected.items()},
         )
 
 
 def without_user(uri: str) -> str:
-    """Return `s3://bucket/x` of `s3://key:secret@bucket/x`, with a query masked; anything else as it is."""
+    """Return `s3://bucket/x` for `s3://key:secret@bucket/x`, with a masked query. Other texts are not changed."""
     return masked_uri(_USER_INFO.sub(r"\1", uri))

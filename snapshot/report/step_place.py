@@ -1,4 +1,4 @@
-"""The place of a report's next steps: the judged host or fleet, and its remote location."""
+"""The host or fleet and the remote location for which a report prints its next steps."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tiersnap.snapshot.report.run_info import RunInfo
 
 
 def segment_file(log_dir: str, topic: str, partition: int, base_offset: int) -> str:
-    """Return the path of a segment below its log directory."""
+    """Return the path of a segment file."""
     return f"{log_dir.rstrip('/')}/{topic}-{partition}/{base_offset:020d}.log"
 
 
 def place_of(run: RunInfo, log_dirs: tuple[str, ...] = ()) -> Place:
-    """Return the place of a report's steps.
+    """Return the place for a report's steps.
 
     Args:
-        log_dirs: entries of one host's log.dirs; empty if the steps are for several hosts.
+        log_dirs: log directories of one host; empty if the steps are for several hosts.
     """
     return judged_place(_sources(run), run.remote, run.warehouse, run.options, log_dirs)
 
@@ -30,11 +30,12 @@ def judged_place(
     options: Mapping[str, tuple[str, ...]],
     log_dirs: tuple[str, ...] = (),
 ) -> Place:
-    """Return the place of steps after a run over `sources`.
+    """Return the place for steps after a run.
 
     Args:
-        remote: URI, "" if it is unknown.
-        warehouse: URI of a fleet, whose steps use `run`; "" for a host, whose steps use `tier`.
+        sources: log directories or collected folders of the run.
+        remote: URI of the remote location; "" if unknown.
+        warehouse: URI of a fleet's warehouse, whose steps use `run`; "" for a host, whose steps use `tier`.
         options: see RunInfo.
         log_dirs: see `place_of`.
     """
@@ -53,7 +54,7 @@ def judged_place(
 
 
 def _words_of(names: tuple[str, ...], options: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    """Yield the words of these options, as `run` or `tier` has them: both take every option of location and cluster."""
+    """Yield the words of the named options. `run` and `tier` accept the same options of location and cluster."""
     is_kept = False
     for each in options.get("run") or options.get("tier") or ():
         if each.startswith("--"):
@@ -67,7 +68,7 @@ def _sources(run: RunInfo) -> tuple[str, ...]:
 
 
 def by_segment(run: RunInfo) -> str:
-    """Return the command that lists every segment of a report."""
+    """Return the command that lists each segment of a report."""
     listing = ("scan", *_sources(run), "--segments")
     if run.warehouse:
         listing = ("report", "--warehouse", run.warehouse, "--by", "segment")

@@ -1,4 +1,4 @@
-"""Build a Report from READINESS rows: totals of partitions, topics and the cluster, causes, and details."""
+"""Construction of a Report from READINESS rows: totals, causes, timelines and snapshots."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tiersnap.snapshot.report.step_place import place_of, segment_file
 from tiersnap.snapshot.report.timeline import held_runs, spans
 
 T = TypeVar("T")
-# Number of partitions with a timeline; a hundred spans are at most 40 KB.
+# Number of partitions with a timeline. A hundred spans have at most 40 KB.
 DEFAULT_DETAILS = 20_000
 
 
@@ -43,13 +43,12 @@ def summarise(rows: pa.Table | Iterable[pa.RecordBatch], run: RunInfo, *, detail
     """Return the report on all segments.
 
     Args:
-        rows: schema tables.readiness.READINESS, in any order; batches are read one by one, and 49 bytes of each row are
-            kept until the end.
-        run: for the header; user information is removed from its URIs and from the log directories.
-        details: number of partitions with a timeline and their snapshots, see `most_worth`.
+        rows: rows of READINESS in any order. Batches are read one by one, and 49 bytes per row stay in memory.
+        run: run of the report. User information is removed from its URIs and from the log directories.
+        details: number of partitions with a timeline and their snapshots; see `most_worth`.
 
     Raises:
-        UsageError: the rows do not follow the schema, or have verdicts of another version.
+        UsageError: the rows do not have the schema, or have unknown verdicts.
     """
     found = aggregate(rows, run.now)
     return summarise_aggregated(found, lambda codes: of_partitions(found.segments, codes), run, details=details)
@@ -58,17 +57,17 @@ def summarise(rows: pa.Table | Iterable[pa.RecordBatch], run: RunInfo, *, detail
 def summarise_aggregated(
     found: Aggregated, segments_of: Callable[[list[Codes]], pa.Table], run: RunInfo, *, details: int = DEFAULT_DETAILS
 ) -> Report:
-    """Return the report on segments that Arrow or Spark has aggregated.
+    """Return the report on segments that Arrow or Spark aggregated.
 
     Args:
-        segments_of: returns the segments of some partitions, as `of_partitions` does.
+        segments_of: function that returns the segments of some partitions, in the form of `of_partitions`.
     """
     run = run.without_secrets()
     reports = dict(partitions(found, run))
     by_topic = _by_topic(reports)
     chosen = most_worth([codes for _, codes in by_topic], lambda codes: bool(reports[codes].blocking))[:details]
     _add_details(reports, chosen, segments_of(chosen), found)
-    topics = tuple(_topic(totals, [reports[codes] for codes in members]) for totals, members in by_topic)
+    topics = tuple(_topic(totals, list(map(reports.__getitem__, members))) for totals, members in by_topic)
     cluster, at_ends = sum_of(topics), _snapshots(found)
     by_topics = chain.from_iterable(topic.partitions for topic in topics)
     return Report(
@@ -86,7 +85,7 @@ def summarise_aggregated(
 def _add_details(
     reports: dict[Codes, PagePartition], chosen: list[Codes], segments: pa.Table, found: Aggregated
 ) -> None:
-    """Add timeline and snapshots to the chosen partitions."""
+    """Add timelines and snapshots to the chosen partitions."""
     details_of = _details(segments, len(chosen), found.held)
     for codes, (timeline, snapshots) in zip(chosen, details_of, strict=True):
         reports[codes] = replace(reports[codes], timeline=timeline, snapshots=snapshots)
@@ -97,11 +96,11 @@ def _badness(totals: Totals) -> tuple[int, int]:
 
 
 def _by_topic(reports: dict[Codes, PagePartition]) -> list[tuple[Totals, list[Codes]]]:
-    """Return the topics, and the partitions of each, worst first: by verdict, waiting bytes and name."""
+    """Return the topics and their partitions, both sorted by worst verdict, waiting bytes and name."""
     by_topic: defaultdict[int, list[Codes]] = defaultdict(list)
     for codes, _ in sorted(reports.items(), key=lambda item: (*_badness(item[1]), *_name(item[1]))):
         by_topic[codes[0]].append(codes)
-    topics = [(sum_of(reports[codes] for codes in members), members) for members in by_topic.values()]
+    topics = [(sum_of(map(reports.__getitem__, members)), members) for members in by_topic.values()]
     return sorted(topics, key=lambda topic: (*_badness(topic[0]), _name(reports[topic[1][0]])))
 
 
@@ -117,7 +116,7 @@ def _causes(reports: Iterable[PagePartition], run: RunInfo) -> list[PageCause]:
     """Return the causes, worst first.
 
     Args:
-        reports: worst first; the first one with a cause gives the segment file of its command.
+        reports: partitions, worst first. The command of a cause names the segment file of the first partition.
     """
     touched: Counter[Verdict] = Counter()
     behind: defaultdict[Verdict, Count] = defaultdict(Count)
@@ -154,19 +153,19 @@ def _cause(verdict: Verdict, partitions: int, own: Count, behind: Count, place: 
 
 
 def _place(where: dict[str, str], run: RunInfo) -> Place:
-    """Return the place of a cause's steps.
+    """Return the place for a cause's steps.
 
-    Collected folders may come from several hosts, so only the first log directory counts then.
+    Collected folders may come from several hosts, so only their first log directory is used.
 
     Args:
-        where: by log directory, the first segment file with the cause.
+        where: first segment file with the cause, by log directory.
     """
-    log_dirs = sorted(where) if not run.collected else list(where)[:1]
+    log_dirs = list(where)[:1] if run.collected else sorted(where)
     return place_of(run, tuple(log_dirs)).beside(next(iter(where.values())))
 
 
 def _details(table: pa.Table, chosen: int, labels: list[str]) -> Iterator[tuple[tuple[Span, ...], tuple[Held, ...]]]:
-    """Yield timeline and snapshots of each chosen partition, in their order."""
+    """Yield the timeline and the snapshots of each chosen partition, in the order of `wanted`."""
     names = ("base_offset", "size_bytes", "verdict", "segments", "held", "wanted")
     base, size, rank, segments, held, wanted = (table[name].to_numpy() for name in names)
     end = table["next_base_offset"].fill_null(pa.scalar(-1, pa.int64())).to_numpy()
@@ -181,15 +180,19 @@ def _details(table: pa.Table, chosen: int, labels: list[str]) -> Iterator[tuple[
 
 def _snapshots(found: Aggregated) -> tuple[SnapshotsAtEnds, ...]:
     rows = [
-        SnapshotsAtEnds(
-            SnapshotVerdict(row["snapshot"]),
-            Provenance(row["snapshot_provenance"]) if row["snapshot_provenance"] else None,
-            SnapshotVerdict(row["compared"]) if row["compared"] else None,
-            row["segments"],
-        )
+        _snapshots_at_ends(row["snapshot"], row["snapshot_provenance"], row["compared"], row["segments"])
         for row in found.snapshots.to_pylist()
     ]
     return tuple(sorted(rows, key=lambda row: (-row.segments, row.snapshot, row.provenance or "", row.compared or "")))
+
+
+def _snapshots_at_ends(snapshot: str, provenance: str, compared: str, segments: int) -> SnapshotsAtEnds:
+    return SnapshotsAtEnds(
+        SnapshotVerdict(snapshot),
+        Provenance(provenance) if provenance else None,
+        SnapshotVerdict(compared) if compared else None,
+        segments,
+    )
 
 
 def _compared(found: Iterable[SnapshotsAtEnds]) -> dict[SnapshotVerdict, int]:
@@ -201,10 +204,10 @@ def _compared(found: Iterable[SnapshotsAtEnds]) -> dict[SnapshotVerdict, int]:
 
 
 def most_worth(topics: Iterable[Sequence[T]], is_blocked: Callable[[T], bool]) -> list[T]:
-    """Return partitions in the order of display: blocked ones first, and in turns over topics.
+    """Return partitions in the order of display. Blocked partitions are first, and the topics take turns.
 
-    So a topic with thousands of blocked partitions leaves room for other topics. The topics and their partitions are
-    given worst first.
+    So a topic with thousands of blocked partitions leaves room for other topics. The topics and their partitions
+    must be given worst first.
     """
     keyed: list[tuple[tuple[bool, int, int], T]] = []
     for place, members in enumerate(topics):

@@ -1,6 +1,6 @@
-"""The timeline of a partition's segments: neighbours that are drawn as one, and their places on the axis.
+"""The timeline of a partition's segments: spans, and their positions on the x axis.
 
-The x axis has offsets, linear, from the log start to the largest known offset; 0 to 100 per cent.
+The x axis is linear in offsets, from the log start offset (0 per cent) to the largest known offset (100 per cent).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import RANK, SEVERITY
 from tiersnap.snapshot.report.model import Count, Held, PagePartition, Span
 
-# More rectangles than this cannot be distinguished, and 200 partitions with more would make the page large.
+# Readers cannot distinguish more rectangles, and 200 partitions with more would make the page large.
 MAX_SPANS = 60
-# With more segments than this, neighbours of equal verdict are drawn as one: a fleet has 50 segments per partition.
+# If a partition has more segments, neighbours of equal verdict are merged. A fleet has 50 segments per partition.
 MAX_SINGLE = 24
-# The active segment grows, so it gets some room.
+# The active segment gets some width, because it grows.
 _ACTIVE_SHARE = 0.03
 
 
@@ -33,16 +33,16 @@ def spans(
 ) -> tuple[Span, ...]:
     """Return the spans of a partition's segments, in offset order.
 
-    Up to MAX_SINGLE segments are a span each. Of more segments, neighbours of equal verdict are merged. If that leaves
-    too many spans, the axis is cut into `max_spans` pieces, and the spans that begin in one piece are merged.
+    Up to MAX_SINGLE segments have a span each. Of more segments, neighbours of equal verdict are merged. If too many
+    spans remain, the axis is divided into `max_spans` pieces, and spans that begin in the same piece are merged.
 
     Args:
         base: int64, base offsets, ascending.
-        end: int64, next base offsets, exclusive; -1 for the active segment.
+        end: int64, next base offsets (exclusive); -1 for the active segment.
         size: int64, bytes.
-        rank: verdicts as their rank in SEVERITY.
-        segments: number of segments of each item; neighbours of one verdict may come merged.
-        max_spans: at least 1.
+        rank: ranks of the verdicts in SEVERITY.
+        segments: number of segments of each item. An item may be several neighbours of one verdict.
+        max_spans: largest number of spans, at least 1.
     """
     if not base.size:
         return ()
@@ -50,37 +50,34 @@ def spans(
     if base.size > min(max_spans, MAX_SINGLE):
         starts = _starts_of(rank)
     if starts.size > max_spans:
-        # In float, because a product of offsets may not fit an int64.
+        # Float, because a product of offsets may overflow int64.
         share = (base[starts].astype(np.float64) - float(base[0])) / max(1.0, float(base[-1]) - float(base[0]))
         starts = starts[_starts_of(np.minimum((share * max_spans).astype(np.int64), max_spans - 1))]
     stops = np.append(starts[1:], base.size)
-    return tuple(
-        Span(
-            verdict=SEVERITY[worst],
-            base_offset=first,
-            end_offset=None if last < 0 else last,
-            count=Count(count, total),
-            is_mixed=worst != best,
-        )
-        for count, first, last, total, worst, best in zip(
-            np.add.reduceat(segments, starts).tolist(),
-            base[starts].tolist(),
-            end[stops - 1].tolist(),
-            np.add.reduceat(size, starts).tolist(),
-            np.minimum.reduceat(rank, starts).tolist(),
-            np.maximum.reduceat(rank, starts).tolist(),
-            strict=True,
-        )
+    columns = zip(
+        np.add.reduceat(segments, starts).tolist(),
+        base[starts].tolist(),
+        end[stops - 1].tolist(),
+        np.add.reduceat(size, starts).tolist(),
+        np.minimum.reduceat(rank, starts).tolist(),
+        np.maximum.reduceat(rank, starts).tolist(),
+        strict=True,
     )
+    found = []
+    for count, first, last, total, worst, best in columns:
+        end_offset = None if last < 0 else last
+        found.append(Span(SEVERITY[worst], first, end_offset, Count(count, total), is_mixed=worst != best))
+    return tuple(found)
 
 
 def held_runs(
     base: np.ndarray, end: np.ndarray, segments: np.ndarray, held: np.ndarray, labels: list[str]
 ) -> tuple[Held, ...]:
-    """Return the snapshots at the ends of a partition's segments, equal neighbours together; arguments as in `spans`.
+    """Return the snapshots at the ends of a partition's segments. Equal neighbours are merged.
 
     Args:
-        held: positions in `labels`, each a verdict and its provenance with a space between.
+        base, end, segments: see `spans`.
+        held: positions in `labels`. A label is a verdict, or a verdict, a space and a provenance.
     """
     if not base.size:
         return ()
@@ -97,12 +94,12 @@ def held_runs(
 
 
 def _starts_of(values: np.ndarray) -> np.ndarray:
-    """Return the positions at which a run of equal values starts."""
+    """Return the positions at which a new value begins."""
     return np.concatenate(([0], np.flatnonzero(values[1:] != values[:-1]) + 1))
 
 
 def runs(partition: PagePartition) -> list[Span]:
-    """Return the timeline as a table for people who cannot see it; neighbours of equal verdict are always merged."""
+    """Return the spans for the timeline's table, which screen readers use. Neighbours of equal verdict are merged."""
     found: list[Span] = []
     for span in partition.timeline:
         if found and _is_one_verdict(found[-1], span):
@@ -119,18 +116,18 @@ def _is_one_verdict(first: Span, second: Span) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Offsets from start (inclusive) to end (exclusive) on a line of 100 per cent."""
+    """A range of offsets, `start` inclusive and `end` exclusive, as a line of 100 per cent."""
 
     start: int
     end: int
 
     def at(self, offset: int) -> float:
-        """Return the place of an offset, in per cent from the left, 0 to 100."""
+        """Return the position of an offset, in per cent from the left, 0 to 100."""
         return min(100.0, max(0.0, 100.0 * (offset - self.start) / (self.end - self.start)))
 
 
 def axis_of(partition: PagePartition) -> Axis:
-    """Return the axis for all segments and marks of a partition."""
+    """Return the axis that contains all segments and marks of a partition."""
     start = min([partition.log_start_offset, *(span.base_offset for span in partition.timeline[:1])])
     end = max(_offsets(partition))
     if partition.timeline and partition.timeline[-1].end_offset is None:
@@ -151,5 +148,5 @@ def _offsets(partition: PagePartition) -> Iterator[int]:
 
 
 def worst_last(timeline: tuple[Span, ...]) -> list[Span]:
-    """Return the spans in drawing order: a worse one is drawn above its neighbours."""
+    """Return the spans in drawing order. A worse span is drawn later, on top of its neighbours."""
     return sorted(timeline, key=lambda span: (-RANK[span.verdict], span.base_offset))

@@ -1,4 +1,4 @@
-"""Sentences about verified data: snapshots compared with the log, and remote segments that were verified."""
+"""Sentences about compared snapshots and verified remote segments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _AT_END = {
 
 
 def snapshot_counts(report: Report) -> dict[str, int]:
-    """Return the number of closed segments by the snapshot at their end, in words, most first."""
+    """Return the numbers of closed segments by the snapshot at their end, in words, largest first."""
     counted: Counter[str] = Counter()
     for each in report.snapshots:
         counted[_at_end(each)] += each.segments
@@ -40,14 +40,14 @@ def _at_end(found: SnapshotsAtEnds) -> str:
 
 
 def _is_unverified(found: SnapshotsAtEnds) -> bool:
-    """Return whether these are brokers' snapshots that were not compared with the log."""
+    """Return whether the snapshots are brokers' snapshots that were not compared with the log."""
     if found.provenance is Provenance.BROKER:
         return found.compared is None and found.snapshot.is_trusted
     return found.provenance is Provenance.BROKER_UNVERIFIED
 
 
 def remote_checked(report: Report) -> str:
-    """Return a sentence about the verified part of the remote segments; "" if there are none."""
+    """Return a sentence about the verified remote segments, "" if no segment is in remote storage."""
     found: dict[tuple[str, int], RemoteChecked] = {}
     for each in partitions_of(report):
         if each.remote_checked:
@@ -61,9 +61,13 @@ def remote_checked(report: Report) -> str:
 
 
 def _checked_in_words(found: Sequence[RemoteChecked]) -> str:
-    segments, verified = sum(each.segments for each in found), sum(each.verified for each in found)
-    compared, unsound = sum(each.compared for each in found), sum(each.unsound for each in found)
-    encrypted = sum(each.encrypted for each in found)
+    segments = verified = compared = unsound = encrypted = 0
+    for each in found:
+        segments += each.segments
+        verified += each.verified
+        compared += each.compared
+        unsound += each.unsound
+        encrypted += each.encrypted
     unread = f"; {many(encrypted, 'encrypted segment')} could not be read" if encrypted else ""
     return (
         f"Of {many(segments, 'remote segment')} in {many(len(found), 'partition')} {verified:,} were verified, the "

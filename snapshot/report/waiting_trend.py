@@ -1,6 +1,6 @@
-"""The plot of the bytes that waited, run by run: a line over a time axis, with a scale of bytes.
+"""The plot of the waiting bytes by run: a line over a time axis, with a scale of bytes.
 
-A verdict holds until the next run, so the line has steps. Positions are per cent of the plot, from its left or its top.
+A verdict is valid until the next run, so the line has steps. Positions are in per cent from the left or the top.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _MOST_SIZES, _MOST_TIMES = 4, 6
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
 _YEAR = 365 * _DAY
 _TIME_STEPS = (
-    *(_MINUTE * count for count in (1, 5, 15)),
-    *(_HOUR * count for count in (1, 3, 6, 12)),
-    *(_DAY * count for count in (1, 2, 7, 14, 28, 91)),
+    *(_MINUTE, 5 * _MINUTE, 15 * _MINUTE),
+    *(_HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR),
+    *(_DAY, 2 * _DAY, 7 * _DAY, 14 * _DAY, 28 * _DAY, 91 * _DAY),
     _YEAR,
 )
-# A label nearer to an edge than this, in per cent, is aligned with the edge.
+# A label closer to an edge than this is aligned with the edge, in per cent.
 _EDGE = 6.0
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A mark of an axis, or a run on the line; `y` is "" for a mark of the time axis."""
+    """A mark of an axis, or a run on the line. `y` is "" for a mark of the time axis."""
 
     x: str
     y: str
@@ -42,10 +42,10 @@ class Plot:
     """The line and its axes.
 
     Attributes:
-        line, area: points of a polyline and a polygon, in a box of 1000 by 100.
+        line, area: points of a polyline and of a polygon, in a box of 1000 by 100.
         sizes, times: marks of the axes.
-        dots: the runs with time and bytes; empty if they are too many to be distinguished.
-        says: the plot as a sentence.
+        dots: runs with time and bytes; empty if there are more than _MOST_DOTS.
+        says: description of the plot, for readers who cannot see it.
     """
 
     line: str
@@ -57,10 +57,10 @@ class Plot:
 
 
 def plot_of(trend: Sequence[WaitingAt]) -> Plot | None:
-    """Return the plot of the newest runs; None if they have no two times, or if nothing waited.
+    """Return the plot of the newest runs, None if all runs have one time or nothing waited.
 
     Args:
-        trend: by time.
+        trend: waiting bytes by time, ascending.
     """
     shown = trend[-MOST_POINTS:]
     highest = max((each.bytes for each in shown), default=0)
@@ -69,20 +69,19 @@ def plot_of(trend: Sequence[WaitingAt]) -> Plot | None:
     step = _size_step(highest)
     axes = _Axes(shown[0].at, shown[-1].at, step * -(-highest // step))
     line = " ".join(_corners(shown, axes))
-    dots = shown if len(shown) <= _MOST_DOTS else ()
     return Plot(
         line=line,
         area=f"0,100 {line} 1000,100",
         sizes=tuple(_sizes(axes, step)),
         times=tuple(_times(axes)),
-        dots=tuple(Tick(percent(axes.x(each.at)), percent(axes.y(each.bytes)), _run_in_words(each)) for each in dots),
+        dots=tuple(_dots(shown, axes)),
         says=_sentence(shown, highest),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Axes:
-    """The times from `start` to `end`, ms, and the bytes from 0 to `top`."""
+    """The scales of the axes: times from `start` to `end` (ms), and bytes from 0 to `top`."""
 
     start: int
     end: int
@@ -96,7 +95,7 @@ class _Axes:
 
 
 def _corners(shown: Sequence[WaitingAt], axes: _Axes) -> Iterator[str]:
-    """Yield the corners of the line, in its box of 1000 by 100."""
+    """Yield the corners of the line in a box of 1000 by 100."""
     before = shown[0]
     for each in shown:
         yield f"{10 * axes.x(each.at):.1f},{axes.y(before.bytes):.2f}"
@@ -104,8 +103,16 @@ def _corners(shown: Sequence[WaitingAt], axes: _Axes) -> Iterator[str]:
         before = each
 
 
+def _dots(shown: Sequence[WaitingAt], axes: _Axes) -> Iterator[Tick]:
+    """Yield a dot per run. Yield nothing if there are more than _MOST_DOTS runs."""
+    if len(shown) > _MOST_DOTS:
+        return
+    for each in shown:
+        yield Tick(percent(axes.x(each.at)), percent(axes.y(each.bytes)), _run_in_words(each))
+
+
 def _size_step(highest: int) -> int:
-    """Return the smallest power of two of which at most _MOST_SIZES reach `highest`."""
+    """Return the smallest power of two such that _MOST_SIZES steps reach `highest`."""
     step = 1
     while step * _MOST_SIZES < highest:
         step *= 2

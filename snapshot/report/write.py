@@ -1,15 +1,15 @@
-"""Write the report's folder; a crash leaves each file complete, old or new.
+"""Functions that write a report's folder. A crash leaves each file complete, old or new.
 
-    index.html               the stuck segments, and the changes since the previous run
+    index.html               blocked segments, and the changes since the previous run
     lost.html                lost and duplicate records
-    failover.html            the failover if this broker dies now
+    failover.html            the effect of a failure of this broker
     runs.html, runs.json     the index of runs
     readiness.json, .csv     the newest run as data
-    details/*.js             partitions that index.html loads when they are opened
+    details/*.js             partitions that index.html loads on demand
     runs/<run id>.html       a short page of each run
-    runs/<run id>.json.gz    its readiness.json, for comparisons
+    runs/<run id>.json.gz    readiness.json of each run, for comparisons
 
-The earlier runs are the runs in this folder. They are never deleted.
+The folder `runs` has all earlier runs. They are never deleted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DETAIL = re.compile(r"(?:[0-9]+|partitions|topics)(?:-[0-9]+)?\.js")
 
 
 def contents(report: Report, beside: Beside, known: ExactlyOnce, folder: Path) -> Iterator[tuple[str, Iterable[str]]]:
-    """Yield (file name, its text in pieces). The page comes last, because it links to the other files."""
+    """Yield the name and the text of each file, in pieces. index.html is the last, because it links to the others."""
     kept = f"runs/{run_file(report.run.run_id)}"
     for name, text in detail_files(report):
         yield name, (text,)
@@ -52,16 +52,16 @@ def contents(report: Report, beside: Beside, known: ExactlyOnce, folder: Path) -
 
 
 def write_report(report: Report, destination: Path | str, known: ExactlyOnce | None = None) -> tuple[Path, ...]:
-    """Write the files, UTF-8, into a folder, which is created if needed; return their paths, index.html last.
+    """Write the files (UTF-8) into a folder. Create the folder if needed. Return the paths, index.html last.
 
-    The same report gives the same bytes. Each file is written under another name and renamed, so no reader sees half of
-    it. At the end the details of earlier runs are deleted. Other files of the folder stay.
+    The same report gives the same bytes. Each file is written under a temporary name and renamed, so readers see only
+    complete files. Finally, details of earlier runs are deleted. Other files in the folder are not changed.
 
     Args:
-        known: the data of lost.html and failover.html; without it these pages show how to get it.
+        known: data of lost.html and failover.html. Without it, these pages print the command that provides the data.
 
     Raises:
-        UsageError: the folder cannot be created or written, or it is a broker's.
+        UsageError: the folder cannot be written, or is a log directory of a broker.
     """
     folder = Path(destination)
     for place in (folder, folder / "details", folder / "runs"):
@@ -77,7 +77,7 @@ def write_report(report: Report, destination: Path | str, known: ExactlyOnce | N
                 path.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(
-            f"cannot write the report to {folder}: {error}", hint="give a folder that can be written"
+            f"cannot write the report to {folder}: {error}", hint="name a folder that this user may write"
         ) from error
     return written
 
@@ -87,11 +87,11 @@ def _replace(path: Path, chunks: Iterable[str]) -> Path:
     try:
         with temporary.open("xb") as file:
             if path.suffix == ".gz":
-                # Without a timestamp, so that the same text gives the same bytes.
+                # No timestamp, so that the same text gives the same bytes.
                 with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
-                    packed.writelines(chunk.encode() for chunk in chunks)
+                    packed.writelines(map(str.encode, chunks))
             else:
-                file.writelines(chunk.encode() for chunk in chunks)
+                file.writelines(map(str.encode, chunks))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

@@ -1,1 +1,1 @@
-"""Arrow schemas of the warehouse's tables, and their rows to the core's values and back."""
+"""Arrow schemas of the warehouse's tables, and conversions between rows and the objects of the core."""

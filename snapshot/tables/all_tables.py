@@ -1,9 +1,9 @@
-"""The tables of a warehouse by name, each with a comment, as each of their columns.
+"""The tables of a warehouse by name. Each table and each column has a comment.
 
-All are only appended to, but for stale rows of record_batches. `run` is the number of the run that wrote a row,
-ascending; of the rows with one key those with the greatest count. Offsets named `next_...` are exclusive; times are
-epoch milliseconds unless named `_ns`. No array grows with segments or producers: deltas lie in parts of at most
-PART_DELTAS.
+Rows are only appended, except that stale rows of `record_batches` are deleted. `run` is the number of the run that
+wrote a row, ascending. Of the rows with one key, the row with the greatest `run` is valid. Offsets named `next_...` are
+exclusive. Times are epoch milliseconds, or nanoseconds if the name ends in `_ns`. No array grows with segments or
+producers: deltas are stored in parts of at most PART_DELTAS.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from tiersnap.snapshot.tables.spark_made_tables import AUDIT_FINDINGS, AUDITS, R
 
 @dataclass(frozen=True, slots=True)
 class StoredCheck:
-    """A row of `remote_checks`. Of the rows of one segment id those with the greatest `run` count.
+    """A row of `remote_checks`. Of one segment id, the rows with the greatest `run` are valid.
 
-    A row without a segment id is of offsets that no complete segment holds, and counts while no later run verified that
-    partition.
+    A row without a segment id describes offsets that no complete remote segment covers. It is valid until a later run
+    verifies the partition.
     """
 
     check: RemoteCheck
-    run: Annotated[int, Meta(description="number of the check, ascending; not that of a run of the pipeline")]
+    run: Annotated[int, Meta(description="number of the check, ascending; not the number of a run of the pipeline")]
 
 
 TABLES: dict[str, pa.Schema] = {
-    "segments": with_comment(SEGMENTS, "Decodes of segment files: how each ended, and its producer deltas in parts"),
-    "partitions": with_comment(PARTITIONS, "Facts that a replay found of a partition, a row each, by kind"),
-    "readiness": with_comment(STORED_VERDICTS, "The verdict of each segment from a run on, until its next row"),
+    "segments": with_comment(SEGMENTS, "Decodes of segment files: the end of each, and its producer deltas in parts"),
+    "partitions": with_comment(PARTITIONS, "Facts that a replay found, one row per fact"),
+    "readiness": with_comment(STORED_VERDICTS, "Verdicts of segments. A verdict is valid until the segment's next row"),
     "remote_log_segments": with_comment(
-        REMOTE_LOG_SEGMENTS, "KIP-405 states of remote segments: of our copy attempts, and those that were found"
+        REMOTE_LOG_SEGMENTS, "KIP-405 states of remote segments: those of our copy attempts, and those that runs found"
     ),
     "runs": with_comment(RUNS, "Runs that changed something: version, settings and counts"),
     "record_batches": with_comment(RECORD_BATCHES_TABLE, "Headers of record batches, written by tiersnap decode"),
-    "audits": with_comment(AUDITS, "Partitions that tiersnap audit --to read, also if it found nothing"),
+    "audits": with_comment(AUDITS, "Partitions that tiersnap audit --to read, with and without findings"),
     "audit_findings": with_comment(AUDIT_FINDINGS, "Findings of tiersnap audit --to"),
     "remote_checks": with_comment(
         Rows(StoredCheck).schema,
-        "Results of tiersnap verify --warehouse, of a remote segment or of offsets without one",
+        "Results of tiersnap verify --warehouse: one row per remote segment or missing range of offsets",
     ),
 }

@@ -1,10 +1,11 @@
-"""Decodes as rows of the table `segments`, in parts of at most PART_DELTAS, and back."""
+"""Decodes of segments as rows of the table `segments`. Each row has at most PART_DELTAS deltas of a decode."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +33,7 @@ from tiersnap.snapshot.tables.spark_made_tables import DELTA, field_of, schema_o
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """A segment's log file as it was listed."""
+    """A segment's log file, with the size and time of its listing."""
 
     log_dir: LogDir
     topic: Topic
@@ -45,7 +46,7 @@ class SegmentFile:
 
     @classmethod
     def of(cls, listed: ListedPartition, segment: ListedSegment) -> SegmentFile:
-        """Return that of a segment of a listed partition."""
+        """Return the log file of a listed segment."""
         return cls(
             *(listed.log_dir, listed.topic, listed.partition, listed.topic_id),
             *(segment.base_offset, segment.next_base_offset, segment.size_bytes, segment.modified_ns),
@@ -53,12 +54,12 @@ class SegmentFile:
 
     @property
     def folder(self) -> tuple[FileSystem, str]:
-        """Return file system and folder of its partition."""
+        """Return the file system and the path of the partition's folder."""
         return partition_folder(self.log_dir, self.topic, self.partition)
 
     @property
     def segment(self) -> Segment:
-        """Return the segment, with its file in that folder and without its indexes."""
+        """Return the segment with its log file, without indexes."""
         path = f"{self.folder[1]}/{self.base_offset:020d}.log"
         return Segment(self.base_offset, self.next_base_offset, FileRef(path, self.size_bytes, self.modified_ns))
 
@@ -68,7 +69,7 @@ FILE_ROWS = Rows(SegmentFile)
 
 @dataclass(frozen=True, slots=True)
 class StoredDecode:
-    """The end of a segment's decode, by the number of the run that decoded it."""
+    """The end of a segment's decode, with the number of the run that decoded the segment."""
 
     file: SegmentFile
     end: SegmentEnd
@@ -76,34 +77,34 @@ class StoredDecode:
 
 
 DECODE_ROWS = Rows(StoredDecode)
-# A row of the table: a part of a run of the decode.
+# A row has a part of one range of batches (Run).
 SEGMENTS = schema_of(
     *DECODE_ROWS.schema,
     field_of("part", pa.int32(), "part of the decode, ascending from 0"),
     field_of("run_start_offset", pa.int64(), "offset at which the part's range of batches begins"),
-    field_of("run_max_timestamp", pa.int64(), "ms, largest timestamp of that range; -1 without one"),
-    field_of("deltas", pa.list_(DELTA), "producer deltas of that range, at most 2,000 a row"),
+    field_of("run_max_timestamp", pa.int64(), "ms, largest timestamp of the range; -1 if it has none"),
+    field_of("deltas", pa.list_(DELTA), "producer deltas of the range, at most 2,000 per row"),
 )
-# Of a batch, about a megabyte: Spark spends as much on a batch as on a thousand deltas.
+# About a megabyte per batch. Spark needs as much time for a batch as for a thousand deltas.
 _BATCH_DELTAS = 1 << 14
 _MOST_DELTAS = 1 << 15
 
 
 Decoded = tuple[StoredDecode, Sequence[Run]]
-_Row = tuple[StoredDecode, int, Run, np.ndarray]  # part, of all that the decode has; its run; its deltas
+_Row = tuple[StoredDecode, int, Run, np.ndarray]  # the int is the part, counted through the whole decode
 
 
 def decode_batches(decodes: Iterable[Decoded]) -> Iterator[pa.RecordBatch]:
-    """Yield rows of SEGMENTS: many small decodes a batch, a large one in several.
+    """Yield batches of SEGMENTS. A batch contains many small decodes, or a part of a large one.
 
-    No large decode is held while the next one is made.
+    The rows of a large decode are released before the next decode is made.
     """
     waiting: deque[_Row] = deque()
     weight = 0
     for rows in map(_rows_of, decodes):
         weight += _weight(rows)
         waiting.extend(rows)
-        rows.clear()  # `rows` is bound while the next decode is made
+        rows.clear()  # else `rows` keeps this decode in memory while the next one is made
         if weight >= _BATCH_DELTAS:
             while waiting:
                 yield _batch(_first(waiting))
@@ -113,8 +114,8 @@ def decode_batches(decodes: Iterable[Decoded]) -> Iterator[pa.RecordBatch]:
 
 
 def decode_batch(decodes: Sequence[Decoded]) -> pa.RecordBatch:
-    """Return the rows of SEGMENTS of some decodes."""
-    return _batch([row for each in decodes for row in _rows_of(each)])
+    """Return the rows of SEGMENTS of several decodes as one batch."""
+    return _batch(list(chain.from_iterable(map(_rows_of, decodes))))
 
 
 def _rows_of(decoded: Decoded) -> list[_Row]:
@@ -128,7 +129,7 @@ def _weight(rows: Iterable[_Row]) -> int:
 
 
 def _first(waiting: deque[_Row]) -> list[_Row]:
-    """Take the rows of one batch."""
+    """Remove the rows of one batch from `waiting` and return them."""
     taken = [waiting.popleft()]
     weight = _weight(taken)
     while waiting and weight < _MOST_DELTAS:
@@ -148,7 +149,7 @@ def _batch(rows: Collection[_Row]) -> pa.RecordBatch:
 
 
 def read_decodes(rows: pa.RecordBatch) -> Iterator[tuple[StoredDecode, Run]]:
-    """Yield each row of SEGMENTS, with its part of a run."""
+    """Yield each row of SEGMENTS as its decode and its part of a range of batches."""
     starts, largest = (rows[name].to_numpy().tolist() for name in ("run_start_offset", "run_max_timestamp"))
     without = rows.select([name for name in rows.schema.names if name != "deltas"])
     of_parts = zip(DECODE_ROWS.read([without]), starts, from_lists(rows["deltas"]), largest, strict=True)
@@ -157,8 +158,14 @@ def read_decodes(rows: pa.RecordBatch) -> Iterator[tuple[StoredDecode, Run]]:
 
 
 def with_files(rows: pa.RecordBatch, files: Mapping[int, SegmentFile], *, run: int) -> pa.RecordBatch:
-    """Return rows of SEGMENTS under the files that a run lists, by base offset."""
+    """Return rows of SEGMENTS with the log files of a new listing.
+
+    Args:
+        files: listed log files by base offset.
+        run: number of the run that listed them.
+    """
     listed = FILE_ROWS.batch(files[each.base_offset] for each in FILE_ROWS.read([rows.select(FILE_ROWS.names)]))
-    columns = {name: (listed if name in listed.schema.names else rows)[name] for name in SEGMENTS.names}
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    columns.update(zip(listed.schema.names, listed.columns, strict=True))
     columns["run"] = pa.repeat(pa.scalar(run, pa.int64()), rows.num_rows)
     return pa.RecordBatch.from_arrays([columns[name] for name in SEGMENTS.names], schema=SEGMENTS)

@@ -1,4 +1,4 @@
-"""Producer deltas as list columns of the tables, in parts of at most PART_DELTAS, and back."""
+"""Producer deltas as list columns of the tables, in parts of at most PART_DELTAS."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ NO_DELTAS = np.empty(0, DELTA_DTYPE)
 
 
 def parts(deltas: np.ndarray) -> Iterator[np.ndarray]:
-    """Slices (DELTA_DTYPE) of at most PART_DELTAS; one without deltas for none, so that every run has a row."""
+    """Yield slices (DELTA_DTYPE) of at most PART_DELTAS. Empty deltas give one empty slice, so every run has a row."""
     for start in range(0, max(deltas.size, 1), PART_DELTAS):
         yield deltas[start : start + PART_DELTAS]
 
 
 def columns_of(structs: pa.Array[pa.Scalar[pa.DataType]]) -> pa.RecordBatch:
-    """Return the fields of a struct column as columns, also of a slice."""
+    """Return the fields of a struct column as columns. The column may be a slice."""
     assert isinstance(structs, pa.StructArray)
-    # RecordBatch.from_struct_array of pyarrow 19 ignores a slice, and returns the fields of the whole array.
+    # RecordBatch.from_struct_array of pyarrow 19 ignores a slice and returns the fields of the whole array.
     return pa.RecordBatch.from_arrays(structs.flatten(), schema=pa.schema(list(structs.type)))
 
 
 def to_lists(many: list[np.ndarray]) -> pa.ListArray[pa.ListScalar[pa.StructType]]:
-    """A list<struct> element for each array of deltas (DELTA_DTYPE)."""
+    """Return a list<struct> array with one element for each array of deltas (DELTA_DTYPE)."""
     offsets = np.concatenate([[0], np.cumsum([deltas.size for deltas in many])]).astype(np.int32)
     flat = np.concatenate([NO_DELTAS, *many])
     columns = [pa.array(np.ascontiguousarray(flat[name])).cast(kind) for name, kind in DELTA_FIELDS]
@@ -36,7 +36,7 @@ def to_lists(many: list[np.ndarray]) -> pa.ListArray[pa.ListScalar[pa.StructType
 
 
 def from_lists(lists: pa.Array[pa.Scalar[pa.DataType]]) -> list[np.ndarray]:
-    """The inverse of `to_lists`, also of a slice; null gives no deltas."""
+    """Return an array of deltas (DELTA_DTYPE) for each list. The column may be a slice; null gives no deltas."""
     assert isinstance(lists, pa.ListArray)
     ends = list_ends(lists)
     values = lists.values.slice(ends[0], ends[-1] - ends[0])

@@ -1,4 +1,4 @@
-"""Rows of the table `partitions`: what a replay found of one partition, by kind."""
+"""Rows of the table `partitions`: the facts that a replay found, by kind."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ from tiersnap.snapshot.tables.spark_made_tables import DELTA, PARTITION_KEY, fie
 class FactKind(StrEnum):
     """The kind of a row of `partitions`."""
 
-    REPLAYED = "REPLAYED"  # one a replay: what it was made of, and where the next one may start
-    STATE = "STATE"  # a part of the state to start from
-    BOUNDARY = "BOUNDARY"  # the state at an offset, beside the file that was found there
-    SEGMENT = "SEGMENT"  # what the gate must know of a segment
-    GONE = "GONE"  # alone in its run: the partition is not where it was
+    REPLAYED = "REPLAYED"  # one per replay: its inputs, and the offset at which the next replay may start
+    STATE = "STATE"  # a part of the producer state at that offset
+    BOUNDARY = "BOUNDARY"  # the state at a snapshot offset, compared with the snapshot file
+    SEGMENT = "SEGMENT"  # the facts of a segment that the gate needs
+    GONE = "GONE"  # the only row of its run: the partition is no longer in the log directory
     FINDING = "FINDING"
     ERROR = "ERROR"
 
 
-# The newest row of this key holds, unless it says that the fact has ended. Null in rows of other kinds are the offsets
-# of a BOUNDARY and of a SEGMENT.
+# The newest row of a key is valid, unless its `has_ended` is set. `snapshot_offset` is null except for a BOUNDARY,
+# `base_offset` except for a SEGMENT.
 FACT_KEY = (*PARTITION_KEY, "kind", "snapshot_offset", "base_offset", "part")
-# The columns of facts of all kinds.
+# The columns that every kind of fact has.
 FACT_COLUMNS = (*PARTITION_KEY, "kind", "part", "run", "has_ended")
-# What `readiness` is a view of.
+# The kinds of facts that `readiness` is computed from.
 JUDGED = (FactKind.REPLAYED, FactKind.BOUNDARY, FactKind.SEGMENT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredReplay:
-    """The origin of a replay, and the place where the next one may start."""
+    """The inputs of a replay, and the offset at which the next replay may start."""
 
     facts: PartitionFacts
     fingerprint: Annotated[
@@ -59,7 +59,7 @@ class StoredReplay:
     )
     cluster_id: Annotated[str | None, Meta(description="cluster id of the log directory; null if it has none")] = None
     leader_epochs: Annotated[
-        LeaderEpochs | None, Meta(description="leader epochs and their start offsets, by the checkpoint or the batches")
+        LeaderEpochs | None, Meta(description="leader epochs and start offsets, from the checkpoint or the batches")
     ] = None
     encrypted_by: Annotated[
         str | None, Meta(description="key of a manifest that shows that the plugin encrypts; null if none does")
@@ -68,14 +68,14 @@ class StoredReplay:
         int | None, Meta(description="exclusive offset at which the next replay may start; null if there is no state")
     ] = None
     state_chain: Annotated[str | None, Meta(description="digest of the files below state_offset")] = None
-    history_from: Annotated[int | None, Meta(description="offset from which the state knows every producer")] = None
+    history_from: Annotated[int | None, Meta(description="offset from which the state has every producer")] = None
     has_adopted: Annotated[bool | None, Meta(description="whether the state was taken from a broker's snapshot")] = None
     unread_count: Annotated[int | None, Meta(description="snapshot files that could not be read")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """A row without the deltas of a state: of the contained objects the one of its kind is set."""
+    """A row of `partitions`, without the deltas of a STATE. Only the object of its `kind` is set."""
 
     log_dir: LogDir
     topic: Topic
@@ -84,7 +84,7 @@ class Fact:
     part: Annotated[Int32, Meta(description="part of a STATE, number of a FINDING or an ERROR; else 0")] = 0
     run: RunNumber = 0
     has_ended: Annotated[
-        bool, Meta(description="whether the fact holds no more since this run; the other columns repeat it")
+        bool, Meta(description="whether the fact ended with this run; the other columns repeat the fact")
     ] = False
     replay: StoredReplay | None = None
     snapshot: SnapshotAt | None = None
@@ -94,7 +94,7 @@ class Fact:
 
     @property
     def place(self) -> tuple[FactKind, int, int]:
-        """Return the values of FACT_KEY within the partition."""
+        """Return the values of FACT_KEY after those of PARTITION_KEY: kind, offset and part."""
         if self.snapshot is not None:
             return self.kind, self.snapshot.snapshot_offset, self.part
         return self.kind, 0 if self.segment is None else self.segment.base_offset, self.part
@@ -102,19 +102,19 @@ class Fact:
 
 FACTS = Rows(Fact)
 DELTAS = "deltas"  # the column of a STATE
-_STATE = "of a STATE: producer deltas of all batches below state_offset, at most 2,000 a row"
+_STATE = "of a STATE: producer deltas of all batches below state_offset, at most 2,000 per row"
 PARTITIONS = schema_of(*FACTS.schema, field_of(DELTAS, pa.list_(DELTA), _STATE, nullable=True))
 
 
 def fact_batches(facts: Iterable[Fact], *, size: int = 4096) -> Iterator[pa.RecordBatch]:
-    """Yield batches of PARTITIONS."""
+    """Yield facts as batches of PARTITIONS, `size` rows each."""
     waiting = iter(facts)
     while some := list(islice(waiting, size)):
         yield _with_deltas(FACTS.batch(some), pa.nulls(len(some), pa.list_(DELTA)))
 
 
 def state_batches(fact: Fact, deltas: np.ndarray) -> Iterator[pa.RecordBatch]:
-    """Yield the state (DELTA_DTYPE) of a replay in batches of PARTITIONS, a part in each."""
+    """Yield the state (DELTA_DTYPE) of a replay as batches of PARTITIONS, one part per batch."""
     for part, piece in enumerate(parts(deltas)):
         yield _with_deltas(FACTS.batch([replace(fact, kind=FactKind.STATE, part=part, replay=None)]), to_lists([piece]))
 
@@ -123,16 +123,17 @@ def _with_deltas(facts: pa.RecordBatch, deltas: pa.Array[pa.Scalar[pa.DataType]]
     return pa.RecordBatch.from_arrays([*facts.columns, deltas], schema=PARTITIONS)
 
 
-# Every replay has rows of its own of these kinds: they are counted by their run.
+# Every replay writes its own rows of these kinds, because readers count them per run.
 _OF_EVERY_REPLAY = (FactKind.REPLAYED, FactKind.ERROR)
 
 
 def news(before: Iterable[Fact], found: Iterable[Fact], parts: int, run: int) -> Iterator[Fact]:
-    """Yield the rows that a replay appends, so that its facts are those that hold: changes, and the ends of facts.
+    """Yield the rows that a replay appends: new and changed facts, and the end of each old fact that it did not find.
 
     Args:
-        before: the facts of the partition that hold.
-        found: all facts of the replay but the STATE, which has so many `parts`.
+        before: the valid facts of the partition.
+        found: all facts of the replay except its STATE.
+        parts: number of parts of the STATE.
         run: number of the replay's run.
     """
     stored = {each.place: each for each in before}
@@ -147,20 +148,21 @@ def news(before: Iterable[Fact], found: Iterable[Fact], parts: int, run: int) ->
 
 
 def read_facts(batch: pa.RecordBatch) -> list[tuple[Fact, np.ndarray]]:
-    """Return rows of PARTITIONS, each with its deltas (DELTA_DTYPE); without the column there are none."""
+    """Return rows of PARTITIONS with their deltas (DELTA_DTYPE). Without the column `deltas` all deltas are empty."""
     facts = list(FACTS.read([batch]))
-    has_deltas = DELTAS in batch.schema.names
-    return list(zip(facts, from_lists(batch[DELTAS]) if has_deltas else [NO_DELTAS] * len(facts), strict=True))
+    if DELTAS not in batch.schema.names:
+        return [(fact, NO_DELTAS) for fact in facts]
+    return list(zip(facts, from_lists(batch[DELTAS]), strict=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredResults:
-    """Results of the newest replay of one partition.
+    """The valid facts of one partition, from its newest replay.
 
     Attributes:
-        replayed: None if the facts hold no replay.
-        state: DELTA_DTYPE, the state to start from.
-        snapshots, segments: by offset, ascending.
+        replayed: the replay; None if the partition is gone.
+        state: producer state (DELTA_DTYPE) from which the next replay may start.
+        snapshots, segments: facts by offset, ascending.
         findings: damage that the replay found, in its order.
         run: number of the replay's run.
     """
@@ -177,30 +179,30 @@ class StoredResults:
 
     @classmethod
     def of(cls, rows: Sequence[tuple[Fact, np.ndarray]]) -> StoredResults:
-        """Return facts of one partition, at least one, by their kinds."""
+        """Group the facts of one partition by kind. `rows` must not be empty."""
         facts = sorted(map(itemgetter(0), rows), key=attrgetter("part"))
-        first = facts[0]
+        replay = next((each for each in facts if each.replay is not None), None)
+        origin = facts[0] if replay is None else replay
         states = sorted(((fact.part, deltas) for fact, deltas in rows), key=itemgetter(0))
         snapshots = {each.snapshot.snapshot_offset: each.snapshot for each in facts if each.snapshot is not None}
         segments = {each.segment.base_offset: each.segment for each in facts if each.segment is not None}
         return cls(
-            *(first.log_dir, first.topic, first.partition),
-            next((each.replay for each in facts if each.replay is not None), None),
+            *(origin.log_dir, origin.topic, origin.partition, origin.replay),
             np.concatenate([NO_DELTAS, *(deltas for _, deltas in states)]),
             dict(sorted(snapshots.items())),
             dict(sorted(segments.items())),
             tuple(each.finding for each in facts if each.finding is not None),
-            next((each.run for each in facts if each.replay is not None), first.run),
+            origin.run,
         )
 
 
 def newest_results(facts: pa.Table) -> Iterator[StoredResults]:
-    """Yield the results of the newest replay of each partition; of one that is gone they are without a replay.
+    """Yield the valid facts of each partition. A partition that is gone has no `replayed`.
 
-    Columns of FACT_KEY that all rows lack may be absent.
+    Columns of FACT_KEY may be absent if they are null in all rows.
     """
     key = [name for name in FACT_KEY if name in facts.schema.names]
-    # Numbers of rows are grouped and not the rows: Arrow aggregates no lists.
+    # Arrow's aggregation does not accept list columns, so row numbers are grouped instead of rows.
     numbered = facts.select([*key, "run"]).append_column("number", pa.array(range(facts.num_rows), pa.int64()))
     newest = numbered.sort_by("run").group_by(key, use_threads=False).aggregate([("number", "last")])
     in_order = newest.sort_by([(name, "ascending") for name in (*PARTITION_KEY, "number_last")])

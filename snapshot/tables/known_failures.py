@@ -1,9 +1,8 @@
-"""The failures of Spark, Delta Lake, Hadoop and delta-rs that tiersnap knows: their words, our error, the next step.
+"""Known failures of Spark, Delta Lake, Hadoop and delta-rs: text patterns, our error and the next step.
 
-Delta's readers give one class for a server that does not answer, a right that is lacking and bytes that are damaged.
-Only the text tells them apart, so the table is by text. Rows are in order: the first one that matches decides. A row
-about a cause stands before a row about its effect, because a text holds both: a full disk fails a task, and a lost
-worker fails a stage.
+Delta's readers raise the same class for a server that does not answer, missing rights and damaged bytes. Only the text
+differs, so the table matches texts. The first row that matches decides. A row of a cause precedes the row of its
+effect, because a text contains both: a full disk fails a task, and a lost worker fails a stage.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from tiersnap.snapshot.errors import (
 
 @dataclass(frozen=True, slots=True)
 class KnownFailure:
-    """A failure by its words, and the error that it becomes."""
+    """A pattern of a failure's text, and the error that tiersnap raises for it."""
 
     words: re.Pattern[str]
     error: type[TiersnapError]  # has the exit code
@@ -38,8 +37,8 @@ def _failure(error: type[TiersnapError], sentence: str, hint: str, *words: str, 
 
 
 _PYTHON = (
-    "install tiersnap[spark,s3] there and name it: --spark-conf spark.pyspark.python=PATH, or PYSPARK_PYTHON=PATH "
-    "before a session of yours starts"
+    "install tiersnap[spark,s3] on the workers and name its Python: --spark-conf spark.pyspark.python=PATH, or "
+    "PYSPARK_PYTHON=PATH before a session of yours starts"
 )
 _LACKS = "the workers' Python lacks {0}"
 _DELTA = (
@@ -68,12 +67,12 @@ KNOWN_FAILURES = (
     _failure(UsageError, "Spark knows no such master", _MASTERS, "Could not parse Master URL", "Invalid master URL"),
     _failure(UsageError, "Spark knows no such server", "sc://HOST:15002", "CONNECT_URL"),
     _failure(
-        *(UsageError, "Spark itself needs more memory than that", "--spark-conf spark.driver.memory=1g"),
+        *(UsageError, "Spark needs more driver memory than was given", "--spark-conf spark.driver.memory=1g"),
         "INVALID_DRIVER_MEMORY",
         is_quoted=False,
     ),
     _failure(
-        *(UsageError, "Spark itself needs more memory than that", "--spark-conf spark.executor.memory=1g"),
+        *(UsageError, "Spark needs more executor memory than was given", "--spark-conf spark.executor.memory=1g"),
         "INVALID_EXECUTOR_MEMORY",
         is_quoted=False,
     ),
@@ -85,7 +84,7 @@ KNOWN_FAILURES = (
     _failure(
         UsageError,
         "a result is larger than the driver takes",
-        "raise the limit: --spark-conf spark.driver.maxResultSize=2g, and spark.driver.memory with it",
+        "raise the limits: --spark-conf spark.driver.maxResultSize=2g --spark-conf spark.driver.memory=4g",
         "spark.driver.maxResultSize",
     ),
     _failure(
@@ -126,8 +125,8 @@ KNOWN_FAILURES = (
     _failure(
         NoSpaceError,
         "no space left on a disk",
-        "free space there, or in spark.local.dir (--spark-conf spark.local.dir=FOLDER); then run the same command "
-        "again: it continues",
+        "free space on that disk or in spark.local.dir (--spark-conf spark.local.dir=FOLDER), then run the same "
+        "command again: it continues",
         "no space left on device",
         "disk quota exceeded",
         "quota of .* is exceeded",
@@ -150,7 +149,7 @@ KNOWN_FAILURES = (
     _failure(
         UsageError,
         "this user may not write or read there",
-        "run it as a user who may, or name another --warehouse",
+        "run the command as a user who may, or name another --warehouse",
         r"\(permission denied\)",
         "AccessDeniedException: /",
         "mkdirs failed to create",
@@ -167,8 +166,8 @@ KNOWN_FAILURES = (
     _failure(
         RemoteStorageError,
         "credentials refused",
-        "renew them: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, AWS_PROFILE or a role; on a "
-        "cluster spark.hadoop.fs.s3a.* as well",
+        "renew the credentials: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, AWS_PROFILE or a role; "
+        "on a cluster also spark.hadoop.fs.s3a.*",
         *("expired ?token", "token (has |is |included in the request is )?(expired|invalid)", "invalidtoken"),
         *("invalidaccesskey", "signaturedoesnotmatch", "InvalidClientTokenId", "RequestExpired"),
     ),
@@ -181,7 +180,7 @@ KNOWN_FAILURES = (
     _failure(
         UsageError,
         "the bucket is in another region",
-        "set AWS_REGION to the bucket's",
+        "set AWS_REGION to the region of the bucket",
         *("permanentredirect", "moved permanently", "authorizationheadermalformed"),
     ),
     _failure(
@@ -192,7 +191,7 @@ KNOWN_FAILURES = (
         *("nosuchbucket", "invalidbucketname", "unknownstore", "nocredentials", "no aws credentials"),
         "unable to load credentials",
     ),
-    # What another writer, server or worker did.
+    # Failures that another writer, server or worker caused.
     _failure(
         TransientError,
         "another writer committed to the table meanwhile",
@@ -204,22 +203,22 @@ KNOWN_FAILURES = (
     _failure(
         TransientError,
         "shuffle files of a worker were lost",
-        f"{RUN_AGAIN}; if it comes back, look for executors that were killed and a spark.local.dir that is cleaned",
+        f"{RUN_AGAIN}; if it happens again, look for killed executors and for a job that cleans spark.local.dir",
         *("FetchFailed", "Missing an output location for shuffle", "has failed the maximum allowable number of times"),
     ),
     _failure(
         TransientError,
         "HDFS is not ready",
-        "run the same command again once its name node is active and out of safe mode",
+        "run the same command again once the name node is active and not in safe mode",
         *("name ?node is in safe ?mode", "SafeModeException", "StandbyException", "not supported in state standby"),
     ),
     _failure(
-        *(TransientError, "the JVM of the driver ended; what it said stands above", f"{RUN_AGAIN}. {_MEMORY}"),
+        *(TransientError, "the JVM of the driver ended; its output is above", f"{RUN_AGAIN}. {_MEMORY}"),
         *("Py4JNetworkError", "Answer from Java side is empty", "trying to connect to the Java server"),
         is_quoted=False,
     ),
     _failure(
-        *(UsageError, "Java did not start; what it said stands above", "Spark 4 needs Java 17 or 21"),
+        *(UsageError, "Java did not start; its output is above", "Spark 4 needs Java 17 or 21"),
         "JAVA_GATEWAY_EXITED",
         is_quoted=False,
     ),
@@ -240,13 +239,13 @@ KNOWN_FAILURES = (
 TABLE_DAMAGED = _failure(
     CorruptDataError,
     "not readable as a Delta table",
-    "bring the warehouse back from a copy, or give an empty --warehouse: what is in remote storage is found there",
+    "restore the warehouse from a backup, or give an empty --warehouse: the run finds the objects in remote storage",
     *("json ?parse", "malformed", "invalid json", "json error", "unrecognized token", "unexpected character"),
     *("not a parquet file", "parquet ?decoding", "parquet error", "arrow error", "corrupt", "checksum error"),
     *("file_not_exist", "filenotfound", "no such file", "object at location"),
     *("delta_state_recover", "delta_log_file_not_found", "delta_versions_not_contiguous"),
 )
-"""A table whose files are lost or wrong, if a reader of tables says so and no row above explains it."""
+"""A table whose files are lost or damaged. Only a reader of tables uses this row, after all rows above."""
 
 STAGE_MET_DAMAGE = _failure(
     *(CorruptDataError, TABLE_DAMAGED.sentence, TABLE_DAMAGED.hint),
@@ -255,4 +254,4 @@ STAGE_MET_DAMAGE = _failure(
     "ChecksumException: Checksum error",
     "DELTA_(STATE_RECOVER|LOG_FILE_NOT_FOUND|VERSIONS_NOT_CONTIGUOUS)",
 )
-"""The same in a job that reads a table while it works, in the words of its readers alone."""
+"""Damage of a table that a stage of the pipeline reads. The patterns match only messages of table readers."""

@@ -1,7 +1,7 @@
-"""A listed partition: what travels between the stages of a run as one nested Arrow row, and is in no table.
+"""A listed partition: one nested Arrow row that the stages of a run exchange. No table stores it.
 
-Each segment has a `chain`: a digest of everything below its base offset that a replayed state is made of. A state that
-was kept at a base offset is good for as long as the chain there is the same.
+Each segment has a `chain`, a digest of all files below its base offset that determine the producer state there. A
+stored state at a base offset may be used as long as the chain of that offset is the same.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from tiersnap.snapshot.rows import Rows
 
 @dataclass(frozen=True, slots=True)
 class ListedSegment:
-    """A segment's files.
+    """The files of a segment.
 
     Attributes:
         cuts: offsets inside the segment at which a state is wanted.
-        is_tiered: remote storage holds all of it.
-        largest_timestamp: ms, by its time index; None where that was not asked or does not say.
-        decode: of a collected folder: the object that holds its decode; None where the log file lies.
+        is_tiered: whether remote storage has the whole segment.
+        largest_timestamp: ms, from the time index; None if the index was not read or has no timestamp.
+        decode: name of the object with its decode; None outside a collected folder.
     """
 
     base_offset: int
@@ -59,7 +59,7 @@ class ListedSegment:
 
     @classmethod
     def of(cls, segment: Segment, cuts: list[int], chain: str) -> ListedSegment:
-        """Return a segment as its files are; `cuts` are those of the partition."""
+        """Return the files of a segment. `cuts` may contain cuts of other segments, which are skipped."""
         return cls(
             segment.base_offset,
             segment.next_base_offset,
@@ -73,7 +73,7 @@ class ListedSegment:
         )
 
     def on_disk(self, folder: str) -> Segment:
-        """Return the segment in a partition's folder."""
+        """Return the segment with the paths of its files in the partition's folder."""
         stem = f"{folder}/{self.base_offset:020d}"
         return Segment(
             self.base_offset,
@@ -95,7 +95,7 @@ def _index(path: str, size: int | None) -> FileRef | None:
 
 @dataclass(frozen=True, slots=True)
 class ListedSnapshot:
-    """A snapshot file; `object` is that of a collected folder which holds its bytes, None where the file lies."""
+    """A producer snapshot file. In a collected folder `object` names the object with its bytes, else it is None."""
 
     end_offset: int
     size_bytes: int
@@ -103,24 +103,24 @@ class ListedSnapshot:
     object: str | None = None
 
     def on_disk(self, folder: str) -> FileRef:
-        """Return the file in a partition's folder."""
+        """Return the file with its path in the partition's folder."""
         return FileRef(f"{folder}/{self.object or file_name(self.end_offset)}", self.size_bytes, self.modified_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedPartition(PartitionLog):
-    """A partition's files, and what remote storage holds of its offsets.
+    """A partition's files, and the remote segments of its offsets.
 
     Attributes:
-        log_dir: URI that the user named.
-        directory_id, cluster_id: of the log directory; None where it does not say.
-        log_start: of the whole log, as its files tell it; None where they do not. See log.log_start.
-        window_offset: where a bounded scan begins; None where all is scanned.
-        leader: what the partition's leader told for that; None where nobody asked.
-        start: None where nobody asked for one, or none is there.
-        lacks_beginning: see the function; None where nobody looked, or a look tells nothing.
-        forgotten: None where the replica knows all living producers, or nobody asked.
-        remote_error: why nobody knows what remote storage holds.
+        log_dir: URI of --source.
+        directory_id, cluster_id: ids of the log directory; None if meta.properties lacks them.
+        log_start: log start offset by the partition's files, None if unknown; see `snapshot.log.log_start`.
+        window_offset: first offset of a scan that is limited to a window; None if everything is scanned.
+        leader: offsets of the partition's leader, for the window; None if no broker was asked.
+        start: remote snapshot that the replay may start from; None if not asked, or if none exists.
+        lacks_beginning: see `remote_listing.lacks_beginning`; None if remote storage was not listed, or if unknown.
+        forgotten: active producers that the replica lost; None if it has all of them, or if not checked.
+        remote_error: error that prevented the listing of remote storage.
     """
 
     log_dir: str
@@ -140,7 +140,7 @@ class ListedPartition(PartitionLog):
 
     @classmethod
     def of(cls, log_dir: str, partition: Partition, properties: MetaProperties | None) -> ListedPartition:
-        """Return a partition as its files are; `properties` are those of the log directory."""
+        """Return the files of a partition. `properties` are the meta.properties of its log directory."""
         cuts = cut_offsets(partition)
         listed = cls(
             log_dir=log_dir,
@@ -159,7 +159,11 @@ class ListedPartition(PartitionLog):
         return replace(listed, fingerprint=fingerprint(plain_members(listed)))
 
     def on_disk(self, path: str) -> Partition:
-        """Return the partition; `path` is the log directory inside its file system, or the collected folder."""
+        """Return the partition with the paths of its files.
+
+        Args:
+            path: path of the log directory inside its file system, or of the collected folder.
+        """
         folder = f"{path}/{self.topic}-{self.partition}"
         return Partition(
             path=folder,
@@ -170,10 +174,18 @@ class ListedPartition(PartitionLog):
 
     @property
     def listing(self) -> PartitionListing:
-        """Return the partition as a replay is given it."""
+        """Return the partition as the input of a replay."""
         filesystem, path = resolve(self.log_dir)
-        times = ((each.base_offset, each.largest_timestamp) for each in self.segments)
-        objects = ((each.base_offset, each.decode) for each in self.segments)
+        tiered: set[int] = set()
+        times: dict[int, int] = {}
+        objects: dict[int, str] = {}
+        for each in self.segments:
+            if each.is_tiered:
+                tiered.add(each.base_offset)
+            if each.largest_timestamp is not None:
+                times[each.base_offset] = each.largest_timestamp
+            if each.decode is not None:
+                objects[each.base_offset] = each.decode
         return PartitionListing(
             filesystem,
             self.on_disk(path.rstrip("/")),
@@ -181,19 +193,19 @@ class ListedPartition(PartitionLog):
             self.remote,
             self.remote_error,
             self.start,
-            frozenset(each.base_offset for each in self.segments if each.is_tiered),
+            frozenset(tiered),
             self.window_offset,
             self.leader,
-            {base: found for base, found in times if found is not None},
-            {base: name for base, name in objects if name is not None},
+            times,
+            objects,
         )
 
     def with_remote(self, found: PartitionListing) -> ListedPartition:
-        """Return it with what remote storage holds; the fingerprint knows what a replay keeps of that."""
+        """Return the row with the remote segments. The fingerprint changes if a replay would give other results."""
         remote, known = found.remote, self.fingerprint
         if remote.encrypted_by is not None:
             known = fingerprint(known, "encrypted")
-        # A copy that comes to be where the files begin is a reason to replay again, as is a log start that it tells.
+        # Replay again if a remote segment now precedes the first local segment, or now proves the log start.
         if (before := copy_before(found)) is not None:
             known = fingerprint(known, before.segment_id)
         if begins_below(found.partition) is None and is_continued(found.partition, remote.copies):
@@ -214,7 +226,7 @@ LISTED = LISTED_ROWS.schema
 
 
 def chains(partition: Partition) -> Iterator[str]:
-    """Yield for each segment the digest of what a state at its base offset is made of."""
+    """Yield the `chain` of each segment: the digest of all inputs of the producer state at its base offset."""
     origin: tuple[object, ...] = (partition.topic_id, partition.cleaner_offset)
     first = partition.first_base_offset
     if may_begin_below(partition):
@@ -225,7 +237,7 @@ def chains(partition: Partition) -> Iterator[str]:
     snapshots = sorted(partition.snapshots.items())
     place = 0
     for segment in partition.segments:
-        # Also the file at the base offset itself: the replay judges it, and may go on from it.
+        # The snapshot at the base offset is an input of the state: the replay judges it and may continue from it.
         while place < len(snapshots) and snapshots[place][0] <= segment.base_offset:
             offset, ref = snapshots[place]
             digest.update(repr((offset, ref.size, ref.modified_ns)).encode())
@@ -235,6 +247,6 @@ def chains(partition: Partition) -> Iterator[str]:
 
 
 def partition_folder(log_dir: str, topic: str, partition: int) -> tuple[FileSystem, str]:
-    """Return file system and folder of a partition; `log_dir` is its URI."""
+    """Return the file system and the path of a partition's folder. `log_dir` is the URI of its log directory."""
     filesystem, path = resolve(log_dir)
     return filesystem, f"{path.rstrip('/')}/{topic}-{partition}"

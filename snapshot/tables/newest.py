@@ -1,4 +1,4 @@
-"""The newest rows of a table, for readers without Spark; jobs.pipeline.newest says the same of a DataFrame."""
+"""Newest rows of a table, for readers without Spark. jobs.pipeline.newest does the same for a DataFrame."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Key = TypeVar("Key", bound=Hashable)
 def newest_of(
     rows: Iterable[Row], key: Callable[[Row], Key], order: Callable[[Row], tuple[object, ...]]
 ) -> dict[Key, Row]:
-    """Return the row with the greatest order of each key; the first of equal ones."""
+    """Return for each key the row with the greatest order. If orders are equal, the first row is kept."""
     newest: dict[Key, Row] = {}
     for each in rows:
         known = newest.setdefault(key(each), each)

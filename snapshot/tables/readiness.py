@@ -1,4 +1,4 @@
-"""Judged segments as rows of READINESS, JUDGED and the table `readiness`."""
+"""Verdicts of segments as rows of READINESS, JUDGED and the table `readiness`."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from tiersnap.snapshot.tables.segment_verdict import GivenVerdict, SegmentVerdic
 
 @dataclass(frozen=True, slots=True)
 class CopyPlan:
-    """Records of a READY segment when it was judged.
+    """The inputs of an upload, from the run that found the segment READY.
 
     Attributes:
-        open_transactions: at its base offset; None where nobody knows.
-        provenance: of the snapshot at its end: BROKER, or that of the object.
-        comparison: of the broker's file, every entry counted; None for an object.
-        object_key: None for the broker's file.
+        open_transactions: open transactions at the base offset; None if unknown.
+        provenance: provenance of the snapshot at next_base_offset; BROKER for the broker's file.
+        file: that snapshot.
+        comparison: strict comparison of the broker's file with the log; None for a stored snapshot.
+        object_key, object_crc32c: the stored snapshot in remote storage; None for the broker's file.
     """
 
     cluster_id: str | None
@@ -46,30 +47,30 @@ class CopyPlan:
 
 @dataclass(frozen=True, slots=True)
 class SegmentJudgement:
-    """A segment as a run judged it: a row of JUDGED."""
+    """A row of JUDGED: the verdict of a segment in one run."""
 
     verdict: SegmentVerdict
-    copy: CopyPlan | None = None  # None unless the segment is READY
+    copy: CopyPlan | None = None  # set only if the segment is READY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredVerdict:
-    """A row of `readiness`: the verdict of a segment from a run on, until the next row of the segment."""
+    """A row of `readiness`: the verdict of a segment since a run. It is valid until the segment's next row."""
 
     log_dir: LogDir
     topic: Topic
     partition: PartitionNumber
     topic_id: TopicId | None
-    segment: SegmentFacts  # as it was when the row was written
-    judgement: GivenVerdict | None  # None if the segment is not in its log directory any more
+    segment: SegmentFacts  # facts when the row was written
+    judgement: GivenVerdict | None  # None if the log directory no longer has the segment
     run: RunNumber
-    judged_at: Annotated[int, Meta(description="ms, when the run began that gave the verdict")]
+    judged_at: Annotated[int, Meta(description="ms, start of the run that gave the verdict")]
     judged_on: Annotated[str, Meta(description="the day of judged_at in UTC, YYYY-MM-DD")]
 
 
 VERDICTS, JUDGED_ROWS, STORED = Rows(SegmentVerdict), Rows(SegmentJudgement), Rows(StoredVerdict)
 READINESS, JUDGED, STORED_VERDICTS = VERDICTS.schema, JUDGED_ROWS.schema, STORED.schema
-# Columns of `readiness` that are null if the segment is gone.
+# Columns of `readiness` that are null if the log directory no longer has the segment.
 JUDGEMENT = Rows(GivenVerdict).names
 
 
@@ -78,7 +79,7 @@ SegmentKey = tuple[str, str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class _RunVerdict:
-    """The columns of a StoredVerdict that tell which verdict holds now."""
+    """The columns of a StoredVerdict that `current_verdicts` needs."""
 
     log_dir: LogDir
     topic: Topic
@@ -99,7 +100,11 @@ VERDICT_COLUMNS = list(_RUN_VERDICTS.names)
 
 
 def current_verdicts(rows: Iterable[pa.RecordBatch]) -> dict[SegmentKey, GivenVerdict]:
-    """Return the judgement of each segment that is not gone, by SEGMENT_KEY, from rows of `readiness`."""
+    """Return the valid verdict of each segment, by SEGMENT_KEY. Segments that are gone are skipped.
+
+    Args:
+        rows: batches of `readiness`, with at least VERDICT_COLUMNS.
+    """
     newest = newest_of(_RUN_VERDICTS.read(rows), attrgetter("key"), attrgetter("run", "judged_at"))
     return {key: each.judgement for key, each in newest.items() if each.judgement is not None}
 
@@ -107,6 +112,10 @@ def current_verdicts(rows: Iterable[pa.RecordBatch]) -> dict[SegmentKey, GivenVe
 def readiness_batch(
     log_dir: str, partition: Partition, facts: PartitionFacts, segments: Iterable[SegmentReadiness]
 ) -> pa.RecordBatch:
-    """Return the rows of READINESS of one partition; `log_dir` is the one name of its log directory."""
+    """Return the rows of READINESS of one partition.
+
+    Args:
+        log_dir: URI of the log directory, the same in all tables.
+    """
     key = log_dir, partition.topic, partition.partition
     return VERDICTS.batch(SegmentVerdict.of(*key, facts, each) for each in segments)

@@ -1,4 +1,4 @@
-"""Rows of `remote_log_segments`: KIP-405's states, and the newest of each attempt.
+"""Rows of `remote_log_segments`: KIP-405 states of copy attempts, and the newest state of each attempt.
 
 Follows org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState.
 """
@@ -21,7 +21,7 @@ COPY_STARTED = RemoteSegmentState.COPY_SEGMENT_STARTED
 COPY_FINISHED = RemoteSegmentState.COPY_SEGMENT_FINISHED
 DELETE_STARTED = RemoteSegmentState.DELETE_SEGMENT_STARTED
 DELETE_FINISHED = RemoteSegmentState.DELETE_SEGMENT_FINISHED
-# An id alone would do, but people give ids to topics by hand.
+# The topic id would be enough, but users may give ids to topics by hand.
 TOPIC_PARTITION = ("topic", "topic_id", "partition")
 STATES = tuple(RemoteSegmentState)
 ATTEMPT_KEY = (*TOPIC_PARTITION, "segment_id")
@@ -35,7 +35,7 @@ REMOTE_LOG_SEGMENTS = EVENTS.schema
 
 @dataclass(frozen=True, slots=True)
 class AttemptState:
-    """A state that a copy attempt has entered, by the number of the run that saw it."""
+    """A state that a copy attempt entered, with the number of the run that saw it."""
 
     topic: str
     topic_id: str | None
@@ -48,7 +48,7 @@ class AttemptState:
 
     @property
     def is_there(self) -> bool:
-        """Return whether the copy is finished, or under way."""
+        """Return whether the copy attempt is finished or in progress."""
         return self.attempt.state in (COPY_STARTED, COPY_FINISHED)
 
 
@@ -57,20 +57,21 @@ STATE_COLUMNS = _STATES.names
 
 
 def read_states(rows: pa.RecordBatch) -> Iterator[AttemptState]:
-    """Yield rows of REMOTE_LOG_SEGMENTS but for failures without an attempt, or without a state that was entered."""
+    """Yield the rows of REMOTE_LOG_SEGMENTS that have a segment id and a state."""
     is_state = pc.and_(pc.is_valid(rows["segment_id"]), pc.is_valid(rows["state"]))
     return _STATES.read([rows.filter(is_state)])
 
 
 def read_refusals(rows: pa.RecordBatch) -> Iterator[CopyEvent]:
-    """Yield rows of REMOTE_LOG_SEGMENTS of uploads that refused a segment whose snapshot lacks a transaction."""
+    """Yield the uploads that were refused because the segment's snapshot lacks a transaction."""
     return EVENTS.read([rows.filter(pc.equal(rows["error_type"], pa.scalar(REFUSAL)))])
 
 
 def newest_states(states: Iterable[AttemptState]) -> list[AttemptState]:
-    """The newest state of each attempt: of the latest run the furthest state, and a published one before others.
+    """Return the newest state of each attempt.
 
-    jobs.pipeline.remote_states.current says the same of a DataFrame.
+    The newest state is from the latest run. Within a run it is the furthest state, and of equal states the published
+    one. jobs.pipeline.remote_states.current does the same for a DataFrame.
     """
     return list(newest_of(states, _attempt, _order).values())
 
@@ -84,10 +85,10 @@ def _order(state: AttemptState) -> tuple[int, int, bool]:
 
 
 def unneeded(states: Iterable[AttemptState]) -> Iterator[AttemptState]:
-    """Yield the newest states of our attempts that never finished, and of copies that another one makes needless.
+    """Yield our attempts that never finished, and the finished copies that another copy replaces.
 
-    That is one which has all the offsets of a copy, under a last leader epoch that is not older: of two lineages the
-    newer one is the log.
+    A copy replaces another one if it covers all of its offsets and its last leader epoch is not older. If lineages
+    differ, the newer lineage is the log.
     """
     finished: defaultdict[tuple[str | None, int], list[AttemptState]] = defaultdict(list)
     for each in states:
@@ -96,7 +97,7 @@ def unneeded(states: Iterable[AttemptState]) -> Iterator[AttemptState]:
         elif each.attempt.is_ours and each.attempt.state in (COPY_STARTED, DELETE_STARTED):
             yield each
     for copies in finished.values():
-        ends: dict[int, int] = {}  # of those that begin no later, by their last epoch
+        ends: dict[int, int] = {}  # largest end offset (exclusive) of the copies before this one, by their last epoch
         for each in sorted(copies, key=_widest_first):
             epoch, end_offset = _last_epoch(each), each.attempt.next_base_offset
             if any(end_offset <= end for newer, end in ends.items() if newer >= epoch):

@@ -1,4 +1,4 @@
-"""The verdict of one segment as a row; needs neither pyarrow nor numpy."""
+"""The row of a segment's verdict. This module imports neither pyarrow nor numpy."""
 
 from __future__ import annotations
 
@@ -22,21 +22,19 @@ class GivenVerdict:
 
     verdict: Annotated[
         Verdict,
-        Meta(
-            description="verdict on the segment; null in readiness if the segment is not in its log directory any more"
-        ),
+        Meta(description="verdict on the segment; null in readiness if the log directory no longer has it"),
     ]
     level: Annotated[
         Level, Meta(description="reaction that the verdict asks for: BLOCKED, PENDING, READY, IN_REMOTE or SETTLED")
     ]
-    reason: Annotated[str, Meta(description="why, in words")]
-    next_step: Annotated[str, Meta(description='step that clears the verdict, or ""')]
+    reason: Annotated[str, Meta(description="reason for the verdict, in words")]
+    next_step: Annotated[str, Meta(description='next step that clears the verdict, or ""')]
     snapshot: Annotated[
-        SnapshotVerdict, Meta(description="verdict on the snapshot at next_base_offset, or at the log end")
+        SnapshotVerdict, Meta(description="verdict on the snapshot at next_base_offset, or at the log end offset")
     ]
     snapshot_provenance: Annotated[
         Provenance | None,
-        Meta(description="origin of the snapshot that the segment is tiered with; null if there is none"),
+        Meta(description="provenance of the snapshot that is uploaded with the segment; null if there is none"),
     ]
     compared: Annotated[
         SnapshotVerdict | None,
@@ -45,7 +43,7 @@ class GivenVerdict:
 
     @classmethod
     def of(cls, judged: SegmentReadiness) -> GivenVerdict:
-        """Return the judgement of a segment."""
+        """Return the verdict of a judged segment."""
         readiness, snapshot = judged.readiness, judged.snapshot
         return cls(
             verdict=readiness.verdict,
@@ -60,7 +58,7 @@ class GivenVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentVerdict:
-    """A row of READINESS: the verdict of one segment, from its facts, remote storage and the time."""
+    """A row of READINESS: the verdict of one segment."""
 
     log_dir: LogDir
     topic: Topic
@@ -78,7 +76,7 @@ class SegmentVerdict:
     def of(
         cls, log_dir: str, topic: str, partition: int, facts: PartitionFacts, judged: SegmentReadiness
     ) -> SegmentVerdict:
-        """Return a segment of a partition as it was judged."""
+        """Return the row of a judged segment."""
         return cls(
             log_dir=log_dir,
             topic=topic,

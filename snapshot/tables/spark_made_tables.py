@@ -1,4 +1,4 @@
-"""Arrow schemas of tables whose rows Spark makes, column by column, and the names of key columns.
+"""Arrow schemas of the tables whose rows Spark makes, and the names of key columns.
 
 The schemas of all other tables follow from the types of their rows; see `all_tables`.
 """
@@ -27,10 +27,11 @@ _TEXT, _LONG, _INT, _BOOL = pa.string(), pa.int64(), pa.int32(), pa.bool_()
 
 
 def _schema(*fields: tuple[str, pa.DataType, str]) -> pa.Schema:
-    """Names, types and comments; names ending in `?` are nullable."""
-    return pa.schema(
-        [field_of(name.rstrip("?"), kind, text, nullable=name.endswith("?")) for name, kind, text in fields]
-    )
+    """Return a schema of names, types and comments. A name that ends in `?` is a nullable column."""
+    columns = []
+    for name, kind, text in fields:
+        columns.append(field_of(name.rstrip("?"), kind, text, nullable=name.endswith("?")))
+    return pa.schema(columns)
 
 
 def field_of(name: str, kind: pa.DataType, comment: str, *, nullable: bool = False) -> pa.Field[pa.DataType]:
@@ -52,20 +53,29 @@ def comment_of(described: pa.Schema | pa.Field[pa.DataType]) -> str:
 def schema_of(
     *fields: pa.Field[pa.DataType] | tuple[str, pa.DataType], metadata: dict[bytes | str, bytes | str] | None = None
 ) -> pa.Schema:
-    """Return a schema; every column but a field that says otherwise is nullable."""
-    return pa.schema([each if isinstance(each, pa.Field) else pa.field(*each) for each in fields], metadata=metadata)
+    """Return a schema. A column that is given as (name, type) is nullable."""
+    return pa.schema([_as_field(each) for each in fields], metadata=metadata)
+
+
+def _as_field(each: pa.Field[pa.DataType] | tuple[str, pa.DataType]) -> pa.Field[pa.DataType]:
+    if isinstance(each, pa.Field):
+        return each
+    return pa.field(*each)
 
 
 def _text_of(column: object) -> str:
-    """Return the comment of a column that rows of several types have."""
+    """Return the comment of an annotated column type of `snapshot.columns`."""
     return next(each.description or "" for each in get_args(column) if isinstance(each, Meta))
 
 
-DELTA_FIELDS: tuple[tuple[str, pa.DataType], ...] = tuple(
-    # Delta Lake has no unsigned types.
-    (name, pa.from_numpy_dtype(DELTA_DTYPE[name]) if DELTA_DTYPE[name].kind == "i" else pa.int16())
-    for name in DELTA_DTYPE.names or ()
-)
+def _delta_type(name: str) -> pa.DataType:
+    kind = DELTA_DTYPE[name]
+    if kind.kind == "i":
+        return pa.from_numpy_dtype(kind)
+    return pa.int16()  # Delta Lake has no unsigned types
+
+
+DELTA_FIELDS: tuple[tuple[str, pa.DataType], ...] = tuple((name, _delta_type(name)) for name in DELTA_DTYPE.names or ())
 DELTA = pa.struct(DELTA_FIELDS)
 RECORD_BATCH_FIELDS: tuple[tuple[str, pa.DataType], ...] = tuple(
     (name, pa.from_numpy_dtype(RECORD_BATCH_DTYPE[name])) for name in RECORD_BATCH_DTYPE.names or ()
@@ -73,7 +83,7 @@ RECORD_BATCH_FIELDS: tuple[tuple[str, pa.DataType], ...] = tuple(
 _HEADER_COMMENTS = {
     "position": "byte position of the batch in the segment file",
     "base_offset": "base offset of the batch",
-    "batch_length": "batchLength of the header, bytes behind it",
+    "batch_length": "batchLength of the header: bytes that follow this field",
     "partition_leader_epoch": "leader epoch in which the batch was appended",
     "magic": "version of the record format",
     "crc": "CRC-32C of the header",
@@ -81,13 +91,13 @@ _HEADER_COMMENTS = {
     "last_offset_delta": "last offset of the batch - base_offset",
     "base_timestamp": "ms, timestamp of the first record",
     "max_timestamp": "ms, largest timestamp of the records",
-    "producer_id": "producer id; -1 without one",
-    "producer_epoch": "producer epoch; -1 without one",
-    "base_sequence": "sequence of the first record; -1 without one",
+    "producer_id": "producer id; -1 if there is none",
+    "producer_epoch": "producer epoch; -1 if there is none",
+    "base_sequence": "sequence of the first record; -1 if there is none",
     "record_count": "records in the batch",
-    "control_type": "type of a control record: 0 ABORT, 1 COMMIT; -1 of data",
-    "coordinator_epoch": "coordinator epoch of a marker; -1 of data",
-    "control_timestamp": "ms, timestamp of a control record; -1 of data",
+    "control_type": "type of a control record: 0 ABORT, 1 COMMIT; -1 in a data batch",
+    "coordinator_epoch": "coordinator epoch of a marker; -1 in a data batch",
+    "control_timestamp": "ms, timestamp of a control record; -1 in a data batch",
 }
 _HEADERS = tuple((name, kind, _HEADER_COMMENTS[name]) for name, kind in RECORD_BATCH_FIELDS)
 _PARTITION = (
@@ -95,42 +105,42 @@ _PARTITION = (
     ("topic", _TEXT, _text_of(Topic)),
     ("partition", _INT, _text_of(PartitionNumber)),
 )
-_SEGMENT_OF_BATCH = ("segment_base_offset", _LONG, "base offset of the segment that holds the batch")
+_SEGMENT_OF_BATCH = ("segment_base_offset", _LONG, "base offset of the segment that contains the batch")
 
 RUNS = _schema(
     ("run", _LONG, "number of the run, ascending"),
-    ("run_id", _TEXT, "id of the run; unknown-N of a run that was killed before its first commit"),
+    ("run_id", _TEXT, "id of the run; unknown-N if the run was killed before its first commit"),
     ("tool", _TEXT, "name and version of the tool"),
     ("settings", _TEXT, "settings as JSON, without secrets"),
     ("started_at", _LONG, "ms, when the run began"),
     ("finished_at", _LONG, "ms, when the row was written"),
     ("segments_decoded", _LONG, "segments that were decoded"),
-    ("bytes_decoded", _LONG, "bytes of their files"),
+    ("bytes_decoded", _LONG, "bytes of the decoded segment files"),
     ("partitions_replayed", _LONG, "partitions that were replayed"),
-    ("snapshots_written", _LONG, "snapshots that were put into remote storage"),
+    ("snapshots_written", _LONG, "snapshots that were uploaded to remote storage"),
     ("segments_uploaded", _LONG, "segments that were uploaded"),
-    ("bytes_uploaded", _LONG, "bytes of the objects that were sent"),
-    ("segments_published", _LONG, "segments that brokers were told of"),
-    ("errors", _LONG, "errors, of all kinds"),
+    ("bytes_uploaded", _LONG, "bytes of the uploaded objects"),
+    ("segments_published", _LONG, "segments that were published to brokers"),
+    ("errors", _LONG, "errors of all kinds"),
 )
 
-# Batch headers without the identity of their file, as spark.read.format("kafkasegment") and `collect --headers` give.
+# Batch headers without size and time of their file. spark.read.format("kafkasegment") and `collect --headers` use it.
 RECORD_BATCHES = _schema(*_PARTITION, _SEGMENT_OF_BATCH, *_HEADERS)
 
-# The table, which only `tiersnap decode` writes: a row a batch header, with the identity of the segment file that it
-# was read from. Of the rows of one segment (_PARTITION, segment_base_offset) those with the greatest `run` count: a
+# The table `record_batches`: one row per batch header, with size and time of its segment file. Only `tiersnap decode`
+# writes it. Of the rows of one segment (_PARTITION, segment_base_offset), those with the greatest `run` are valid: a
 # segment that grew is decoded again as a whole.
 RECORD_BATCHES_TABLE = _schema(
     *_PARTITION,
     _SEGMENT_OF_BATCH,
-    ("run", _LONG, "number of the decode, ascending; not that of a run of the pipeline"),
+    ("run", _LONG, "number of the decode, ascending; not the number of a run of the pipeline"),
     ("topic_id?", _TEXT, _text_of(TopicId)),
     ("segment_size_bytes", _LONG, "bytes of the segment file"),
     ("segment_modified_ns", _LONG, "modification time of the segment file, ns since the epoch"),
     *_HEADERS,
 )
 
-# A row for each partition that an audit looked at, also where it found nothing. `run` numbers the audits.
+# One row for each partition that an audit read, with or without findings. `run` numbers the audits.
 AUDITS = _schema(
     *_PARTITION,
     ("run", _LONG, "number of the audit, ascending"),
@@ -138,47 +148,51 @@ AUDITS = _schema(
     ("batches", _LONG, "batches that were read"),
     ("first_offset?", _LONG, "base offset of the first batch; null if there is none"),
     ("last_offset?", _LONG, "last offset of the last batch, inclusive; null if there is none"),
-    ("damage_count?", _LONG, "damaged places behind which nothing was audited"),
+    ("damage_count?", _LONG, "damaged places; the audit skips everything after them"),
 )
 
-# What an audit found, a row each: only `tiersnap audit --to` writes it. `run` is that of AUDITS.
+# One row for each finding of `tiersnap audit --to`. `run` is the number of its audit in AUDITS.
 AUDIT_FINDINGS = _schema(
     *_PARTITION,
     ("run", _LONG, "number of the audit, as in audits"),
     ("kind", _TEXT, "kind of the finding: AuditKind"),
     ("rule", _TEXT, "number of the statement in docs/contributing/seeds.md"),
-    ("judgement", _TEXT, 'whether missing records are lost: LossVerdict or UNREAD; "" if nothing is judged'),
-    ("harm", _TEXT, "harm that is done: Harm"),
+    ("judgement", _TEXT, 'whether missing records are lost: LossVerdict or UNREAD; "" if not judged'),
+    ("harm", _TEXT, "harm that the finding does: Harm"),
     ("producer_id?", _LONG, "producer id of the batch"),
     ("producer_epoch?", pa.int16(), "producer epoch of the batch"),
-    ("before_epoch?", pa.int16(), "producer epoch of the batch or marker before it"),
-    ("before_first_offset?", _LONG, "first offset of the batch or marker before it, inclusive"),
-    ("before_last_offset?", _LONG, "last offset of the batch or marker before it, inclusive"),
+    ("before_epoch?", pa.int16(), "producer epoch of the previous batch or marker"),
+    ("before_first_offset?", _LONG, "first offset of the previous batch or marker, inclusive"),
+    ("before_last_offset?", _LONG, "last offset of the previous batch or marker, inclusive"),
     ("first_offset?", _LONG, "first offset of the batch, inclusive"),
     ("last_offset?", _LONG, "last offset of the batch, inclusive"),
-    ("before_first_sequence?", _INT, "first sequence of the batch before it, inclusive"),
-    ("before_last_sequence?", _INT, "last sequence of the batch before it, inclusive"),
+    ("before_first_sequence?", _INT, "first sequence of the previous batch, inclusive"),
+    ("before_last_sequence?", _INT, "last sequence of the previous batch, inclusive"),
     ("first_sequence?", _INT, "first sequence of the batch, inclusive"),
     ("last_sequence?", _INT, "last sequence of the batch, inclusive"),
-    ("distance?", _LONG, "distance in sequences; in offsets of an OFFSET_GAP, in ms of OUT_OF_ORDER_TIMESTAMPS"),
-    ("is_same?", _BOOL, "of a DUPLICATE_EXACT: both batches have one CRC"),
-    ("batches", _LONG, "batches that the finding stands for"),
+    ("distance?", _LONG, "distance in sequences; in offsets for OFFSET_GAP, in ms for OUT_OF_ORDER_TIMESTAMPS"),
+    ("is_same?", _BOOL, "for DUPLICATE_EXACT: whether both batches have the same CRC"),
+    ("batches", _LONG, "number of batches that the finding covers"),
     ("confidence?", _TEXT, "confidence of a DUPLICATE_RENUMBERED"),
     ("before_producer_id?", _LONG, "producer id of the first batch of a DUPLICATE_RENUMBERED"),
-    ("transactional_id?", _TEXT, "transactional id of the producer; null if none is known"),
-    ("segment_base_offset?", _LONG, "base offset of the segment that holds the batch at first_offset"),
+    ("transactional_id?", _TEXT, "transactional id of the producer; null if unknown"),
+    ("segment_base_offset?", _LONG, "base offset of the segment that contains the batch at first_offset"),
     ("position?", _LONG, "byte position of that batch in the segment file"),
     ("timestamp?", _LONG, "ms, largest timestamp of that batch"),
 )
 
 
 def to_batch(rows: np.ndarray, identity: Mapping[str, object], schema: pa.Schema = RECORD_BATCHES) -> pa.RecordBatch:
-    """Decoded batches (RECORD_BATCH_DTYPE) in the columns of `schema`; those that no header has are of `identity`."""
+    """Return decoded batches (RECORD_BATCH_DTYPE) in the columns of `schema`.
+
+    Args:
+        identity: the value of each column that is not a field of the batch header.
+    """
     headers = RECORD_BATCH_DTYPE.names or ()
-    columns = [
-        pa.array(np.ascontiguousarray(rows[field.name]))
-        if field.name in headers
-        else pa.repeat(pa.scalar(identity[field.name], field.type), rows.size)
-        for field in schema
-    ]
+    columns = []
+    for field in schema:
+        if field.name in headers:
+            columns.append(pa.array(np.ascontiguousarray(rows[field.name])))
+        else:
+            columns.append(pa.repeat(pa.scalar(identity[field.name], field.type), rows.size))
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,4 +1,4 @@
-"""Check that this version reads a table, whoever opened it."""
+"""Checks that this version of tiersnap can read a table. They work with any reader of tables."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ START_ANEW = "tiersnap run --source LOGDIR --remote URI --warehouse OTHER --appl
 
 
 def filled_by(warehouse: str) -> str:
-    """Return the command that fills a warehouse, as the end of a hint."""
+    """Return the command that fills a warehouse, for the end of a hint."""
     return f"tiersnap run --source LOGDIR --remote URI --warehouse {shlex.quote(warehouse)} --apply fills it"
 
 
 def refuse_newer(path: str, version: int | None) -> None:
-    """See that no newer tiersnap made the table.
+    """Refuse a table of a newer format.
 
     Args:
-        version: VERSION_KEY in the metadata of its first column.
+        version: VERSION_KEY in the metadata of the first column, None if it is absent.
 
     Raises:
-        UsageError: a newer one did.
+        UsageError: the format is newer than FORMAT_VERSION.
     """
     if version is not None and version > FORMAT_VERSION:
         raise UsageError(
@@ -32,10 +32,10 @@ def refuse_newer(path: str, version: int | None) -> None:
 
 
 def refuse_other(path: str, needed: Iterable[str], there: Collection[str]) -> None:
-    """See that the columns that are needed are there.
+    """Refuse a table that lacks columns.
 
     Raises:
-        CorruptDataError: some are not.
+        CorruptDataError: `there` lacks a column of `needed`.
     """
     missing = [name for name in needed if name not in there]
     if missing:
@@ -43,10 +43,10 @@ def refuse_other(path: str, needed: Iterable[str], there: Collection[str]) -> No
 
 
 def refuse_unversioned(path: str, version: int | None) -> None:
-    """See that the table names a format.
+    """Refuse a table without a format version.
 
     Raises:
-        CorruptDataError: it does not.
+        CorruptDataError: `version` is None.
     """
     if version is None:
-        raise CorruptDataError(f"{path}: no table of this tiersnap: it names no format", hint=START_ANEW)
+        raise CorruptDataError(f"{path}: no table of this tiersnap: it has no format version", hint=START_ANEW)

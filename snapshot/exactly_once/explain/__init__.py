@@ -1,1 +1,1 @@
-"""Explain errors and situations by name: the tables of `models`, for one release or for all."""
+"""Explanations of errors and situations by name, from the tables of `models`, for one release or for all."""

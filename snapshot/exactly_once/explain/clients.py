@@ -1,4 +1,4 @@
-"""Explain the reactions of Java clients to an error, by the rows of the decision tables, and the application's view."""
+"""Reactions of Java clients to an error, row by row of the decision tables, and the error that the application sees."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tiersnap.snapshot.exactly_once.models.exception_groups import ExceptionGrou
 from tiersnap.snapshot.exactly_once.models.produce_reaction import IDEMPOTENT, TRANSACTIONAL, SentBatch, react
 from tiersnap.snapshot.exactly_once.models.transaction_reaction import TABLE, react_to_coordinator, repair_steps
 
-# For every condition of the tables there is a batch that meets it.
+# Each condition of the tables is true for at least one of these batches.
 _BATCHES = (
     SentBatch(),
     SentBatch(log_start_offset=5, was_renumbered=True),
@@ -30,8 +30,8 @@ _WHEN = {
     "no log start": "the response has no log start offset: the leader moved",
     "renumbered since": "the batch was renumbered since it was sent",
     "front removed": "the record that was acknowledged last is below the log start offset",
-    "others come first": "earlier batches are still under way",
-    "others are unresolved": "an earlier batch expired after it was sent, and not the one before",
+    "others come first": "earlier batches are still in flight",
+    "others are unresolved": "an earlier batch expired after it was sent, but not the previous one",
     "attempts left": "time and retries are left",
     "several records": "the batch has several records",
     "gap remains": "an earlier batch expired after it was sent",
@@ -53,7 +53,7 @@ _SURFACES = {
 
 
 def of_produce(error: Answer, release: str | None) -> Iterator[ExplainedRow]:
-    """Yield the reactions of clients, without and with a transactional id, to an answer to Produce."""
+    """Yield the reactions of clients to an answer to Produce, without and with a transactional id."""
     for mode, table, transactional in (("idempotent", IDEMPOTENT, False), ("transactional", TRANSACTIONAL, True)):
 
         def ask(era: ClientEra, batch: SentBatch, is_transactional: bool = transactional) -> _Asked:
@@ -86,7 +86,7 @@ def _rows(
     asks: Sequence[Callable[[ClientEra], _Asked]],
     release: str | None,
 ) -> Iterator[ExplainedRow]:
-    """Yield the reactions of each row of the table that decides a question, in the order of the table."""
+    """Yield the reactions for each row of `table` that decides some example, in the order of the table."""
     deciding: dict[str, Callable[[ClientEra], _Asked]] = {}
     for ask in asks:
         for era in CLIENT_ERAS:
@@ -105,7 +105,7 @@ def _rows(
 def _reactions(
     ask: Callable[[ClientEra], _Asked], release: str | None
 ) -> Iterator[tuple[EraRange, Reaction, Answer | None]]:
-    """Yield the releases of clients with one reaction, the reaction, and the error that the application gets."""
+    """Yield (range of client releases, their reaction, error that the application receives)."""
     for run, (_, reaction, said) in runs(CLIENT_ERAS, ask):
         if reaction is not None and run.has(release, CLIENT_ERAS):
             yield run, reaction, said
@@ -129,7 +129,7 @@ def _row(
 
 
 def of_abort(error: Answer, release: str | None, broker: str | None) -> Iterator[ExplainedRow]:
-    """Yield the requests that a client sends in an abort, with coordinators of the release `broker` or of all."""
+    """Yield the requests that a client sends in an abort. `broker` is the coordinator's release, or None for all."""
     for when, takes_identity, version in _coordinators(broker):
 
         def steps(era: ClientEra, takes: bool = takes_identity, of_version: int = version) -> str:
@@ -141,7 +141,7 @@ def of_abort(error: Answer, release: str | None, broker: str | None) -> Iterator
 
 
 def _coordinators(broker: str | None) -> Iterator[tuple[str, bool, int]]:
-    """Yield the kinds of coordinators of the release `broker`, or all."""
+    """Yield the kinds of coordinators that the release `broker` may be, or all kinds."""
     for when, takes_identity, version in _COORDINATORS:
         if broker is None or _may_be(broker, takes_identity=takes_identity, version=version):
             yield when, takes_identity, version
@@ -154,7 +154,7 @@ def _may_be(broker: str, *, takes_identity: bool, version: int) -> bool:
 
 
 def of_application(error: Answer, release: str | None) -> Iterator[ExplainedRow]:
-    """Yield how clients since KIP-1050 report the error, and how KIP-691 wanted it; nothing for older clients."""
+    """Yield how clients since KIP-1050 report the error, and KIP-691's proposal. Yield nothing for older clients."""
     group = exception_group(error)
     if group is None or not _has_kip_1050(release):
         return
@@ -170,7 +170,7 @@ def _has_kip_1050(release: str | None) -> bool:
 
 
 def _of_kip_691(group: ExceptionGroup) -> str:
-    """Return the proposal of KIP-691 for an error in words."""
+    """Return KIP-691's proposal for an error in words."""
     wrapped = ", wrapped once" if group.wraps else ""
     thrown = "" if group.streams_action is None else f", thrown again by Kafka Streams as {group.streams_action}"
     failure = "" if group.failure_type is None else f", of type {group.failure_type}"

@@ -1,10 +1,12 @@
 """Situations that a transaction coordinator answers.
 
-The transactional id of the examples has producer id 10 in epoch 7, and had epoch 6 before; a new producer id is 11.
+The transactional id of the examples has producer id 10 in epoch 7, and had epoch 6 before. If the coordinator gives a
+new producer id, the id is 11.
 
-    known    the id's state, and its epoch if that is not 7. `writing`: a record is being written; `timed out`: the
-             coordinator has aborted the transaction; `reloaded`: another coordinator has taken over; `-`: unknown id
-    client   producer id and epoch of the request; `-`: none
+    known    state of the transactional id, and its epoch if it is not 7; `-` if the id is unknown. `writing`: a record
+             is being written. `timed out`: the coordinator aborted the transaction. `reloaded`: another coordinator
+             took over
+    client   producer id and epoch of the request; `-` if the request has none
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ def _record(record: TransactionMetadata | None) -> str:
     if record is None:
         return "writes nothing"
     said = f"writes {record.state}, producer id {record.producer_id}, epoch {record.producer_epoch}"
-    return said if record.next_producer_id < 0 else f"{said}, next producer id {record.next_producer_id}"
+    if record.next_producer_id < 0:
+        return said
+    return f"{said}, next producer id {record.next_producer_id}"
 
 
 def _init(row: Row) -> Ask[CoordinatorEra]:
@@ -93,7 +97,7 @@ def _request(row: Row) -> Ask[CoordinatorEra]:
 
 
 def _has_fields(era: CoordinatorEra, request: InitProducerIdRequest) -> bool:
-    """Return whether the era's request has the fields that this one sets."""
+    """Return whether requests of the era have the fields that `request` sets."""
     if request.producer_id >= 0 and era.resume is ResumeRule.NEVER:
         return False
     return era.knows_two_phases or not (request.in_two_phases or request.keep_prepared)
@@ -108,7 +112,7 @@ def _add(row: Row) -> Ask[CoordinatorEra]:
 
 
 def _end(row: Row) -> Ask[CoordinatorEra]:
-    """Return the question to EndTxn, in the version of the era."""
+    """Return a function that answers the row's EndTxn in an era."""
     commit = row["name"].startswith("commit")
 
     def ask(era: CoordinatorEra) -> SituationAnswer:
@@ -128,7 +132,7 @@ def _end(row: Row) -> Ask[CoordinatorEra]:
 
 
 def _by_clock(row: Row) -> Ask[CoordinatorEra]:
-    """Return the question to the coordinator's timer, 30 days after a transaction began."""
+    """Return a function that gives the action of a coordinator's timer, 30 days after a transaction began."""
     ongoing = TransactionMetadata(10, 7, TransactionState.ONGOING, last_producer_epoch=6)
     timeout_ms = int(row["timeout"])
 
@@ -145,7 +149,9 @@ def _by_clock(row: Row) -> Ask[CoordinatorEra]:
 def _expire(_era: CoordinatorEra) -> SituationAnswer:
     week = 604_800_000
     is_gone = is_transactional_id_expired(TransactionState.COMPLETE_COMMIT, last_update=0, expiration_ms=week, now=week)
-    return SituationAnswer(Answer.NONE, "forgets the transactional id" if is_gone else "keeps it")
+    if is_gone:
+        return SituationAnswer(Answer.NONE, "forgets the transactional id")
+    return SituationAnswer(Answer.NONE, "keeps it")
 
 
 OF_COORDINATORS: tuple[ExplainedCase[CoordinatorEra], ...] = (
@@ -156,23 +162,23 @@ OF_COORDINATORS: tuple[ExplainedCase[CoordinatorEra], ...] = (
  name | known | client | when
  init                             | CompleteCommit          | -    | a new instance begins
  init-unknown-id                  | -                       | 77 5 | the transactional id is unknown, or has expired
- init-by-name                     | CompleteCommit          | 10 7 | a client asks for the next epoch, and names its own
- init-again                       | CompleteCommit          | 10 6 | the request for the next epoch comes again
+ init-by-name                     | CompleteCommit          | 10 7 | a client asks for the next epoch, and sends its own
+ init-again                       | CompleteCommit          | 10 6 | a client repeats its request for the next epoch
  init-again-after-failover        | CompleteCommit reloaded | 10 6 | \
-the request for the next epoch comes again, and another coordinator has taken over
- init-fenced                      | CompleteCommit          | 10 5 | the client's epoch is an older one
+ a client repeats its request for the next epoch, and another coordinator took over
+ init-fenced                      | CompleteCommit          | 10 5 | the client's epoch is too old
  init-other-producer-id           | CompleteCommit          | 99 7 | the transactional id has another producer id by now
- init-during-transaction          | Ongoing                 | -    | a new instance begins, and a transaction is open
+ init-during-transaction          | Ongoing                 | -    | a new instance begins while a transaction is open
  init-during-transaction-at-32766 | Ongoing 32766           | -    | \
-a new instance begins, and a transaction is open in epoch 32766
+a new instance begins while a transaction is open in epoch 32766
  init-during-transaction-at-32767 | Ongoing 32767           | -    | \
-a new instance begins, and a transaction is open in epoch 32767
+a new instance begins while a transaction is open in epoch 32767
  init-while-ending                | PrepareCommit           | -    | the transaction is ending
  init-while-writing               | CompleteCommit writing  | -    | a record of the transactional id is being written
  init-at-32766                    | CompleteCommit 32766    | -    | the epoch is exhausted
  init-again-at-32766              | CompleteCommit 32766    | 10 32765 | \
-the epoch is exhausted, and the request comes again
- init-impossible-state            | Dead                    | -    | the state is one that is in memory alone
+the epoch is exhausted, and the client repeats its request
+ init-impossible-state            | Dead                    | -    | the state exists only in memory
 """,
     ),
     *situations(
@@ -182,10 +188,10 @@ the epoch is exhausted, and the request comes again
  name                  | when
  init-without-id       | the producer has no transactional id
  init-empty-id         | the transactional id is an empty text
- init-half-named       | producer id or epoch is given alone
+ init-half-named       | the request has a producer id without an epoch, or an epoch without a producer id
  init-timeout-too-long | transaction.timeout.ms is above the broker's transaction.max.timeout.ms
- init-in-two-phases    | two-phase commit is asked for, and the broker does not allow it
- init-keep-prepared    | a prepared transaction is to be kept
+ init-in-two-phases    | the request is for two-phase commit, and the broker does not allow it
+ init-keep-prepared    | the request is to keep a prepared transaction
 """,
     ),
     *situations(
@@ -197,9 +203,9 @@ the epoch is exhausted, and the request comes again
  add-partition-unknown-id        | -               | 10 7   | the transactional id is unknown, or has expired
  add-partition-other-producer-id | Ongoing         | 99 7   | the transactional id has another producer id
  add-partition-fenced            | Ongoing         | 10 6   | the client's epoch is not the current one
- add-partition-while-ending      | PrepareCommit   | 10 7   | the transaction before is still ending
+ add-partition-while-ending      | PrepareCommit   | 10 7   | the previous transaction is still ending
  add-partition-while-writing     | Ongoing writing | 99 7   | \
-a record of another producer's transaction is being written
+the coordinator is writing a record of another producer's transaction
 """,
     ),
     *situations(
@@ -211,15 +217,15 @@ a record of another producer's transaction is being written
  commit-nothing           | Empty             | 10 7     | nothing was sent
  commit-again             | CompleteCommit    | 10 7     | the transaction is committed already
  commit-again-before-bump | CompleteCommit    | 10 6     | \
-the transaction is committed already, and the client's epoch is the one before
+the transaction is committed already, and the client has the previous epoch
  commit-after-abort       | CompleteAbort     | 10 7     | the transaction is aborted already
  commit-after-timeout     | Ongoing timed out | 10 7     | \
-the transaction timed out, and was aborted over the client's head
+the coordinator aborted the transaction, because it timed out
  commit-while-committing  | PrepareCommit     | 10 6     | \
-the transaction is being committed, and the client's epoch is the one before
+the transaction is being committed, and the client has the previous epoch
  commit-while-aborting    | PrepareAbort      | 10 6     | \
-the transaction is being aborted, and the client's epoch is the one before
- commit-fenced            | Ongoing           | 10 5     | the client's epoch is an older one
+the transaction is being aborted, and the client has the previous epoch
+ commit-fenced            | Ongoing           | 10 5     | the client's epoch is too old
  commit-other-producer-id | Ongoing           | 99 7     | the transactional id has another producer id
  commit-at-32766          | Ongoing 32766     | 10 32766 | the epoch is exhausted
  commit-at-32767          | Ongoing 32767     | 10 32767 | no epoch is left
@@ -235,9 +241,9 @@ the transaction is being aborted, and the client's epoch is the one before
  abort-again            | CompleteAbort     | 10 7     | the transaction is aborted already
  abort-after-commit     | CompleteCommit    | 10 7     | the transaction is committed already
  abort-after-timeout    | Ongoing timed out | 10 7     | \
-the transaction timed out, and was aborted over the client's head
+the coordinator aborted the transaction, because it timed out
  abort-while-committing | PrepareCommit     | 10 6     | \
-the transaction is being committed, as after a commit that timed out
+the transaction is still being committed, as after a commit that timed out
  abort-while-aborting   | PrepareAbort      | 10 6     | the transaction is being aborted
  abort-at-32767         | Ongoing 32767     | 10 32767 | no epoch is left
 """,
@@ -254,7 +260,7 @@ the transaction is being committed, as after a commit that timed out
     ExplainedCase(
         "expiration",
         "(by the clock)",
-        "nothing was heard of a transactional id for transactional.id.expiration.ms",
+        "no record of a transactional id was written for transactional.id.expiration.ms",
         _expire,
     ),
 )

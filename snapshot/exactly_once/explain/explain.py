@@ -1,6 +1,6 @@
-"""Explain an error or a situation, for one release of brokers and clients or for all.
+"""The explanation of an error or a situation, for one release of brokers and clients or for all.
 
-An error has three names: the protocol's, that of Java's exception, and its number.
+An error has three names: its name in the protocol, the Java exception, and its error code.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tiersnap.snapshot.exactly_once.explain.partition_situations import OF_PARTI
 from tiersnap.snapshot.exactly_once.explain.situations import E, ExplainedCase, ExplainedRow, runs
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.coordinator_state import COORDINATOR_ERAS, CoordinatorEra
-from tiersnap.snapshot.exactly_once.models.decision_table import read_table
+from tiersnap.snapshot.exactly_once.models.decision_table import Row, read_table
 from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, BrokerEra, Reaction, Severity, era_of
 from tiersnap.snapshot.exactly_once.models.produce_reaction import knows_error as produce_knows
 from tiersnap.snapshot.exactly_once.models.transaction_reaction import knows_error as coordinator_knows
@@ -58,7 +58,7 @@ TABLE = read_table("""
 
 @dataclass(frozen=True, slots=True)
 class NamedError:
-    """An error; `code` and `exception` are None for DELIVERY_TIMED_OUT, which no broker sends."""
+    """An error with its names. No broker sends DELIVERY_TIMED_OUT, so its `code` and `exception` are None."""
 
     error: Answer
     code: int | None
@@ -66,7 +66,7 @@ class NamedError:
 
     @property
     def names(self) -> frozenset[str]:
-        """Return the names that `explain` takes, in lower case: the error, its exception and its code."""
+        """Return the lower-case names that `explain` accepts: the error, its exception and its code."""
         names = {str(self.error).lower()}
         if self.exception is not None:
             names.add(self.exception.lower())
@@ -75,53 +75,64 @@ class NamedError:
         return frozenset(names)
 
 
-ERRORS = (
-    *(NamedError(Answer(row["error"]), int(row["code"]), row["exception"]) for row in TABLE),
-    NamedError(Answer.DELIVERY_TIMED_OUT, None, None),
-)
+def _named(row: Row) -> NamedError:
+    return NamedError(Answer(row["error"]), int(row["code"]), row["exception"])
+
+
+ERRORS = (*map(_named, TABLE), NamedError(Answer.DELIVERY_TIMED_OUT, None, None))
 
 
 def named_error(word: str) -> NamedError | None:
-    """Return the error by its name, its exception's name or its code; None for any other word."""
+    """Return the error with this name, exception (with or without a Java package) or code, None if there is none."""
     last = word.rpartition(".")[2].lower()
-    return next((each for each in ERRORS if last in each.names), None)
+    for each in ERRORS:
+        if last in each.names:
+            return each
+    return None
 
 
 _NAMES = re.compile(r"\b(?:\w+Exception|[A-Z]+(?:_[A-Z]+)+)\b")
-# The tables have no row for this error: clients react as to any other.
+# The tables have no row for this error, so clients react as to any other error.
 _OF_PRODUCE_AS_ANY = Answer.TOPIC_AUTHORIZATION_FAILED
-_COORDINATORS = {version: [era for era in COORDINATOR_ERAS if era.transaction_version == version] for version in (1, 2)}
+_COORDINATORS: dict[int, list[CoordinatorEra]] = {1: [], 2: []}
+for _era in COORDINATOR_ERAS:
+    _COORDINATORS[_era.transaction_version].append(_era)
 _OF_CLIENTS = frozenset({"InitProducerId", "AddPartitionsToTxn", "EndTxn(COMMIT)", "EndTxn(ABORT)"})
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Rows about brokers and coordinators, clients, and the application; `error` is None for a situation."""
+    """An explanation. Its rows are about brokers and coordinators, clients, and the application.
+
+    Attributes:
+        error: the explained error; None for a situation or a word.
+        word: the explained word of a broker's log; else None.
+    """
 
     error: NamedError | None
     rows: tuple[ExplainedRow, ...]
-    word: BrokerWord | None = None  # of a broker's log
+    word: BrokerWord | None = None
 
     @property
     def is_answered(self) -> bool:
-        """Return whether brokers or coordinators give this answer, or have this situation."""
+        """Return whether some row is a situation that a broker or a coordinator answers."""
         return any(row.situation is not None for row in self.rows)
 
 
 def explain(word: str, *, broker: str | None = None, client: str | None = None) -> Explanation | None:
-    """Explain an error, a situation, or a word of a broker's log; return None for any other word.
+    """Explain an error, a situation or a word of a broker's log. Return None for any other text.
 
-    The word may be a line of a log, in which the first name of an error counts.
+    If the text is a line of a log, the first error in it is explained.
 
     Args:
-        broker, client: releases, as 3.9 or 3.9.1; None for all.
+        broker, client: releases, such as 3.9 or 3.9.1; None for all.
     """
     error = named_error(word)
     if error is not None:
         return _explain_error(error, broker, client)
-    situation = next((each for each in SITUATIONS if each.name == word.lower()), None)
-    if situation is not None:
-        return _explain_situation(situation.name, situation.request, broker, client)
+    for situation in SITUATIONS:
+        if situation.name == word.lower():
+            return _explain_situation(situation.name, situation.request, broker, client)
     found = find_word(word)
     if found is not None:
         return Explanation(None, rows_of(found, broker), found)
@@ -130,7 +141,7 @@ def explain(word: str, *, broker: str | None = None, client: str | None = None) 
 
 
 def _error_inside(line: str) -> NamedError | None:
-    """Return the first error that a line of a log names; None without one."""
+    """Return the first error that a log line contains, None if it contains none."""
     return next(filter(None, map(named_error, _NAMES.findall(line))), None)
 
 
@@ -149,12 +160,15 @@ def _explain_situation(name: str, request: str, broker: str | None, client: str 
     return Explanation(None, tuple(rows))
 
 
-def _answered_with(error: Answer, release: str | None) -> list[ExplainedRow]:
-    return [row for each in SITUATIONS for row in _of_situation(each.name, release) if row.answer is error]
+def _answered_with(error: Answer, release: str | None) -> Iterator[ExplainedRow]:
+    for each in SITUATIONS:
+        for row in _of_situation(each.name, release):
+            if row.answer is error:
+                yield row
 
 
 def _of_situation(name: str, release: str | None) -> Iterator[ExplainedRow]:
-    """Yield the answers of brokers or coordinators, of one release or of all."""
+    """Yield the answers of brokers or coordinators to a situation, for one release or for all."""
     for asked in _with_name(OF_PARTITIONS, name):
         yield from _answers("broker", None, asked, BROKER_ERAS, release)
     for asked_of_coordinator in _with_name(OF_COORDINATORS, name):
@@ -167,7 +181,7 @@ def _with_name(cases: Iterable[ExplainedCase[E]], name: str) -> list[ExplainedCa
 
 
 def _is_of_no_era(release: str | None, eras: Sequence[E]) -> bool:
-    """Return whether a release is named and belongs to none of these eras."""
+    """Return whether `release` is given but is in none of the eras."""
     if release is None:
         return False
     try:
@@ -189,9 +203,9 @@ def _answers(
 
 
 def _of_clients(error: Answer, requests: set[str], release: str | None, broker: str | None) -> Iterator[ExplainedRow]:
-    """Yield the reactions of clients to an error that answers these requests; none if only brokers get it.
+    """Yield the reactions of clients to an error. If only brokers receive the error, yield nothing.
 
-    If no request is known, the tables of reactions show which requests the error answers.
+    `requests` are the requests that the error answers. If it is empty, the tables of reactions decide.
     """
     rows: list[ExplainedRow] = []
     if _answers_produce(error, requests):
@@ -224,7 +238,8 @@ def _ends_in_abort(row: ExplainedRow) -> bool:
 def names() -> Iterator[tuple[str, str, str]]:
     """Yield name, request and meaning of each error, situation and word of a broker's log."""
     for error in ERRORS:
-        yield str(error.error), "", "" if error.code is None else f"error {error.code}, {error.exception}"
+        meaning = "" if error.code is None else f"error {error.code}, {error.exception}"
+        yield str(error.error), "", meaning
     for situation in SITUATIONS:
         yield situation.name, situation.request, situation.when
     for word in BROKER_WORDS:

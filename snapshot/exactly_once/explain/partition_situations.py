@@ -2,9 +2,10 @@
 
 The producer of the examples has epoch 3. Its last batches have the sequences 0 to 4 and 5 to 9.
 
-    entry    the leader's entry of it, see _ENTRIES; `-`: none
-    batch    its epoch, first and last sequence; `v2`: of a transaction of version 2
-    marker   its epoch; `v2`: of a transaction of version 2, `older`: of an older coordinator, `replicated`
+    entry    the leader's entry of the producer, a key of _ENTRIES; `-` if the leader has none
+    batch    epoch, first and last sequence of the batch; `v2` in a transaction of version 2
+    marker   epoch of the marker; `v2` for a transaction of version 2, `older` from an older coordinator, `replicated`
+             on a replica
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def _asked(
 
 def _batch(row: Row) -> Ask[BrokerEra]:
     epoch, first, last, *more = row["batch"].split()
-    batch = NextBatch(int(epoch), int(first), int(last), transaction_version=2 if more else 0)
+    version = 2 if more else 0
+    batch = NextBatch(int(epoch), int(first), int(last), transaction_version=version)
     return _asked(_ENTRIES[row["entry"]], batch, _CHECKS.get(row["name"], VERIFIED))
 
 
@@ -66,7 +68,9 @@ def _question(row: Row) -> Ask[BrokerEra]:
 def _marker(row: Row) -> Ask[BrokerEra]:
     entry, (epoch, *more) = _ENTRIES[row["entry"]], row["marker"].split()
     origin = AppendOrigin.REPLICATION if "replicated" in more else AppendOrigin.COORDINATOR
-    marker = EndMarker(int(epoch), 4 if "older" in more else 5, transaction_version=2 if "v2" in more else 1)
+    coordinator_epoch = 4 if "older" in more else 5
+    version = 2 if "v2" in more else 1
+    marker = EndMarker(int(epoch), coordinator_epoch, transaction_version=version)
 
     def ask(era: BrokerEra) -> SituationAnswer:
         found = append_marker(entry, marker, era, origin=origin)
@@ -85,29 +89,29 @@ OF_PARTITIONS: tuple[ExplainedCase[BrokerEra], ...] = (
         _batch,
         """
  name                           | entry     | batch   | when
- first-batch                    | -         | 3 0 4   | the producer is unknown, and its batch begins at 0
- unknown-producer               | -         | 3 7 9   | the producer is unknown, and its batch begins above 0
+ first-batch                    | -         | 3 0 4   | the leader has no entry, and the batch begins at 0
+ unknown-producer               | -         | 3 7 9   | the leader has no entry, and the batch begins above 0
  unknown-producer-in-transaction | -        | 3 7 9 v2 | \
-the producer is unknown, and its batch, of a transaction of version 2, begins above 0
- next-batch                     | known     | 3 10 12 | the batch is the next one
- retry                          | known     | 3 5 9   | the last batch comes again
- retry-of-older                 | known     | 3 0 4   | the batch before the last comes again
+the leader has no entry, and the batch of a transaction of version 2 begins above 0
+ next-batch                     | known     | 3 10 12 | the batch is the next in sequence
+ retry                          | known     | 3 5 9   | the client sends the last batch again
+ retry-of-older                 | known     | 3 0 4   | the client sends the batch before the last again
  retry-of-older-after-restart   | restarted | 3 0 4   | \
-the batch before the last comes again, to a broker that restarted: a snapshot keeps the last one alone
- retry-of-oldest                | full      | 3 9 13  | a batch comes again from before those that are cached
- gap                            | known     | 3 12 14 | a batch before this one is missing
- overlap                        | known     | 3 4 6   | the batch repeats a part of other batches
+the client sends the batch before the last again, and the broker restarted: a snapshot has only the last batch
+ retry-of-oldest                | full      | 3 9 13  | the client sends a batch again that is no longer cached
+ gap                            | known     | 3 12 14 | the previous batch is missing
+ overlap                        | known     | 3 4 6   | the batch repeats parts of other batches
  reset                          | full      | 3 0 0   | the batch begins at 0 again in the same epoch
  epoch-bump                     | known     | 4 0 2   | the batch has a higher epoch and begins at 0
  epoch-bump-above-0             | known     | 4 10 12 | the batch has a higher epoch and begins above 0
  older-epoch                    | known     | 2 10 12 | the batch has a lower epoch: its producer was fenced
  first-after-marker             | marked    | 3 0 1   | \
-all that is known of the producer is a marker, and its batch begins at 0
+the leader has only a marker of the producer, and the batch begins at 0
  after-marker                   | marked    | 3 5 6   | \
-all that is known of the producer is a marker, and its batch begins above 0
- plain-in-transaction           | open      | 3 10 10 | the batch is outside transactions, and its producer has one open
+the leader has only a marker of the producer, and the batch begins above 0
+ plain-in-transaction           | open      | 3 10 10 | the batch is outside transactions, but its producer has one open
  beside-verification            | known     | 3 10 12 | \
-the coordinator is being asked about an earlier batch of the producer
+the leader is still asking the coordinator about an earlier batch of the producer
 """,
     ),
     *situations(
@@ -116,22 +120,22 @@ the coordinator is being asked about an earlier batch of the producer
         """
  name                              | said                    | version | produce | when
  verified                          | verified                | 1 | 12 | \
-the coordinator is asked, and knows of the partition
+the leader asks the coordinator, and the transaction includes the partition
  other-producer-id                 | wrong producer id       | 1 | 12 | \
-the coordinator is asked, and the transactional id has another producer id
+the leader asks the coordinator, and the transactional id has another producer id
  fenced                            | fenced                  | 1 | 12 | \
-the coordinator is asked, and the epoch is not the current one
+the leader asks the coordinator, and the epoch is not the current one
  not-in-transaction                | partition missing       | 1 | 12 | \
-the coordinator is asked, and no transaction names the partition
+the leader asks the coordinator, and no transaction includes the partition
  not-in-transaction-of-old-client  | partition missing       | 1 | 10 | \
-no transaction names the partition, and the client's Produce is of version 10 or lower
+no transaction includes the partition, and the client's Produce has version 10 or lower
  transaction-is-ending             | concurrent transactions | 1 | 12 | \
-the coordinator is asked, and the transaction before is still ending
+the leader asks the coordinator, and the previous transaction is still ending
  transaction-is-ending-in-version-2 | concurrent transactions | 2 | 12 | \
-the coordinator is asked, and the transaction of version 2 before is still ending
- no-coordinator                    | unavailable             | 1 | 12 | the coordinator cannot be asked
+the leader asks the coordinator, and the previous transaction of version 2 is still ending
+ no-coordinator                    | unavailable             | 1 | 12 | the leader cannot ask the coordinator
  transaction-ended-meanwhile       | ended meanwhile         | 1 | 12 | \
-the coordinator was asked, and the transaction ended before the append
+the leader asked the coordinator, and the transaction ended before the append
 """,
     ),
     ExplainedCase(
@@ -147,13 +151,13 @@ the coordinator was asked, and the transaction ended before the append
  name                          | entry         | marker       | when
  marker                        | open          | 3            | a coordinator ends the transaction
  marker-older-epoch            | open          | 2            | the marker has a lower epoch
- marker-older-epoch-replicated | open          | 2 replicated | a replica gets a marker of a lower epoch
+ marker-older-epoch-replicated | open          | 2 replicated | a replica receives a marker with a lower epoch
  marker-without-bump           | open          | 3 v2         | the marker of version 2 does not raise the epoch
- marker-again                  | known         | 3 v2         | a marker of version 2 comes again
+ marker-again                  | known         | 3 v2         | a coordinator sends a marker of version 2 again
  marker-of-last-epoch          | open at 32767 | 32767 v2     | \
-the marker of version 2 has epoch 32767, as the transaction has
+the marker of version 2 has epoch 32767, as its transaction does
  marker-older-coordinator      | open          | 3 older      | \
-the marker is of a coordinator that another one has followed
+another coordinator has replaced the marker's coordinator
 """,
     ),
 )

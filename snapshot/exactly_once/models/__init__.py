@@ -1,1 +1,1 @@
-"""Kafka's answers as pure functions over plain values: coordinator, broker, client, and lost state."""
+"""Kafka's answers and reactions as pure functions: coordinator, broker and Java client."""

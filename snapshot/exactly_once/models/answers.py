@@ -1,4 +1,4 @@
-"""The answers of brokers and coordinators: Kafka's error codes, and two kinds of success."""
+"""The answers of brokers and coordinators: Kafka's error codes and two kinds of success."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from enum import StrEnum
 
 
 class Answer(StrEnum):
-    """An answer to one request; all but the first three and the last are org.apache.kafka.common.protocol.Errors."""
+    """An answer to one request. Names without a comment are error codes of org.apache.kafka.common.protocol.Errors."""
 
-    NONE = "NONE"  # of a coordinator: the request succeeded
-    ACCEPT = "ACCEPT"  # of a broker: the batch is appended
-    DUPLICATE_ACK = "DUPLICATE_ACK"  # of a broker: success with the earlier offsets, without an append
+    NONE = "NONE"  # a coordinator's answer: the request succeeded
+    ACCEPT = "ACCEPT"  # a broker's answer: the batch is appended
+    DUPLICATE_ACK = "DUPLICATE_ACK"  # a broker's answer: no append, success with the earlier offsets
     OUT_OF_ORDER_SEQUENCE_NUMBER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
     DUPLICATE_SEQUENCE_NUMBER = "DUPLICATE_SEQUENCE_NUMBER"
     INVALID_PRODUCER_EPOCH = "INVALID_PRODUCER_EPOCH"
@@ -39,7 +39,7 @@ class Answer(StrEnum):
     MESSAGE_TOO_LARGE = "MESSAGE_TOO_LARGE"
     REQUEST_TIMED_OUT = "REQUEST_TIMED_OUT"
     UNKNOWN_SERVER_ERROR = "UNKNOWN_SERVER_ERROR"
-    DELIVERY_TIMED_OUT = "DELIVERY_TIMED_OUT"  # of the client to itself: delivery.timeout.ms after the batch was sent
+    DELIVERY_TIMED_OUT = "DELIVERY_TIMED_OUT"  # the client's own error, delivery.timeout.ms after the batch was sent
 
     @property
     def appends(self) -> bool:
@@ -48,10 +48,10 @@ class Answer(StrEnum):
 
     @property
     def is_error(self) -> bool:
-        """Return whether the client gets an error."""
+        """Return whether the client receives an error."""
         return self not in (Answer.NONE, Answer.ACCEPT, Answer.DUPLICATE_ACK)
 
 
 def lets_in(leader: Answer, replica: Answer) -> bool:
-    """Return whether the replica appends a write that the leader would not."""
+    """Return whether the replica would append a write that the leader refuses."""
     return replica.appends and not leader.appends

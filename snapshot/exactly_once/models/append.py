@@ -1,14 +1,14 @@
 """The broker's answer to a producer's next batch, and to an end-transaction marker.
 
-The origin of a batch decides which checks it must pass:
+The origin of a batch decides which checks the broker makes:
 
     CLIENT       a produce request on the leader: verification, duplicates, the table SEQUENCES, a pending verification,
-                 and last whether the batch belongs to the open transaction
+                 and finally whether the batch belongs to the open transaction
     COORDINATOR  offsets that a group coordinator commits in a transaction: verification and epoch
-    REPLICATION  a follower, a recovery, a replay: every batch is applied, except a plain one inside a transaction
+    REPLICATION  a follower, a recovery or a replay: only a plain batch inside a transaction is refused
 
-A coordinator's marker is checked in the order of the rows of MARKERS; a replica applies every marker of its leader.
-KIP-1228 is the rule of 4.2 for markers. Follows org.apache.kafka.storage.internals.log.ProducerAppendInfo and
+A coordinator's marker must pass the rows of MARKERS in order. A replica applies every marker of its leader.
+The rule for markers since 4.2 is KIP-1228. Follows org.apache.kafka.storage.internals.log.ProducerAppendInfo and
 UnifiedLog.analyzeAndValidateProducerState.
 """
 
@@ -40,9 +40,9 @@ from tiersnap.snapshot.exactly_once.models.verification import (
 )
 
 # Cells: ok = ACCEPT, OOO = OUT_OF_ORDER_SEQUENCE_NUMBER, NO_ID = UNKNOWN_PRODUCER_ID, DUP =
-# DUPLICATE_SEQUENCE_NUMBER, STALE = INVALID_PRODUCER_EPOCH. A batch is `version 2` that begins
-# a transaction of version 2 on the partition, or comes while another one does; an entry is
-# `unnumbered` that knows no sequence.
+# DUPLICATE_SEQUENCE_NUMBER, STALE = INVALID_PRODUCER_EPOCH. The sequence is `version 2` if the
+# batch begins a transaction of version 2 on the partition, or if such a transaction is being
+# verified. An `unnumbered` entry has no sequence.
 SEQUENCES = read_table("""
  #  | entry      | epoch  | sequence    | B0    | B1    | B2  | B3    | B4 | B5  | B6 | B7 | B8 | B9 | B10 | B11 | B12
  1  | unknown    | any    | zero        | ok    | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
@@ -78,11 +78,11 @@ class AppendOrigin(StrEnum):
 class AppendAnswer:
     """The answer to the producer."""
 
-    # The check that decided: a row of SEQUENCES, or `verification`, `duplicate`, `epoch`, `pending verification`,
-    # `transaction`, `origin`.
+    # The check that decided: the number of a row in SEQUENCES, or `verification`, `duplicate`, `epoch`, `pending
+    # verification`, `transaction`, `origin`.
     rule: str
     answer: Answer
-    duplicate_of: BatchMetadata | None = None  # the cached batch that was sent again; its offsets are in the answer
+    duplicate_of: BatchMetadata | None = None  # the cached batch that was sent again; the answer has its offsets
 
 
 def append(
@@ -93,7 +93,7 @@ def append(
     origin: AppendOrigin = AppendOrigin.CLIENT,
     verification: TransactionCheck = VERIFIED,
 ) -> AppendAnswer:
-    """Answer one data batch of a producer; `entry` is None if the broker does not know the producer."""
+    """Return the answer to a data batch. `entry` is None if the broker does not have the producer."""
     refusal = None
     if origin is AppendOrigin.CLIENT:
         refusal = _refused_to_client(entry, batch, era, verification)
@@ -113,9 +113,9 @@ def append(
 def _refused_to_client(
     entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, verification: TransactionCheck
 ) -> AppendAnswer | None:
-    """Return the first refusal, in the broker's order of checks; None if the batch passes."""
+    """Return the refusal of the first check that fails, None if the batch passes."""
     asked = verify(entry, batch, era, verification)
-    # The log itself checks this one, after duplicates.
+    # Kafka makes this check in the log, after the check for duplicates.
     is_late = verification.said is CheckResult.ENDED_MEANWHILE
     if asked.refusal is not None and not is_late:
         return AppendAnswer("verification", asked.refusal)
@@ -135,7 +135,7 @@ def _refused_by_sequence(
     *,
     was_asked: bool,
 ) -> AppendAnswer | None:
-    """Return the refusal by the table of sequences, or by a pending verification."""
+    """Return the refusal by SEQUENCES or by a pending verification, None if the batch passes."""
     version, is_above = 0, False
     if was_asked:
         version = batch.transaction_version
@@ -156,12 +156,13 @@ def _refused_to_coordinator(
     asked = verify(entry, batch, era, verification) if era.verifies_offsets else Verified(was_asked=False)
     if asked.refusal is not None:
         return AppendAnswer("verification", asked.refusal)
-    is_stale = _epoch_relation(entry, batch) == "lower"
-    return AppendAnswer("epoch", Answer.INVALID_PRODUCER_EPOCH) if is_stale else None
+    if _epoch_relation(entry, batch) == "lower":
+        return AppendAnswer("epoch", Answer.INVALID_PRODUCER_EPOCH)
+    return None
 
 
 def _duplicate_of(entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra) -> BatchMetadata | None:
-    """Return the oldest cached batch with exactly these sequences (ProducerStateEntry.batchWithSequenceRange)."""
+    """Return the oldest cached batch with the same sequences (ProducerStateEntry.batchWithSequenceRange)."""
     if entry is None or entry.producer_epoch != batch.producer_epoch or batch.first_sequence == NO_SEQUENCE:
         return None
     sequences = batch.first_sequence, batch.last_sequence
@@ -174,7 +175,7 @@ def _duplicate_of(entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra)
 def sequence_rule(
     entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, *, begins_version_2: bool = False
 ) -> tuple[str, Answer]:
-    """Return the row of SEQUENCES that fits first, and its answer for the era."""
+    """Return the number of the first row of SEQUENCES that matches, and its answer in the era."""
     cells = {
         "entry": _entry_kinds(entry),
         "epoch": {_epoch_relation(entry, batch)},
@@ -187,7 +188,9 @@ def sequence_rule(
 def _entry_kinds(entry: ProducerEntry | None) -> frozenset[str]:
     if entry is None:
         return frozenset({"unknown"})
-    return frozenset({"known", "sequence" if entry.last_sequence != NO_SEQUENCE else "unnumbered"})
+    if entry.last_sequence == NO_SEQUENCE:
+        return frozenset({"known", "unnumbered"})
+    return frozenset({"known", "sequence"})
 
 
 def _epoch_relation(entry: ProducerEntry | None, batch: NextBatch) -> str:
@@ -201,7 +204,7 @@ def _epoch_relation(entry: ProducerEntry | None, batch: NextBatch) -> str:
 def _sequence_relations(
     entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, begins_version_2: bool
 ) -> frozenset[str]:
-    """Return the conditions of the table that the batch's sequence meets."""
+    """Return the words of the column `sequence` that match the batch."""
     found = set()
     if batch.first_sequence == 0:
         found.add("zero")
@@ -214,7 +217,7 @@ def _sequence_relations(
     if batch.first_sequence == next_sequence(entry.last_sequence):
         found.add("next")
     lowest = entry.batches[-era.cached_batches :][0].first_sequence
-    # As in 1.0.0: a sequence that may have wrapped does not count as below the cache.
+    # Since 1.0.0, a sequence that may have wrapped is not below the cache.
     may_have_wrapped = batch.last_sequence == 0 or lowest == LARGEST_SEQUENCE
     if batch.last_sequence < lowest and not may_have_wrapped:
         found.add("below cache")
@@ -233,7 +236,11 @@ MARKERS = read_table("""
 
 @dataclass(frozen=True, slots=True)
 class MarkerAnswer:
-    """The answer to the coordinator, and the first offset of the transaction that the marker ends, None without one."""
+    """The answer to the coordinator.
+
+    Attributes:
+        ended_first_offset: first offset of the transaction that the marker ends; None without a transaction.
+    """
 
     answer: Answer
     ended_first_offset: int | None = None
@@ -242,12 +249,14 @@ class MarkerAnswer:
 def append_marker(
     entry: ProducerEntry | None, marker: EndMarker, era: BrokerEra, *, origin: AppendOrigin = AppendOrigin.COORDINATOR
 ) -> MarkerAnswer:
-    """Answer one marker; `entry` is None if the broker does not know the producer."""
+    """Return the answer to a marker. `entry` is None if the broker does not have the producer."""
     if entry is None:
         return MarkerAnswer(Answer.ACCEPT)
     row = first_row(MARKERS, {"origin": {origin}, "marker": holding(_MARKER_CONDITIONS, entry, marker, era)})
     answer = Answer[row["answer"]]
-    return MarkerAnswer(answer, entry.txn_first_offset if answer is Answer.ACCEPT else None)
+    if answer is not Answer.ACCEPT:
+        return MarkerAnswer(answer)
+    return MarkerAnswer(answer, entry.txn_first_offset)
 
 
 def _lacks_bump(entry: ProducerEntry, marker: EndMarker, era: BrokerEra) -> bool:

@@ -1,19 +1,20 @@
-"""The rules of an audit of batches: findings, their harm, and why a producer is unknown.
+"""The rules of an audit of batches: kinds of findings, their harm, and verdicts on missing state.
 
-`rule` is the number of a statement in docs/contributing/seeds.md. The judgement (`LossVerdict`) may cancel the `harm`:
-records are not lost if retention removed them, or if they were not read. In the table of judgements the first row that
-fits decides. It follows "Solving the problem of spurious OutOfOrderSequence errors" (KIP-185's discussion).
+`rule` is the number of a statement in docs/contributing/seeds.md. The judgement (`LossVerdict`) may set the harm to
+NONE: records are not lost if retention removed them, or if they were not read. The first row of TABLE that matches
+decides. TABLE follows "Solving the problem of spurious OutOfOrderSequence errors" (KIP-185's discussion).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 
 from tiersnap.snapshot.exactly_once.models.decision_table import read_table
 
 
 class LossVerdict(StrEnum):
-    """The reason why a broker does not know a producer."""
+    """The reason why a broker does not have a producer, or why records are missing."""
 
     NEW = "NEW"
     SPURIOUS_RETENTION = "SPURIOUS_RETENTION"
@@ -43,7 +44,7 @@ TABLE = read_table("""
 
 
 class AuditKind(StrEnum):
-    """Kinds of findings."""
+    """A kind of finding of an audit."""
 
     DUPLICATE_EXACT = "DUPLICATE_EXACT"
     DUPLICATE_PARTIAL = "DUPLICATE_PARTIAL"
@@ -66,16 +67,16 @@ class AuditKind(StrEnum):
 
 
 class Harm(StrEnum):
-    """The harm to exactly-once, the worst first."""
+    """The harm that a finding does to exactly-once, worst first."""
 
     LOSS = "LOSS"  # records are missing that were in the log or acknowledged
     DUPLICATE = "DUPLICATE"  # readers get records twice
-    FENCING = "FENCING"  # a fenced producer's batch or a fenced coordinator's marker was appended
-    TRANSACTION = "TRANSACTION"  # a transaction holds records that do not belong to it
+    FENCING = "FENCING"  # the log has a batch of a fenced producer or a marker of a fenced coordinator
+    TRANSACTION = "TRANSACTION"  # a transaction contains records that do not belong to it
     NONE = "NONE"
 
 
-# Judged as `missing`: records that are no longer in the log. As `forgotten`: a producer that the broker lost.
+# `missing`: the LossVerdict explains missing records. `forgotten`: it explains why the broker lost the producer.
 RULES = read_table("""
  kind                             | rule | judged as | harm
  DUPLICATE_EXACT                  | 0.3  | forgotten | DUPLICATE
@@ -100,15 +101,15 @@ RULES = read_table("""
 
 
 class Confidence(StrEnum):
-    """The confidence that a client sent records again under other numbers, the highest first."""
+    """The confidence that a client sent records again with other sequences or another producer id, highest first."""
 
     HIGH = "HIGH"
     MEDIUM = "MEDIUM"
-    LOW = "LOW"  # the application itself may have sent equal records twice: no harm is assumed
+    LOW = "LOW"  # the application may have sent equal records itself, so no harm is assumed
 
 
-# A client that is refused takes the next epoch or a new producer id, and sends the batches in flight again (see
-# produce_reaction). They were the last batches under the old numbers, and are the first under the new ones.
+# A refused client takes the next epoch or a new producer id and sends its batches in flight again (produce_reaction).
+# Those are the last batches of the old identity and the first batches of the new one.
 IN_FLIGHT = 5
 CONFIDENCE = read_table("""
  numbers    | in flight | records | confidence
@@ -119,10 +120,18 @@ CONFIDENCE = read_table("""
  any        | any       | one     | LOW
 """)
 RULE = {AuditKind(row["kind"]): row["rule"] for row in RULES}
-MISSING = frozenset(AuditKind(row["kind"]) for row in RULES if row["judged as"] == "missing")
-FORGOTTEN = frozenset(AuditKind(row["kind"]) for row in RULES if row["judged as"] == "forgotten")
 
-# A further judgement: there are bytes where records are missing, but they were not decoded.
+
+def _judged_as(name: str) -> Iterator[AuditKind]:
+    for row in RULES:
+        if row["judged as"] == name:
+            yield AuditKind(row["kind"])
+
+
+MISSING = frozenset(_judged_as("missing"))
+FORGOTTEN = frozenset(_judged_as("forgotten"))
+
+# A further judgement: the missing records may be in bytes that were not decoded.
 UNREAD = "UNREAD"
 JUDGEMENTS = ("", UNREAD, *LossVerdict)
 _HARM = {AuditKind(row["kind"]): Harm(row["harm"]) for row in RULES}
@@ -130,14 +139,16 @@ _LOST = frozenset(LossVerdict(row["verdict"]) for row in TABLE if row["lost"] ==
 
 
 def harm_of(kind: AuditKind, judgement: str, *, is_hidden: bool = False) -> Harm:
-    """Return the harm of one finding.
+    """Return the harm of a finding.
 
     Args:
         judgement: a LossVerdict, UNREAD, or "" for kinds that are not judged.
-        is_hidden: readers of committed records do not notice the finding. Either its transaction was aborted, or every
-            earlier batch with its sequences was aborted or is below the log start offset.
+        is_hidden: whether readers of committed records do not see the finding. The batch was aborted, or all earlier
+        batches with the same sequences were aborted or are below the log start offset.
     """
     harm = _HARM[kind]
     if kind in MISSING and judgement not in _LOST:
         return Harm.NONE
-    return Harm.NONE if is_hidden and harm is not Harm.LOSS else harm
+    if is_hidden and harm is not Harm.LOSS:
+        return Harm.NONE
+    return harm

@@ -1,6 +1,6 @@
-"""A transaction coordinator's state of one transactional id, and its release.
+"""The state of a transactional id in a transaction coordinator, and the behaviour of coordinators by release.
 
-Also its checks of an InitProducerId request that do not need the transactional id. Follows
+`check_request` makes the checks of InitProducerId that do not depend on the state. Follows
 org.apache.kafka.coordinator.transaction.TransactionMetadata, TransactionState,
 kafka.coordinator.transaction.TransactionCoordinator.handleInitProducerId and kafka.server.KafkaApis.
 """
@@ -18,18 +18,18 @@ from tiersnap.snapshot.exactly_once.models.eras import Era, era_of
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 LARGEST_EPOCH = 32767
-EXHAUSTED_EPOCH = LARGEST_EPOCH - 1  # from here on the next InitProducerId gives a new producer id
+EXHAUSTED_EPOCH = LARGEST_EPOCH - 1  # at this epoch or above, InitProducerId gives a new producer id
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """A producer's identity."""
+    """A producer id with its epoch."""
 
     producer_id: int
     producer_epoch: int
 
 
 class TransactionState(StrEnum):
-    """States of a transactional id."""
+    """The state of a transactional id."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -43,20 +43,20 @@ class TransactionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionMetadata:
-    """One transactional id."""
+    """The coordinator's state of one transactional id."""
 
     producer_id: int
     producer_epoch: int
     state: TransactionState
-    # The epoch before the last bump, if the client that asked for it had named it; -1 otherwise.
+    # The epoch before the last bump, if the client named it in its request; else -1.
     last_producer_epoch: int = NO_EPOCH
-    # The producer id before the last record, which differs only after a rotation; -1 before the first record, or if a
-    # failover lost it.
+    # The producer id before the last record. It differs from `producer_id` only after a rotation. -1 before the first
+    # record, or if a failover lost it.
     previous_producer_id: int = NO_PRODUCER_ID
-    next_producer_id: int = NO_PRODUCER_ID  # reserved for the end of a transaction that exhausts the epoch, else -1
-    instance_epoch: int = NO_EPOCH  # KIP-360's draft alone: the epoch that the running instance began with
-    is_pending: bool = False  # a record of it is being written, so the next state is only in memory
-    # The record of an earlier fence could not be written; `producer_epoch` is that fence's.
+    next_producer_id: int = NO_PRODUCER_ID  # reserved if the transaction's end exhausts the epoch, else -1
+    instance_epoch: int = NO_EPOCH  # first epoch of the running instance; used only by KIP-360's draft
+    is_pending: bool = False  # whether a record is being written, so that the next state is only in memory
+    # Whether the record of an earlier fence could not be written. `producer_epoch` is the epoch of that fence.
     has_failed_fence: bool = False
 
     @property
@@ -71,38 +71,38 @@ class TransactionMetadata:
 
 
 class ResumeRule(StrEnum):
-    """The rule by which InitProducerId accepts a client's producer id and epoch, or takes the client for fenced."""
+    """The rule by which InitProducerId accepts a client's producer id and epoch. All other clients are fenced."""
 
-    NEVER = "never"  # the request has no such fields: every call fences the previous instance
+    NEVER = "never"  # the request has no such fields, so every call fences the previous instance
     LAST_EPOCH = "last epoch"  # KIP-360 as shipped
     INSTANCE_EPOCH = "instance epoch"  # KIP-360's draft
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorEra(Era):
-    """The coordinators of some releases."""
+    """A range of releases whose coordinators behave in the same way."""
 
-    # The highest transaction.version of the era's servers; it decides how they fence.
+    # The highest transaction.version of the releases. It decides how they fence.
     transaction_version: int = 1
     resume: ResumeRule = ResumeRule.LAST_EPOCH
     fenced: Answer = Answer.PRODUCER_FENCED  # the answer to a client with an old epoch
-    looks_for_pending_first: bool = True  # whether AddPartitionsToTxn looks for a pending record before it compares ids
+    looks_for_pending_first: bool = True  # whether AddPartitionsToTxn checks for a pending record before the ids
     knows_two_phases: bool = False  # whether requests have the flags of KIP-939
-    # Whether a fence-abort raises the epoch by itself; with version 2 the abort raises it, too, and 4.0.0 did both
-    # (KAFKA-19367)
+    # Whether a fence-abort raises the epoch before the abort. The abort of version 2 raises the epoch, too. 4.0.0
+    # raised the epoch twice (KAFKA-19367).
     fence_is_kept: bool = True
-    # Whether a fence keeps the last epoch until its record is written. This has no effect: the record of the abort sets
-    # it again.
+    # Whether a fence keeps the last epoch until its record is written. This has no effect, because the record of the
+    # abort overwrites the last epoch.
     fence_keeps_last: bool = False
-    # Whether epoch 32767 is fenced and aborted, and an exhausted one gives a new producer id (KAFKA-20090); before, the
-    # coordinator failed.
+    # Whether epoch 32767 can be fenced and aborted, and an exhausted epoch leads to a new producer id (KAFKA-20090).
+    # Earlier coordinators failed with an error.
     fences_last_epoch: bool = False
-    # Whether the previous and the next producer id are in the record, and survive a failover (KAFKA-20310); with
-    # transaction.version 0 they never are.
+    # Whether records contain the previous and the next producer id, so that both survive a failover (KAFKA-20310).
+    # With transaction.version 0 records never contain them.
     persists_rotation: bool = False
 
 
-# In the order of their attributes, from `looks_for_pending_first` on.
+# Rules in the order of the attributes, from `looks_for_pending_first` on.
 _RULES = ("pending", "two phases", "fence kept", "keeps last", "last epoch", "rotation")
 _FENCED = {"STALE": Answer.INVALID_PRODUCER_EPOCH, "FENCED": Answer.PRODUCER_FENCED}
 _ERAS = read_table("""
@@ -128,7 +128,7 @@ pending, two phases, keeps last, last epoch, rotation
 def _era(row: Row) -> CoordinatorEra:
     first = tuple(map(int, row["first"].split(".")))
     about = (row["name"], first, row["releases"], row["changed by"], int(row["version"]))
-    rules = (rule in words(row["rules"]) for rule in _RULES)
+    rules = map(words(row["rules"]).__contains__, _RULES)
     return CoordinatorEra(*about, ResumeRule(row["resume"]), _FENCED[row["fenced"]], *rules)
 
 
@@ -136,34 +136,41 @@ COORDINATOR_ERAS = tuple(map(_era, _ERAS))
 
 
 def coordinator_era_of(release: str, transaction_version: int) -> CoordinatorEra:
-    """Return the era of a coordinator's release, as `3.9` or `4.1.1`, and of its transaction.version (0, 1 or 2).
+    """Return the era of a coordinator.
+
+    Args:
+        release: such as `3.9` or `4.1.1`.
+        transaction_version: transaction.version of the cluster: 0, 1 or 2.
 
     Raises:
-        ValueError: it is no release, or one that has no transactions of that version.
+        ValueError: `release` is no release of Kafka, or does not support the version.
     """
     version = max(transaction_version, 1)
     return era_of(release, [era for era in COORDINATOR_ERAS if era.transaction_version == version])
 
 
 def after_failover(metadata: TransactionMetadata, era: CoordinatorEra) -> TransactionMetadata:
-    """Return the state that another coordinator loads: no release up to 4.4.0 writes the last epoch."""
-    kept = metadata if era.persists_rotation else replace(metadata, previous_producer_id=-1, next_producer_id=-1)
+    """Return the state that another coordinator loads. No release up to 4.4.0 writes the last epoch to its records."""
+    kept = metadata
+    if not era.persists_rotation:
+        kept = replace(metadata, previous_producer_id=-1, next_producer_id=-1)
     return replace(kept, last_producer_epoch=NO_EPOCH, is_pending=False)
 
 
 DEFAULT_MAX_TIMEOUT_MS = 900_000
 FIRST_VERSION_WITH_IDENTITY = 3
 FIRST_VERSION_WITH_FENCED = 4
-# The stored timeout of a transaction in two phases (KIP-939, since 4.1): it never times out.
+# The stored timeout of a transaction in two phases (KIP-939, since 4.1). Such a transaction never times out.
 TWO_PHASE_TIMEOUT_MS = 2_147_483_647
 _AT_REST = (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
 @dataclass(frozen=True, slots=True)
 class InitProducerIdRequest:
-    """The fields of a request that are checked; -1 in both `producer_id` and `producer_epoch` for a new instance.
+    """The fields of an InitProducerId request that the coordinator checks.
 
-    `in_two_phases` and `keep_prepared` are KIP-939's, of requests since 4.1.
+    A new instance sends -1 as `producer_id` and `producer_epoch`. `in_two_phases` and `keep_prepared` are flags of
+    KIP-939, in requests since 4.1.
     """
 
     transactional_id: str | None
@@ -178,9 +185,9 @@ class InitProducerIdRequest:
 def check_request(
     request: InitProducerIdRequest, *, max_timeout_ms: int = DEFAULT_MAX_TIMEOUT_MS, allows_two_phases: bool = False
 ) -> Answer | None:
-    """Return the answer that does not depend on the transactional id's state; None if `init_producer_id` decides.
+    """Return the answer if the request alone decides it, else None.
 
-    NONE means a producer without a transactional id: it gets a new producer id with epoch 0.
+    The answer NONE is for a producer without a transactional id. Such a producer gets a new producer id with epoch 0.
 
     Args:
         max_timeout_ms: transaction.max.timeout.ms.
@@ -195,7 +202,7 @@ def check_request(
         return Answer.INVALID_REQUEST
     if request.in_two_phases and not allows_two_phases:
         return Answer.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    if request.keep_prepared:  # no release up to 4.4 can
+    if request.keep_prepared:  # no release up to 4.4 supports it
         return Answer.UNSUPPORTED_VERSION
     if not request.in_two_phases and not 0 < request.transaction_timeout_ms <= max_timeout_ms:
         return Answer.INVALID_TRANSACTION_TIMEOUT
@@ -203,16 +210,17 @@ def check_request(
 
 
 def as_reported(answer: Answer, request_version: int) -> Answer:
-    """Return the answer in the error codes of a request version."""
-    is_new = answer is Answer.PRODUCER_FENCED and request_version < FIRST_VERSION_WITH_FENCED
-    return Answer.INVALID_PRODUCER_EPOCH if is_new else answer
+    """Return the error code that a request of this version receives for an answer."""
+    if answer is Answer.PRODUCER_FENCED and request_version < FIRST_VERSION_WITH_FENCED:
+        return Answer.INVALID_PRODUCER_EPOCH
+    return answer
 
 
 def is_timed_out(*, start_timestamp: int, timeout_ms: int, now: int) -> bool:
-    """Return whether the coordinator aborts an ongoing transaction at `now` (ms)."""
+    """Return whether the coordinator aborts an ongoing transaction at `now`. All arguments are in ms."""
     return timeout_ms != TWO_PHASE_TIMEOUT_MS and start_timestamp + timeout_ms < now
 
 
 def is_transactional_id_expired(state: TransactionState, *, last_update: int, expiration_ms: int, now: int) -> bool:
-    """Return whether the coordinator forgets the transactional id (times in ms); it then gives a new producer id."""
+    """Return whether the coordinator deletes the transactional id at `now`. All times are in ms."""
     return state in _AT_REST and last_update <= now - expiration_ms

@@ -1,10 +1,11 @@
-"""Decision tables as people read them: rows of cells between bars, and one way to read them all.
+"""Decision tables as text: rows of cells that are separated by bars, and functions that read them.
 
     # | state   | condition | B0     | B1           | B2
     1 | unknown | zero      | ACCEPT | =            | =
     2 | unknown | non-zero  | REFUSE | UNKNOWN_PID  | =
 
-The first line names the columns. `=` repeats the cell to its left, so that a reader sees where an era differs.
+The first line has the names of the columns. `=` repeats the cell to its left, so a reader sees in which era an answer
+changes.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ P = ParamSpec("P")
 
 
 def read_table(text: str) -> tuple[Row, ...]:
-    """Read the rows of a table, each with its cells by column name.
+    """Return the rows of a table. A row maps column names to cells.
 
     Raises:
-        ValueError: a row has more or fewer cells than there are columns, or a column is named twice.
+        ValueError: a row does not have one cell per column, or a column name occurs twice.
     """
-    header, *lines = ([cell.strip() for cell in line.split("|")] for line in text.strip().splitlines())
+    header, *lines = map(_cells, text.strip().splitlines())
     if len(set(header)) != len(header):
         raise ValueError(f"a column is named twice: {header}")
     rows = []
@@ -38,11 +39,17 @@ def read_table(text: str) -> tuple[Row, ...]:
     return tuple(rows)
 
 
+def _cells(line: str) -> list[str]:
+    return list(map(str.strip, line.split("|")))
+
+
 def first_row(table: Iterable[Row], cells: Mapping[str, Collection[str]]) -> Row:
-    """Return the first row that fits: each of the named cells is `any`, `always` or one of the values.
+    """Return the first row that matches.
+
+    A row matches if each named cell is `any`, `always` or one of the given values.
 
     Raises:
-        LookupError: no row fits.
+        LookupError: no row matches.
     """
     for row in table:
         if all(row[name] in ANYTHING or row[name] in values for name, values in cells.items()):
@@ -51,10 +58,10 @@ def first_row(table: Iterable[Row], cells: Mapping[str, Collection[str]]) -> Row
 
 
 def holding(conditions: Mapping[str, Callable[P, bool]], *args: P.args, **more: P.kwargs) -> list[str]:
-    """Return the names of the conditions that hold."""
+    """Return the names of the conditions that are true for the arguments."""
     return [name for name, holds in conditions.items() if holds(*args, **more)]
 
 
 def words(cell: str) -> frozenset[str]:
-    """Return the alternatives of a cell: `Empty, CompleteCommit` names two."""
-    return frozenset(word.strip() for word in cell.split(","))
+    """Return the alternatives of a cell: `Empty, CompleteCommit` gives two."""
+    return frozenset(map(str.strip, cell.split(",")))

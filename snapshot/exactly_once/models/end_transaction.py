@@ -1,13 +1,12 @@
-"""The coordinator's answer to EndTxn and to AddPartitionsToTxn, one decision table per transaction version.
+"""The coordinator's answers to EndTxn and AddPartitionsToTxn. Each transaction version has a decision table.
 
-    retry       only version 2: the request repeats an EndTxn that bumped the epoch
-    prepare     the transaction is decided: a Prepare record, then markers, then `completed`
-    empty abort only version 2: no transaction was ongoing; the epoch is bumped, too
+    retry       version 2 only: the request repeats an EndTxn that bumped the epoch
+    prepare     the coordinator writes a Prepare record and the markers, and finally the Complete record
+    empty abort version 2 only: no transaction was ongoing, but the epoch is bumped
 
-A coordinator also aborts a transaction without its owner's request: if another instance calls InitProducerId, or if the
-transaction times out. Follows kafka.coordinator.transaction.TransactionCoordinator.endTransaction (4.0 and later with
-KIP-890) and handleAddPartitionsToTransaction, and TransactionMetadata.prepareFenceProducerEpoch and
-prepareAbortOrCommit.
+A coordinator aborts a transaction without EndTxn if another instance calls InitProducerId, or if the transaction times
+out. Follows kafka.coordinator.transaction.TransactionCoordinator.endTransaction (4.0 and later with KIP-890) and
+handleAddPartitionsToTransaction, and TransactionMetadata.prepareFenceProducerEpoch and prepareAbortOrCommit.
 """
 
 from __future__ import annotations
@@ -57,16 +56,16 @@ _MAY_ADD = (TransactionState.EMPTY, TransactionState.ONGOING, *_COMPLETE)
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorAnswer:
-    """The answer to the client, and the record appended to `__transaction_state`."""
+    """The answer to the client, and the record that the coordinator appends to `__transaction_state`."""
 
     answer: Answer
-    # Producer id and epoch that the client continues with, None with an error.
+    # Producer id and epoch with which the client continues; None with an error.
     identity: ProducerIdAndEpoch | None = None
-    record: TransactionMetadata | None = None  # the transactional id as it is afterwards; None if no record is written
-    # PrepareEpochFence, the step in memory before the record of a fence-abort. None for other answers, and if the epoch
-    # cannot be bumped.
+    record: TransactionMetadata | None = None  # the new state of the transactional id; None if no record is written
+    # The state PrepareEpochFence, which is in memory before the record of a fence-abort is written. None for other
+    # answers, and if the epoch cannot be bumped.
     fence: TransactionMetadata | None = None
-    rule: str = ""  # number of the row that decided, of InitProducerId
+    rule: str = ""  # number of the row that decided; only for InitProducerId
 
 
 def end_transaction(
@@ -78,7 +77,7 @@ def end_transaction(
     transaction_version: int,
     new_producer_id: int,
 ) -> CoordinatorAnswer:
-    """Answer a client's EndTxn; `transaction_version` is 2 for EndTxn of version 5, and less for older requests."""
+    """Return the answer to EndTxn. `transaction_version` is 2 for EndTxn version 5, and less for older requests."""
     if transaction_version >= 2:
         refusal, table = _refused_by_version_2(metadata, supplied, era), TABLE_OF_VERSION_2
     else:
@@ -90,7 +89,9 @@ def end_transaction(
     word = row["COMMIT" if commit else "ABORT"]
     if word not in _PREPARES:
         answer = Answer[word]
-        return CoordinatorAnswer(answer, None if answer.is_error else metadata.identity)
+        if answer.is_error:
+            return CoordinatorAnswer(answer)
+        return CoordinatorAnswer(answer, metadata.identity)
     record = prepared(
         metadata, era, commit=commit, transaction_version=transaction_version, next_producer_id=new_producer_id
     )
@@ -107,10 +108,10 @@ def prepared(
     transaction_version: int,
     next_producer_id: int,
 ) -> TransactionMetadata | None:
-    """Return the Prepare record; None if version 2 has no epoch left for it, which is an error of the coordinator.
+    """Return the Prepare record, None if version 2 needs a higher epoch and none is left.
 
     Args:
-        next_producer_id: reserved if version 2 takes the last epoch; -1 if the coordinator reserves none.
+        next_producer_id: producer id to reserve if version 2 uses the last epoch; -1 to reserve none.
     """
     state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
     record = replace(metadata, state=state, previous_producer_id=metadata.producer_id, next_producer_id=NO_PRODUCER_ID)
@@ -127,11 +128,13 @@ def prepared(
 
 
 def completed(prepared: TransactionMetadata) -> TransactionMetadata:
-    """Return the Complete record that follows the markers; an exhausted epoch goes on with the next id."""
-    commits = prepared.state is TransactionState.PREPARE_COMMIT
+    """Return the Complete record, which follows the markers. After an exhausted epoch it has the next producer id."""
+    state = TransactionState.COMPLETE_ABORT
+    if prepared.state is TransactionState.PREPARE_COMMIT:
+        state = TransactionState.COMPLETE_COMMIT
     record = replace(
         prepared,
-        state=TransactionState.COMPLETE_COMMIT if commits else TransactionState.COMPLETE_ABORT,
+        state=state,
         previous_producer_id=prepared.producer_id,
         next_producer_id=NO_PRODUCER_ID,
         has_failed_fence=False,
@@ -142,7 +145,7 @@ def completed(prepared: TransactionMetadata) -> TransactionMetadata:
 
 
 def add_partitions(metadata: TransactionMetadata | None, supplied: ProducerIdAndEpoch, era: CoordinatorEra) -> Answer:
-    """Return the answer to AddPartitionsToTxn or AddOffsetsToTxn; a higher epoch is fenced like a lower one."""
+    """Return the answer to AddPartitionsToTxn or AddOffsetsToTxn. An epoch above the current one is fenced, too."""
     if metadata is None:
         return Answer.INVALID_PRODUCER_ID_MAPPING
     if era.looks_for_pending_first and metadata.is_pending:
@@ -165,7 +168,9 @@ def _refused_by_version_1(
         return Answer.INVALID_PRODUCER_ID_MAPPING
     if supplied.producer_epoch != metadata.producer_epoch:
         return era.fenced
-    return Answer.CONCURRENT_TRANSACTIONS if metadata.is_pending else None
+    if metadata.is_pending:
+        return Answer.CONCURRENT_TRANSACTIONS
+    return None
 
 
 def _refused_by_version_2(
@@ -182,7 +187,9 @@ def _refused_by_version_2(
         is_valid = _is_bump_retry(metadata, supplied)
     else:
         is_valid = is_current
-    return None if is_valid else era.fenced
+    if is_valid:
+        return None
+    return era.fenced
 
 
 def _is_retry(metadata: TransactionMetadata, supplied: ProducerIdAndEpoch) -> bool:
@@ -199,10 +206,10 @@ def _is_overflow_retry(metadata: TransactionMetadata, supplied: ProducerIdAndEpo
 
 
 def fence_abort(metadata: TransactionMetadata, era: CoordinatorEra, *, new_producer_id: int) -> CoordinatorAnswer:
-    """Abort the ongoing transaction of `metadata` and fence its producer; the markers carry the record's epoch.
+    """Abort the ongoing transaction and fence its producer. The abort markers have the epoch of the returned record.
 
-    CONCURRENT_TRANSACTIONS: the caller should retry after the markers are written. UNKNOWN_SERVER_ERROR: the epoch
-    cannot be bumped.
+    The answer is CONCURRENT_TRANSACTIONS if the caller should retry after the markers are written. It is
+    UNKNOWN_SERVER_ERROR if the epoch cannot be bumped.
     """
     reserved = new_producer_id if era.fences_last_epoch else NO_PRODUCER_ID
     step = _fence(metadata, era)
@@ -218,7 +225,10 @@ def fence_abort(metadata: TransactionMetadata, era: CoordinatorEra, *, new_produ
 
 
 def _fence(metadata: TransactionMetadata, era: CoordinatorEra) -> TransactionMetadata | None:
-    """Raise the epoch, unless an earlier fence has done so; the largest one stays since 4.3."""
+    """Return the fence in memory, None if the epoch cannot be raised.
+
+    The epoch is raised unless an earlier fence raised it. Since 4.3 a producer with the largest epoch is fenced, too.
+    """
     is_last_epoch = metadata.producer_epoch == LARGEST_EPOCH
     if is_last_epoch and not era.fences_last_epoch:
         return None

@@ -1,7 +1,8 @@
 """Eras: ranges of Kafka releases whose brokers give the same answers, or whose Java clients react in the same way.
 
-Severities are KIP-691's. RETRY is invisible to the application. ABORTABLE needs an abort and keeps the producer. FATAL
-ends the producer. FAIL_BATCH gives the exception to the batch's callback, and the producer goes on.
+Severities are those of KIP-691. RETRY is invisible to the application. ABORTABLE requires an abort, after which the
+producer continues. FATAL ends the producer. FAIL_BATCH passes the exception to the batch's callback, and the producer
+continues.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from tiersnap.snapshot.exactly_once.models.decision_table import read_table
 class Era:
     """A range of releases with the same behaviour."""
 
-    name: str  # column of the decision tables
+    name: str  # name of the era, a column of the decision tables
     first: tuple[int, ...]  # the first release, as numbers
-    releases: str  # in words, for people
-    changed_by: str  # the KIPs and issues that began the era
+    releases: str  # the releases in words
+    changed_by: str  # the KIPs and issues that changed the behaviour
 
 
 E = TypeVar("E", bound=Era)
@@ -31,10 +32,10 @@ def era_of(release: str, eras: Sequence[E]) -> E:
     """Return the era of a release such as `3.9` or `3.9.1`.
 
     Raises:
-        ValueError: it is no release, or one from before the first era.
+        ValueError: `release` is no release of Kafka, or is older than the first era.
     """
     try:
-        numbers = tuple(int(part) for part in release.split("."))
+        numbers = tuple(map(int, release.split(".")))
     except ValueError as error:
         raise ValueError(f"{release!r} is no release of Kafka; use 3.9 or 3.9.1") from error
     for era in reversed(eras):
@@ -49,10 +50,10 @@ def newest_known(eras: Sequence[Era]) -> str:
 
 
 def is_newer(release: str, eras: Sequence[Era]) -> bool:
-    """Return whether a release is newer than all eras; 4.4.1 belongs to 4.4.
+    """Return whether a release is newer than all eras. 4.4.1 is part of 4.4, so it is not newer.
 
     Raises:
-        ValueError: as `era_of`.
+        ValueError: see `era_of`.
     """
     era_of(release, eras)
     newest = tuple(map(int, newest_known(eras).split(".")))
@@ -60,7 +61,7 @@ def is_newer(release: str, eras: Sequence[Era]) -> bool:
 
 
 def releases_of(eras: Iterable[Era], all_eras: Sequence[Era]) -> str:
-    """Name several eras: neighbours as one range, `1.0.0-2.4, 4.1-4.4`."""
+    """Return the releases of several eras. Neighbouring eras are one range, as in `1.0.0-2.4, 4.1-4.4`."""
     chosen = {era.name for era in eras}
     ranges: list[list[Era]] = []
     is_after_chosen = False
@@ -71,7 +72,7 @@ def releases_of(eras: Iterable[Era], all_eras: Sequence[Era]) -> str:
             else:
                 ranges.append([era])
         is_after_chosen = era.name in chosen
-    return ", ".join(_range(each) for each in ranges)
+    return ", ".join(map(_range, ranges))
 
 
 def _range(eras: Sequence[Era]) -> str:
@@ -82,23 +83,23 @@ def _range(eras: Sequence[Era]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BrokerEra(Era):
-    """The brokers of some releases, by their answers to producers."""
+    """A range of releases whose brokers give producers the same answers."""
 
-    cached_batches: int = 5  # batches of a producer that a broker caches to recognise retries
-    # Whether a live leader forgets a producer with the last of its records (until KAFKA-7190)
+    cached_batches: int = 5  # number of batches per producer that a broker caches to recognise retries
+    # Whether a running leader removes a producer when its last record is deleted (until KAFKA-7190)
     forgets_deleted: bool = False
-    # Whether INVALID_PRODUCER_EPOCH ends a client; otherwise it can abort and go on (KIP-588)
+    # Whether INVALID_PRODUCER_EPOCH is fatal for a client. If not, the client can abort and continue (KIP-588)
     stale_epoch_is_fatal: bool = False
-    replica_refuses_older_marker: bool = False  # whether a replica, too, refuses a marker of a lower epoch
-    marker_moves_timestamp: bool = True  # whether a marker keeps its producer from expiring
-    # Whether a leader asks the coordinator before a transaction begins on a partition (KIP-890, part 1)
+    replica_refuses_older_marker: bool = False  # whether replicas also refuse a marker with a lower epoch
+    marker_moves_timestamp: bool = True  # whether a marker delays the expiration of its producer
+    # Whether a leader asks the coordinator before it accepts a new transaction on a partition (KIP-890, part 1)
     verifies: bool = False
-    verifies_offsets: bool = False  # whether it also asks about offsets that a group coordinator commits
-    ongoing_needs_epoch: bool = False  # whether an open transaction of another epoch is verified, too
+    verifies_offsets: bool = False  # whether the leader also asks before it accepts a transaction's committed offsets
+    ongoing_needs_epoch: bool = False  # whether a batch is also verified if the open transaction has another epoch
     checks_epoch_first: bool = False  # whether an older epoch is refused before the coordinator is asked
-    speaks_version_2: bool = False  # whether transactions of protocol version 2 exist (KIP-890, part 2)
+    speaks_version_2: bool = False  # whether transactions of version 2 exist (KIP-890, part 2)
     marker_needs_bump: bool = False  # whether a marker of a version 2 transaction must raise the epoch (KIP-1228)
-    tolerates_last_epoch: bool = False  # whether such a marker is accepted without a bump at epoch 32767
+    tolerates_last_epoch: bool = False  # whether a marker with epoch 32767 needs no higher epoch
 
 
 _BEFORE_2_4 = {
@@ -132,7 +133,7 @@ BROKER_ERA = {era.name: era for era in BROKER_ERAS}
 
 @dataclass(frozen=True, slots=True)
 class ClientEra(Era):
-    """The Java clients of some releases."""
+    """A range of releases whose Java clients react in the same way."""
 
 
 CLIENT_ERAS = (
@@ -147,7 +148,7 @@ CLIENT_ERA = {era.name: era for era in CLIENT_ERAS}
 
 
 class Severity(StrEnum):
-    """The severity for the application."""
+    """The severity of an error for the application (KIP-691)."""
 
     IGNORE = "IGNORE"
     RETRY = "RETRY"
@@ -157,7 +158,7 @@ class Severity(StrEnum):
 
 
 class Reaction(StrEnum):
-    """The client's next action, in the words of the tables."""
+    """The next action of a client. The values are the words of the decision tables."""
 
     SUCCESS = "success"
     RETRY = "retry"
@@ -186,10 +187,10 @@ class Reaction(StrEnum):
 
     @property
     def may_duplicate(self) -> bool:
-        """Return whether the next batch may be a duplicate that no broker recognises.
+        """Return whether the client may send records again in a way that no broker recognises.
 
-        A batch with another sequence, epoch or producer id is a new batch to every broker. If the failed attempt was
-        written, its records are in the log twice. No release of the client checks that.
+        A batch with another sequence, epoch or producer id is new to every broker. If the failed attempt was written,
+        its records are in the log twice. No release of the client checks for that.
         """
         return _ROWS[self]["renames"] == "yes"
 

@@ -1,8 +1,8 @@
-"""Exception groups of errors: as KIP-691 proposed them, and as KIP-1050 shipped them with 4.1.
+"""Exception groups of errors: the groups that KIP-691 proposed, and the groups of KIP-1050, which are in 4.1.
 
-KIP-691 was accepted and not built. It wanted to wrap abortable errors once in a KafkaException (in a commit:
-CommitFailedException), and no other errors. KIP-1050 gave the exceptions base classes instead. These groups are labels;
-the producer's own states stay as in produce_reaction and transaction_reaction.
+KIP-691 was accepted but not built. It proposed to wrap abortable errors, and only these, in a KafkaException. In a
+commit the wrapper is a CommitFailedException. KIP-1050 gave the exceptions base classes instead. The groups are labels:
+they do not change the states of the producer in produce_reaction and transaction_reaction.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tiersnap.snapshot.exactly_once.models.eras import Severity
 
 
 class Surface(StrEnum):
-    """The call or callback in which the application gets an error."""
+    """The place where the application receives an error."""
 
-    CALL = "call"  # thrown by the next transactional call
-    BOTH = "both"  # and the callback of send gets it
+    CALL = "call"  # the next transactional call throws it
+    BOTH = "both"  # the next transactional call throws it, and the callback of send receives it
 
 
-# The group is the nearest base class in org.apache.kafka.common.errors of 4.1.1; `-` is none of KIP-1050's.
+# The group is the nearest base class in org.apache.kafka.common.errors of 4.1.1; `-` if KIP-1050 added none.
 TABLE = read_table("""
  error                                 | surface | proposed  | failure            | group
  INVALID_PRODUCER_ID_MAPPING           | both    | ABORTABLE | TRANSACTION_FAILED | ApplicationRecoverable
@@ -58,15 +58,15 @@ class ExceptionGroup:
     """The classification of one error by KIP-691 and KIP-1050."""
 
     surface: Surface
-    proposed: Severity  # its severity by KIP-691
-    wraps: int  # number of exceptions that KIP-691 would wrap around it, 0 or 1
-    failure_type: str | None  # KIP-691's reason in ProduceFailedException; None if it is no produce error
-    streams_action: str | None  # the exception that Kafka Streams would throw by KIP-691; None if it would retry
-    kip1050: str | None  # its base class of KIP-1050 since 4.1; None without one
+    proposed: Severity  # severity by KIP-691
+    wraps: int  # number of exceptions that KIP-691 would wrap around the error, 0 or 1
+    failure_type: str | None  # KIP-691's reason in ProduceFailedException; None if the error is no produce error
+    streams_action: str | None  # exception that Kafka Streams would throw by KIP-691; None if it would retry
+    kip1050: str | None  # base class by KIP-1050, since 4.1; None if there is none
 
 
 def exception_group(error: Answer) -> ExceptionGroup | None:
-    """Return the group of an error; None if neither KIP mentions the error."""
+    """Return the group of an error, None if neither KIP mentions the error."""
     row = _BY_ERROR.get(error)
     if row is None:
         return None
@@ -82,10 +82,12 @@ def exception_group(error: Answer) -> ExceptionGroup | None:
 
 
 def _named(row: Row, column: str) -> str | None:
-    return None if row[column] == "-" else row[column]
+    if row[column] == "-":
+        return None
+    return row[column]
 
 
-# Kafka Streams would abort its transaction at an abortable error. At a fatal one it loses its tasks, and rejoins the
-# group.
+# Kafka Streams would abort its transaction after an abortable error. After a fatal error it would lose its tasks and
+# rejoin the group.
 _STREAMS = {Severity.ABORTABLE: "TxnCorruptedException", Severity.FATAL: "TaskMigratedException"}
 _BY_ERROR = {row["error"]: row for row in TABLE}

@@ -1,7 +1,7 @@
-"""The coordinator's answer to InitProducerId, one decision table for all releases.
+"""The coordinator's answer to InitProducerId, as one decision table for all releases.
 
-The first row that fits decides. The column `resume` names the eras of a row, see coordinator_state.ResumeRule; `any`
-are all eras. Each condition and each record is a function below the table.
+The first row that matches decides. The column `resume` restricts a row to eras with that ResumeRule (see
+coordinator_state). Functions below the table compute the conditions and the records.
 
 Follows kafka.coordinator.transaction.TransactionCoordinator.prepareInitProducerIdTransit and KIP-360.
 """
@@ -45,7 +45,7 @@ _STATES = {
     "at rest": (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT),
     "Ongoing": (TransactionState.ONGOING,),
     "prepared": (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT),
-    "impossible": (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE),  # in memory, and not while one asks
+    "impossible": (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE),  # only in memory
 }
 Supplied = ProducerIdAndEpoch | None
 
@@ -53,12 +53,12 @@ Supplied = ProducerIdAndEpoch | None
 def init_producer_id(
     metadata: TransactionMetadata | None, supplied: Supplied, era: CoordinatorEra, *, new_producer_id: int
 ) -> CoordinatorAnswer:
-    """Answer one InitProducerId request of a transactional id.
+    """Return the answer to an InitProducerId request of a transactional id.
 
     Args:
-        metadata: None if the coordinator does not know the transactional id, or has expired it.
-        supplied: the client's producer id and epoch; None for (-1, -1), which a new instance sends.
-        new_producer_id: the producer id that the coordinator takes if it needs a new one.
+        metadata: state of the transactional id; None if the coordinator does not have it, or deleted it.
+        supplied: producer id and epoch of the request; None for (-1, -1), which a new instance sends.
+        new_producer_id: producer id that the coordinator uses if it needs a new one.
     """
     if metadata is None:
         metadata = TransactionMetadata(new_producer_id, NO_EPOCH, TransactionState.EMPTY)
@@ -85,7 +85,7 @@ def init_producer_id(
 
 
 def _is_other_producer(metadata: TransactionMetadata, supplied: Supplied) -> bool:
-    """Return whether another producer has the transactional id. A retry may have the producer id before a rotation."""
+    """Return whether the request is from another producer. A retry may have the previous producer id."""
     if supplied is None or metadata.producer_epoch == NO_EPOCH or supplied.producer_id == metadata.producer_id:
         return False
     is_rotated = supplied.producer_id == metadata.previous_producer_id

@@ -1,8 +1,8 @@
-"""A Java client's reaction to the answer to a produce request: two decision tables, by era.
+"""A Java client's reaction to the answer to a produce request, as two decision tables by era.
 
-The first row that fits decides. Cells are words of eras.Reaction; `-`: such a client does not get this answer.
-Any retry needs time (delivery.timeout.ms), attempts left and a batch that is not done. Follows
-org.apache.kafka.clients.producer.internals.TransactionManager and Sender.
+The first row that matches decides. Cells are values of eras.Reaction. `-` means that a client of the era does not
+receive the answer. A retry requires that time (delivery.timeout.ms) and attempts are left, and that the batch is not
+done. Follows org.apache.kafka.clients.producer.internals.TransactionManager and Sender.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tiersnap.snapshot.exactly_once.models.coordinator_state import LARGEST_EPOC
 from tiersnap.snapshot.exactly_once.models.decision_table import first_row, holding, read_table
 from tiersnap.snapshot.exactly_once.models.eras import ClientEra, Reaction
 
-# Of a client without a transactional id.
+# Reactions of a client without a transactional id.
 IDEMPOTENT = read_table("""
  #  | error                        | condition             | C0      | C1         | C2        | C3        | C4 | C5
  1  | UNKNOWN_PRODUCER_ID          | no log start          | fail    | retry      | =         | =         | =  | =
@@ -38,8 +38,8 @@ IDEMPOTENT = read_table("""
  18 | DELIVERY_TIMED_OUT           | always                | fail    | =          | =         | =         | =  | =
  19 | any                          | always                | fail    | fail+lower | fail+bump | =         | =  | =
 """)
-# Of a client with a transactional id. Rows 4 to 7 are `fatal` in C0 and C1: these clients suggest an abort, but it does
-# not repair their sequences, and their own documentation calls the error fatal.
+# Reactions of a client with a transactional id. Rows 4 to 7 are `fatal` in C0 and C1: these clients suggest an abort,
+# but an abort does not repair their sequences, and Kafka's documentation calls the error fatal.
 TRANSACTIONAL = read_table("""
  #  | error                        | condition             | C0    | C1          | C2    | C3    | C4    | C5
  1  | UNKNOWN_PRODUCER_ID          | no log start          | abort | retry       | =     | =     | =     | =
@@ -63,7 +63,7 @@ TRANSACTIONAL = read_table("""
  19 | DELIVERY_TIMED_OUT           | always                | abort | =           | =     | =     | =     | =
  20 | any                          | always                | abort | abort+lower | =     | =     | =     | =
 """)
-# Groups of errors with the same reaction, by their name in the tables.
+# Errors with the same reaction, and the name of their group in the tables.
 _GROUPS = {
     Answer.PRODUCER_FENCED: "INVALID_PRODUCER_EPOCH",
     Answer.CLUSTER_AUTHORIZATION_FAILED: "not allowed",
@@ -72,43 +72,43 @@ _GROUPS = {
     Answer.NOT_ENOUGH_REPLICAS: "retriable",
     Answer.REQUEST_TIMED_OUT: "retriable",
 }
-# Rows of TRANSACTIONAL for which clients since 4.1 report another error to the application (KIP-1050).
+# Rows of TRANSACTIONAL for which clients since 4.1 report TRANSACTION_ABORTABLE to the application (KIP-1050).
 _SAID_AS_ABORTABLE = frozenset({"11"})
 
 
 @dataclass(frozen=True, slots=True)
 class SentBatch:
-    """A client's knowledge of the batch that failed."""
+    """The state of a client when a batch failed."""
 
-    producer_epoch: int = 0  # of the batch
-    log_start_offset: int = -1  # in the produce response; -1 if the leader moved before it
-    last_acked_offset: int = -1  # inclusive, of the partition; -1 before the first acknowledgement
-    was_renumbered: bool = False  # since it was last drained
-    is_next: bool = True  # its first sequence follows the last one that was acknowledged
-    has_unresolved: bool = False  # an earlier batch of the partition expired after it was sent
-    follows_unresolved: bool = False  # this batch directly follows that one
-    has_attempts: bool = True  # time and retries are left
-    has_records: bool = True  # it holds several records
-    can_bump: bool = True  # the coordinator takes InitProducerId with an identity (2.5 and later), or speaks version 2
+    producer_epoch: int = 0  # epoch of the batch
+    log_start_offset: int = -1  # from the produce response; -1 if the leader moved before the response
+    last_acked_offset: int = -1  # inclusive, on the partition; -1 before the first acknowledgement
+    was_renumbered: bool = False  # whether the batch got other sequences since it was last drained
+    is_next: bool = True  # whether the batch follows the last acknowledged sequence
+    has_unresolved: bool = False  # whether an earlier batch of the partition expired after it was sent
+    follows_unresolved: bool = False  # whether the batch directly follows the expired batch
+    has_attempts: bool = True  # whether time and retries are left
+    has_records: bool = True  # whether the batch contains several records
+    can_bump: bool = True  # whether the coordinator accepts InitProducerId with an identity (since 2.5) or version 2
 
 
 @dataclass(frozen=True, slots=True)
 class ProduceReaction:
-    """The client's reaction."""
+    """The reaction of a client."""
 
-    rule: str  # row of the table; empty if the answer is no error
-    reaction: Reaction | None  # None if such a client does not get this answer
-    said: Answer | None = None  # the error that the application gets, if it is another one
+    rule: str  # number of the row; "" if the answer is no error
+    reaction: Reaction | None  # None if a client of the era does not receive the answer
+    said: Answer | None = None  # error that the application receives, if it differs from the answer
 
 
 def knows_error(answer: Answer) -> bool:
-    """Return whether a row of the tables names this error; the last row, for any error, does not count."""
+    """Return whether a row of the tables names the error. The last row matches any error and is ignored."""
     name = _GROUPS.get(answer, str(answer))
     return any(row["error"] == name for row in (*IDEMPOTENT, *TRANSACTIONAL))
 
 
 def react(answer: Answer, era: ClientEra, batch: SentBatch, *, transactional: bool) -> ProduceReaction:
-    """Return a Java client's reaction to this answer to its produce request."""
+    """Return a Java client's reaction to an answer to its produce request."""
     if not answer.is_error:
         return ProduceReaction("", Reaction.SUCCESS)
     error = _GROUPS.get(answer, str(answer))
@@ -120,7 +120,7 @@ def react(answer: Answer, era: ClientEra, batch: SentBatch, *, transactional: bo
 
 
 def _for_epoch(reaction: Reaction, batch: SentBatch) -> Reaction:
-    """Return the reaction; at the largest epoch a client takes a new producer id instead of a bump."""
+    """Return the reaction for the batch's epoch. At the largest epoch a client takes a new producer id, not a bump."""
     if batch.producer_epoch < LARGEST_EPOCH:
         return reaction
     return {Reaction.BUMP: Reaction.NEW_ID, Reaction.FAIL_BUMP: Reaction.FAIL_NEW_ID}.get(reaction, reaction)

@@ -1,7 +1,7 @@
 """A Java client's reaction to an error of a transaction or group coordinator, and its repair of a transaction.
 
-The first row that fits decides. Cells are words of eras.Reaction; `-`: the release does not know the error.
-Follows org.apache.kafka.clients.producer.internals.TransactionManager, its handlers of responses.
+The first row that matches decides. Cells are values of eras.Reaction. `-` means that the release does not have the
+error. Follows the response handlers of org.apache.kafka.clients.producer.internals.TransactionManager.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ REPAIRS = read_table("""
  C4, C5 | takes identity | any                         | EndTxn(abort), InitProducerId(producer id, epoch)
  C4, C5 | older          | any                         | EndTxn(abort)
 """)
-# Groups of errors with the same reaction, by their name in the table.
+# Errors with the same reaction, and the name of their group in the table.
 _GROUPS = {
     Answer.NOT_COORDINATOR: "elsewhere",
     Answer.COORDINATOR_NOT_AVAILABLE: "elsewhere",
@@ -61,7 +61,13 @@ _GROUPS = {
 
 @dataclass(frozen=True, slots=True)
 class TransactionReaction:
-    """The client's reaction, None if its release does not know the error; the application gets the error `said`."""
+    """The reaction of a client.
+
+    Attributes:
+        rule: number of the row.
+        reaction: None if the client's release does not have the error.
+        said: error that the application receives.
+    """
 
     rule: str
     reaction: Reaction | None
@@ -69,7 +75,7 @@ class TransactionReaction:
 
 
 def knows_error(error: Answer) -> bool:
-    """Return whether a row of TABLE names this error; the last row, for any error, does not count."""
+    """Return whether a row of TABLE names the error. The last row matches any error and is ignored."""
     return any(row["error"] == _GROUPS.get(error, str(error)) for row in TABLE)
 
 
@@ -77,14 +83,14 @@ def react_to_coordinator(error: Answer, request: str, era: ClientEra, *, can_bum
     """Return a Java client's reaction to an error of a coordinator.
 
     Args:
-        request: the API, as InitProducerId, AddPartitionsToTxn, TxnOffsetCommit or EndTxn (an abort).
-        can_bump: the coordinator takes InitProducerId with an identity, or speaks version 2.
+        request: API of the request, such as InitProducerId, AddPartitionsToTxn, TxnOffsetCommit or EndTxn (an abort).
+        can_bump: whether the coordinator accepts InitProducerId with an identity, or supports version 2.
     """
     name = _GROUPS.get(error, str(error))
     conditions = ["can bump"] if can_bump else []
     row = first_row(TABLE, {"error": {name}, "request": {request}, "condition": conditions})
     cell = row[era.name]
-    # Since 2.7 the application gets PRODUCER_FENCED for both epoch errors of a coordinator.
+    # Since 2.7 the application receives PRODUCER_FENCED for both epoch errors of a coordinator.
     is_stale = error is Answer.INVALID_PRODUCER_EPOCH and era.first >= (2, 7)
     said = Answer.PRODUCER_FENCED if is_stale else error
     return TransactionReaction(row["#"], None if cell == "-" else Reaction(cell), said)
@@ -93,9 +99,9 @@ def react_to_coordinator(error: Answer, request: str, era: ClientEra, *, can_bum
 def repair_steps(
     last_error: Answer, era: ClientEra, *, takes_identity: bool = True, transaction_version: int = 1
 ) -> tuple[str, ...]:
-    """Return the requests that a client sends when the application aborts after an abortable error.
+    """Return the requests that a client sends if the application aborts after an abortable error.
 
-    If the last answer has a producer id and epoch, all sequences begin at 0 again; otherwise they go on.
+    If the last response has a producer id and an epoch, the sequences of all partitions restart at 0.
     """
     if transaction_version >= 2 and era.name in ("C4", "C5"):
         coordinator = "version 2"

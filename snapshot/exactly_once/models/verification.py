@@ -1,7 +1,7 @@
-"""The verification of a transaction: before it begins on a partition, the leader asks its coordinator (KIP-890).
+"""The verification of transactions: a leader asks the coordinator before it accepts a new transaction (KIP-890).
 
-The first table row with the coordinator's answer gives the produce error of the era; `-`: the batch passes, or the era
-does not ask. Follows kafka.server.AddPartitionsToTxnManager and ReplicaManager.
+The first row with the coordinator's answer decides. Its cell is the produce error in the era. `-` means that the batch
+passes. Follows kafka.server.AddPartitionsToTxnManager and ReplicaManager.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from tiersnap.snapshot.exactly_once.models.producer_entry import NextBatch, Prod
 
 
 class CheckResult(StrEnum):
-    """The coordinator's answer."""
+    """The coordinator's answer to a leader."""
 
     VERIFIED = "verified"
     WRONG_PRODUCER_ID = "wrong producer id"
     FENCED = "fenced"
     PARTITION_MISSING = "partition missing"
     CONCURRENT = "concurrent transactions"
-    UNAVAILABLE = "unavailable"  # not the coordinator, loading, no connection
-    ENDED_MEANWHILE = "ended meanwhile"  # verified, and the transaction ended before the append
+    UNAVAILABLE = "unavailable"  # not the coordinator, still loading, or no connection
+    ENDED_MEANWHILE = "ended meanwhile"  # verified, but the transaction ended before the append
 
 
 TABLE = read_table("""
@@ -54,20 +54,20 @@ _FIRST_PRODUCE_WITH_ABORTABLE = 11
 
 @dataclass(frozen=True, slots=True)
 class PendingVerification:
-    """A verification of the producer that has no answer yet; it also delays batches outside transactions."""
+    """A verification of the producer without an answer yet. It also delays batches outside transactions."""
 
-    lowest_sequence: int  # the lowest first sequence of the batches that wait for it, in the producer's newest epoch
-    transaction_version: int = 1  # of the first batch that waits for it
+    lowest_sequence: int  # lowest first sequence of the waiting batches, in the producer's newest epoch
+    transaction_version: int = 1  # version of the first waiting batch
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionCheck:
-    """The circumstances of a verification."""
+    """The facts on which a verification depends."""
 
-    said: CheckResult = CheckResult.VERIFIED  # the coordinator's answer if it is asked
-    is_enabled: bool = True  # transaction.partition.verification.enable; transactions of version 2 are always verified
+    said: CheckResult = CheckResult.VERIFIED  # answer of the coordinator, if the leader asks
+    is_enabled: bool = True  # transaction.partition.verification.enable; version 2 is always verified
     pending: PendingVerification | None = None  # another verification of the producer; None without one
-    produce_version: int = _FIRST_PRODUCE_WITH_ABORTABLE  # of the produce request
+    produce_version: int = _FIRST_PRODUCE_WITH_ABORTABLE  # version of the produce request
 
 
 VERIFIED = TransactionCheck()
@@ -75,14 +75,14 @@ VERIFIED = TransactionCheck()
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The verification of a batch: whether the coordinator was asked, and the error; None if the batch passes."""
+    """The result of a verification. `refusal` is the error, or None if the batch passes."""
 
     was_asked: bool
     refusal: Answer | None = None
 
 
 def verify(entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, verification: TransactionCheck) -> Verified:
-    """Verify a batch that may begin a transaction on the partition."""
+    """Verify a batch, if it may begin a transaction on the partition."""
     is_version_2 = batch.transaction_version >= 2 and era.speaks_version_2
     may_ask = era.verifies and (verification.is_enabled or is_version_2)
     if not may_ask or not batch.is_transactional or _is_ongoing(entry, batch, era):
@@ -96,7 +96,7 @@ def verify(entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, verifi
 
 
 def _request_kinds(produce_version: int, *, is_version_2: bool) -> Iterator[str]:
-    """Yield the words of the column `request` that fit."""
+    """Yield the values of the column `request` that match the batch."""
     if produce_version < _FIRST_PRODUCE_WITH_ABORTABLE:
         yield "produce v10"
     if is_version_2:
@@ -104,7 +104,7 @@ def _request_kinds(produce_version: int, *, is_version_2: bool) -> Iterator[str]
 
 
 def _is_ongoing(entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra) -> bool:
-    """Return whether the batch goes on with a transaction that is open on the partition."""
+    """Return whether the batch continues a transaction that is open on the partition."""
     if entry is None or entry.txn_first_offset is None:
         return False
     return entry.producer_epoch == batch.producer_epoch or not era.ongoing_needs_epoch

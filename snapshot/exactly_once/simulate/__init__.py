@@ -1,1 +1,1 @@
-"""Simulate the election of a replica with a given state: what its producers would meet now."""
+"""Simulation of a failover: the answers that producers would get if a replica with a given state led now."""

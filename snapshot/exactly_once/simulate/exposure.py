@@ -1,11 +1,11 @@
-"""Count the producers that an empty snapshot at an offset would expose, for every offset at once.
+"""The number of producers that an empty snapshot would expose, for many offsets at once.
 
-A follower that loads an empty snapshot at X replays the log from X. It knows a producer only if the producer has a
-record at or above X. It knows less than the leader if one of these is below X: the cached batches, the last marker, the
-beginning of the open transaction. Each of them is one offset per producer. So every number is a count or a sum over the
-producers with that offset below X.
+A follower that loads an empty snapshot at offset X replays the log from X. It has a producer only if the producer has a
+record at or above X. It has less than the leader if cached batches, the last marker or the start of the open
+transaction are below X. Each of these is one offset per producer. So every number is a count or a sum over the
+producers whose offset is below X.
 
-Only producers count that a broker would still keep: with an open transaction, or idle for less than
+Only producers that a broker would keep are counted: producers with an open transaction, or idle for less than
 producer.id.expiration.ms. Follows KIP-952, "Rejected Alternatives" 1 and 2.
 """
 
@@ -30,12 +30,12 @@ from tiersnap.snapshot.producer_fold import NONE
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
 _NEVER = 2**63 - 1
-# delivery.timeout.ms of producers: how long a client retries a batch by itself.
+# delivery.timeout.ms, a producer setting: the time in which a client retries a batch automatically.
 DEFAULT_DELIVERY_TIMEOUT_MS = 120_000
 
 
 class ProducersAtRisk:
-    """The living producers of one partition, and the offsets that decide at which snapshots each is exposed."""
+    """The active producers of a partition, and the offsets that decide which snapshots expose them."""
 
     def __init__(
         self,
@@ -48,21 +48,22 @@ class ProducersAtRisk:
         log_start_offset: int = 0,
         delivery_timeout: int = DEFAULT_DELIVERY_TIMEOUT_MS,
     ) -> None:
-        """Derive the columns.
+        """Compute the offsets of each producer.
 
         Args:
-            leader: the state of a leader that never stopped, at the log end; expired producers are dropped here.
-            sightings: of the whole log.
-            now: ms.
-            expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
-            era: the brokers that decide whether they append a batch a second time.
-            delivery_timeout: ms, the producers' delivery.timeout.ms.
+            leader: state at the log end, of a leader that never stopped. Expired producers are removed here.
+            sightings: sightings from the whole log.
+            now: epoch ms.
+            expiration: ms, producer.id.expiration.ms of the broker; None if producers never expire.
+            era: brokers whose answers decide whether a batch is appended twice.
+            log_start_offset: log start offset of the partition.
+            delivery_timeout: ms, delivery.timeout.ms of the producers.
         """
         leader = leader.live(BrokerExpiry(now, expiration))
         entries = leader.entries
         seen = sightings.of(entries["producer_id"])
         self.first_seen, self.last_marker = seen["first_seen"], seen["last_marker"]
-        # A producer that only emptied batches name has no timestamp: a broker that drops idle producers drops it.
+        # A producer with only emptied batches has no timestamp. A broker with an expiration removes such a producer.
         self.last_seen = seen["last_seen"] if expiration is None else seen["last_epoch"]
         self.opened = entries["current_txn_first_offset"].astype(np.int64)
         self.has_coordinator_epoch = entries["coordinator_epoch"] >= 0
@@ -89,14 +90,14 @@ class ProducersAtRisk:
         if expiration is None:
             never = np.ones(entries.size, np.bool_)
         self._dropped_at = np.where(never, _NEVER, entries["timestamp"].astype(np.int64) + (expiration or 0))
-        # Producers that are never dropped have no time left to add up.
+        # A producer that never expires adds no time to `producer_ms`.
         self._left = np.where(never, 0, self._dropped_at - now)
 
     def __len__(self) -> int:
         return int(self.last_seen.size)
 
     def exposures(self, offsets: Sequence[int]) -> list[Exposure]:
-        """Return the exposure of an empty snapshot at each offset; a run begins at each, in any order."""
+        """Return the exposure by an empty snapshot at each offset. A range of batches must begin at each offset."""
         at = np.asarray(offsets, np.int64)
         lost_below = self.last_seen
         coordinator = np.where(self.has_coordinator_epoch, self.last_marker, _NEVER)
@@ -126,16 +127,16 @@ class ProducersAtRisk:
         return found
 
     def _doubled(self, at: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Return the sum of the weights of the producers whose last batch would be appended a second time."""
+        """Return the sum of the weights of the producers whose last batch would be appended twice."""
         unknown = _sums(self.last_seen, at, np.where(self._is_doubled, weights, 0))
-        # The batch is below the offset and a marker above it: the follower knows the producer without a sequence.
+        # The batch is below the offset and a marker is above it, so the follower has the producer without a sequence.
         marked = _between(self.last_offset, self.last_seen, at, np.where(self._is_doubled_by_marker, weights, 0))
         total: np.ndarray = unknown + marked
         return total
 
 
 def _of_batches(ids: np.ndarray, cached: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return for the cached batches of each producer: lowest offset, records, bytes, whether all bytes are known."""
+    """Return for each producer's cached batches: lowest offset, records, bytes, and whether all bytes are known."""
     lowest, records, size = np.full(ids.size, _NEVER), np.zeros(ids.size, np.int64), np.zeros(ids.size, np.int64)
     is_sized = np.ones(ids.size, np.bool_)
     index = np.searchsorted(ids, cached["producer_id"])
@@ -147,7 +148,7 @@ def _of_batches(ids: np.ndarray, cached: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _is_doubled(leader: ReplicaState, replica: ReplicaState, era: BrokerEra, given: Circumstances) -> np.ndarray:
-    """Return a mask of the leader's producers whose last batch the replica appends a second time."""
+    """Return a mask of the leader's producers whose last batch the replica would append a second time."""
     mask = np.zeros(leader.entries.size, np.bool_)
     for each in what_if(leader, replica, (era,), given):
         if each.write is Write.RETRY_OF_LAST and each.doubles(era):
@@ -156,7 +157,7 @@ def _is_doubled(leader: ReplicaState, replica: ReplicaState, era: BrokerEra, giv
 
 
 def _markers_alone(leader: ReplicaState) -> ReplicaState:
-    """Return the state of a replica that saw only a marker of each producer."""
+    """Return the state of a replica that has only a marker of each producer."""
     entries = leader.entries.copy()
     entries["last_offset"] = entries["last_sequence"] = entries["current_txn_first_offset"] = NONE
     entries["offset_delta"] = 0
@@ -164,13 +165,13 @@ def _markers_alone(leader: ReplicaState) -> ReplicaState:
 
 
 def _between(low: np.ndarray, high: np.ndarray, at: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Return for each offset the sum of weights, or the count, of items with `low` below and `high` not below it."""
+    """Return for each offset the sum of weights, or the count, of items with `low` < offset <= `high`."""
     sums: np.ndarray = _sums(low, at, weights) - _sums(np.maximum(low, high), at, weights)
     return sums
 
 
 def _sums(values: np.ndarray, at: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Return for each offset the sum of the weights (or the count) of the values below it."""
+    """Return for each offset the sum of weights, or the count, of the values below the offset."""
     if weights is None:
         return np.searchsorted(np.sort(values), at, side="left")
     order = np.argsort(values, kind="stable")
@@ -180,8 +181,10 @@ def _sums(values: np.ndarray, at: np.ndarray, weights: np.ndarray | None = None)
 
 
 def _greatest(values: np.ndarray, at: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return for each offset the greatest `wanted` of the values below it, -1 without one."""
+    """Return for each offset the greatest `wanted` of the values below the offset, -1 if there is none."""
     order = np.argsort(values, kind="stable")
-    most = np.concatenate([[NONE], np.maximum.accumulate(wanted[order])]) if values.size else np.array([NONE])
+    most = np.array([NONE])
+    if values.size:
+        most = np.concatenate([most, np.maximum.accumulate(wanted[order])])
     found: np.ndarray = most[np.searchsorted(values[order], at, side="left")]
     return found

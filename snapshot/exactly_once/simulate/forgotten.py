@@ -1,7 +1,7 @@
-"""Find replicas that lost active producers, which remote storage still knows.
+"""The search for replicas that lost active producers. Remote storage still has these producers.
 
-Stock brokers lose them: a replica that is rebuilt from remote storage downloads the producer snapshot, but deletes it
-before it loads it (TierStateMachine.buildRemoteLogAuxState, ProducerStateManager.reloadSnapshots).
+A broker loses producers when it rebuilds a replica from remote storage. It downloads the producer snapshot, but deletes
+the snapshot before loading (TierStateMachine.buildRemoteLogAuxState, ProducerStateManager.reloadSnapshots).
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ from tiersnap.snapshot.replay.replay_start import Beginning, Beginnings, beginni
 def find_forgotten(
     look: RemoteLook, filesystem: FileSystem, partition: Partition, expiry: BrokerExpiry
 ) -> Forgotten | None:
-    """Return the producers that a replica lost; None if it knows every living producer.
+    """Return the producers that a replica lost, None if it has every active producer.
 
     Only logs that may begin in remote storage are examined. The snapshot file that a broker would load is compared with
-    the remote snapshots that are younger than the expiration. If the file lacks one of their producers, the log and
-    the remote segments before it are replayed, as in `simulate`, and the replay decides.
+    the remote snapshots that are younger than the expiration. If the file lacks one of their producers, the log and the
+    earlier remote segments are replayed, as in `simulate`. The replay decides.
 
     Raises:
         UnknownStateError: the file lacks a producer, but the state of the log cannot be computed.
-        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+        TransientError: remote storage does not answer.
+        RemoteStorageError: remote storage refuses the request.
     """
     if not _begins_in_remote(look, partition):
         return None
@@ -50,7 +51,7 @@ def find_forgotten(
     settings = SimulationSettings(Expiry(DEFAULT_EXPIRATION_MS, expiry.now), expiry.expiration)
     simulation = HostSimulation(broker, settings, beginnings=Beginnings(lambda _: begins))
     for _ in simulation.outcomes_of(filesystem, partition):
-        pass  # counted in the tally
+        pass  # the rows are not needed, only the tally
     _refuse_unknown(simulation, begins, partition)
     tally = simulation.tally
     if not tally.unknown:
@@ -59,14 +60,18 @@ def find_forgotten(
 
 
 def _begins_in_remote(look: RemoteLook, partition: Partition) -> bool:
-    """Return whether the log begins in remote storage; False for partitions that are never tiered."""
+    """Return whether the log begins in remote storage. The result is False if the topic is never tiered."""
     if partition.topic_id is None or never_tiered_reason(partition) or not may_begin_below(partition):
         return False
     return bool(begins_below(partition) or is_continued(partition, look(partition).copies))
 
 
 def _refuse_unknown(simulation: HostSimulation, begins: Beginning, partition: Partition) -> None:
-    """Raise UnknownStateError if the partition could not be simulated."""
+    """Refuse a partition that could not be simulated.
+
+    Raises:
+        UnknownStateError: the simulation was incomplete.
+    """
     lacks = "its snapshot lacks producers that remote snapshots know, and nobody knows which live"
     if simulation.not_compared:
         raise UnknownStateError(f"{lacks}: {begins.why}", hint=ELSEWHERE)
@@ -80,7 +85,7 @@ def _refuse_unknown(simulation: HostSimulation, begins: Beginning, partition: Pa
 def told_forgotten(
     look: RemoteLook, filesystem: FileSystem, partition: Partition, expiry: BrokerExpiry
 ) -> Forgotten | None:
-    """Return the result of `find_forgotten`; if it fails, 0 of 0 with the reason in `meets`."""
+    """Return the result of `find_forgotten`. If it fails, return 0 of 0 producers with the error in `meets`."""
     try:
         return find_forgotten(look, filesystem, partition, expiry)
     except TiersnapError as error:

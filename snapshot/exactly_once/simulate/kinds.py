@@ -1,4 +1,4 @@
-"""The objects of a simulation: the snapshot that a leader begins with, the next write, and the answers."""
+"""The objects of a simulation: the origin of the replica's snapshot, the next writes, and the answers."""
 
 from __future__ import annotations
 
@@ -15,51 +15,53 @@ from tiersnap.snapshot.units import count_of
 
 
 class SnapshotOrigin(StrEnum):
-    """The origin of the replica's snapshot."""
+    """The origin of the snapshot that the replica starts from."""
 
-    BROKER = "broker"  # the newest snapshot file that a broker can load; without one, the whole log
+    BROKER = "broker"  # the newest snapshot file that a broker can load; the whole log if there is none
     OLDER = "older"  # the second newest file that a broker can load
     OURS = "ours"  # the snapshot that `tiersnap repair` would write at the offset
-    EMPTY = "empty"  # a snapshot without producers, as KIP-952 considered uploading
+    EMPTY = "empty"  # a snapshot without producers, which KIP-952 considered
     ANOTHER = "another"  # the newest file of another replica's directory
 
     @property
     def is_file(self) -> bool:
-        """Return whether the snapshot is a file that exists."""
+        """Return whether the snapshot is an existing file."""
         return self not in (SnapshotOrigin.OURS, SnapshotOrigin.EMPTY)
 
 
 class Write(StrEnum):
-    """The kinds of writes that a producer may send after the leader's last acknowledgement."""
+    """A kind of write that a producer may send after the leader's last acknowledgement."""
 
     NEXT = "NEXT"  # the next batch in sequence
-    RETRY_OF_LAST = "RETRY_OF_LAST"  # the last batch once more, byte for byte
-    RETRY_OF_OLDER = "RETRY_OF_OLDER"  # one of the four before it once more
+    RETRY_OF_LAST = "RETRY_OF_LAST"  # the last batch again, byte for byte
+    RETRY_OF_OLDER = "RETRY_OF_OLDER"  # one of the four previous batches again
     RETRY_BEFORE_BUMP = "RETRY_BEFORE_BUMP"  # a batch of an earlier epoch, sent before a marker or a bump
-    AFTER_GAP = "AFTER_GAP"  # a batch after one that got lost
-    ZOMBIE_EPOCH = "ZOMBIE_EPOCH"  # a first batch of a fenced instance, one epoch below
-    RESET_TO_ZERO = "RESET_TO_ZERO"  # sequence 0 in the same epoch, as clients before 2.5 begin again
-    BUMPED_EPOCH = "BUMPED_EPOCH"  # sequence 0 in the next epoch, as clients since 2.5 begin again
+    AFTER_GAP = "AFTER_GAP"  # a batch whose previous batch was lost
+    ZOMBIE_EPOCH = "ZOMBIE_EPOCH"  # the first batch of a fenced instance, whose epoch is lower by one
+    RESET_TO_ZERO = "RESET_TO_ZERO"  # sequence 0 in the same epoch: a restart of clients before 2.5
+    BUMPED_EPOCH = "BUMPED_EPOCH"  # sequence 0 in the next epoch: a restart of clients since 2.5
 
     @property
     def is_retry(self) -> bool:
-        """Return whether its records are in the log already."""
+        """Return whether the log already has the records of the write."""
         return self in (Write.RETRY_OF_LAST, Write.RETRY_OF_OLDER, Write.RETRY_BEFORE_BUMP)
 
     def coordinator_says(self, *, is_ongoing: bool) -> CheckResult:
-        """Return the coordinator's answer when the broker verifies the transaction before the append.
+        """Return the coordinator's answer if the broker verifies the transaction before the append.
 
         Args:
-            is_ongoing: the producer's transaction is open, on the leader and at the coordinator.
+            is_ongoing: the producer's transaction is open on the leader and in the coordinator.
         """
         if self in (Write.ZOMBIE_EPOCH, Write.RETRY_BEFORE_BUMP):
             return CheckResult.FENCED
-        return CheckResult.VERIFIED if is_ongoing or not self.is_retry else CheckResult.PARTITION_MISSING
+        if self.is_retry and not is_ongoing:
+            return CheckResult.PARTITION_MISSING
+        return CheckResult.VERIFIED
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDisagreement:
-    """The difference between the snapshots of two replicas, at the newest offset at which they differ."""
+    """The difference between snapshots of two replicas, at the newest offset at which their snapshots differ."""
 
     replica: str
     partition: str
@@ -75,11 +77,11 @@ class ReplicaDisagreement:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """The living producers that a replica lost, counted.
+    """The number of active producers that a replica lost.
 
     Attributes:
-        known: living producers that the replica knows.
-        living: all living producers.
+        known: number of active producers that the replica has.
+        living: number of all active producers.
     """
 
     known: Annotated[int, Meta(ge=0)]
@@ -92,7 +94,7 @@ class Forgotten:
         return self.living - self.known
 
     def says(self, name: str) -> str:
-        """Return a sentence about the partition called `name`."""
+        """Return a sentence about the partition `name`."""
         return f"{name} knows {self.known} of {count_of(self.living, 'living producer')}. {self.meets}"
 
 
@@ -102,59 +104,61 @@ class WriteAnswers:
 
     write: Write
     transactional: bool
-    known: bool  # whether the replica knows the producer
+    known: bool  # whether the replica has the producer
     leader_answer: Answer
     replica_answer: Answer
-    doubles: bool  # the replica appends records that are in the log already
+    doubles: bool  # whether the replica appends records that the log already has
 
     @property
     def differs(self) -> bool:
-        """Return whether the two answers differ."""
+        """Return whether leader and replica answer differently."""
         return self.leader_answer is not self.replica_answer
 
     @property
     def lets_in(self) -> bool:
-        """Return whether the replica appends a write that the leader would not."""
+        """Return whether the replica appends a write that the leader would refuse."""
         return lets_in(self.leader_answer, self.replica_answer)
 
     @property
     def refuses(self) -> bool:
-        """Return whether the replica does not append a write that the leader would."""
+        """Return whether the replica refuses a write that the leader would append."""
         return lets_in(self.replica_answer, self.leader_answer)
 
     @property
     def hides_loss(self) -> bool:
-        """Return whether the replica appends a batch after a lost one, which the leader would refuse."""
+        """Return whether the replica appends a batch after a lost batch although the leader would refuse the batch."""
         return self.write is Write.AFTER_GAP and self.lets_in
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOutcome:
-    """The answers to writes of one kind, and the reaction of clients, None if no client gets the answer."""
+    """The answers to writes of one kind, and the reaction of clients."""
 
     answers: WriteAnswers
-    writes: int  # one per producer, except for RETRY_OF_OLDER and RETRY_BEFORE_BUMP
-    example: int  # producer id of one write
+    writes: int  # number of writes: one per producer, except for RETRY_OF_OLDER and RETRY_BEFORE_BUMP
+    example: int  # producer id of one of the writes
     brokers: str
     clients: str
-    reaction: Reaction | None
+    reaction: Reaction | None  # None if no client receives the answer
     severity: Severity | None
     next_step: str | None
-    may_double_later: bool  # the client may send records next that are in the log already
+    may_double_later: bool  # whether the client may next send records that the log already has
 
     @property
     def effect(self) -> str:
-        """Return the unnoticed damage, or else the reaction of the client."""
+        """Return the damage that clients do not notice, or the reaction of the client if there is no such damage."""
         if self.answers.doubles:
             return "duplicate, unnoticed"
         if self.answers.hides_loss:
             return "loss, unnoticed"
-        return "" if self.reaction is None else str(self.reaction)
+        if self.reaction is None:
+            return ""
+        return str(self.reaction)
 
 
 @dataclass(frozen=True, slots=True)
 class DifferingWrite:
-    """A producer and a write to which the replica and the leader give different answers."""
+    """A producer, and one of its writes, which the replica and the leader answer differently."""
 
     producer_id: int
     producer_epoch: int
@@ -165,7 +169,7 @@ class DifferingWrite:
 
 @dataclass(frozen=True, slots=True)
 class AnsweringReplica:
-    """A replica of a partition that starts from a snapshot of this origin, at offset `at`."""
+    """A replica of a partition, with the origin and the snapshot offset of its snapshot."""
 
     log_dir: str
     partition: str
@@ -175,20 +179,20 @@ class AnsweringReplica:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedWrite:
-    """The answers to producers of one kind (`simulate`)."""
+    """A row of `simulate`: the answers to writes of one kind."""
 
     replica: AnsweringReplica
     outcome: WriteOutcome
 
     @property
     def effect(self) -> str:
-        """Return the effect in the table of writes."""
+        """Return the text of the column `effect`."""
         return self.outcome.effect
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedProducer:
-    """The answers to one producer (`simulate --producers`)."""
+    """A row of `simulate --producers`: the answers to one write of one producer."""
 
     replica: AnsweringReplica
     write: DifferingWrite
@@ -196,12 +200,12 @@ class SimulatedProducer:
 
 @dataclass(frozen=True, slots=True)
 class FleetWrite:
-    """The answers to producers of one kind, and the number of partitions that have such producers."""
+    """The answers to writes of one kind, and the number of partitions with such writes."""
 
     outcome: WriteOutcome
     partitions: int
 
     @property
     def effect(self) -> str:
-        """Return the effect in the table of writes."""
+        """Return the text of the column `effect`."""
         return self.outcome.effect

@@ -1,4 +1,4 @@
-"""Simulate a replica in the leader's place, for the partitions of this host's log directories."""
+"""The simulation of failovers, for the partitions in a host's log directories."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from tiersnap.snapshot.units import count_of
 
 @dataclass
 class HostSimulation:
-    """Simulates partition by partition, and adds up the results."""
+    """A simulation of several partitions, which sums up their results."""
 
-    snapshot: ReplicaSnapshot  # of the replica
+    snapshot: ReplicaSnapshot  # snapshot that the replica starts from
     settings: SimulationSettings
     check_crc: bool = True
-    everything: bool = False  # also yield writes to which the replica answers as the leader does
-    by_producer: bool = False  # yield each producer and write instead, for the last brokers
-    beginnings: Beginnings = field(default_factory=Beginnings)  # of logs that begin in remote storage
-    # Partitions without a simulation: their logs begin in remote storage, which was not asked or lacks their beginning.
+    everything: bool = False  # whether to include writes that replica and leader answer in the same way
+    by_producer: bool = False  # whether to yield a row per producer and write, for the last broker era only
+    beginnings: Beginnings = field(default_factory=Beginnings)  # beginnings of logs that begin in remote storage
+    # Partitions without a simulation, because their logs begin in remote storage. Remote storage was not asked, or does
+    # not have the beginning.
     not_compared: list[str] = field(default_factory=list)
-    # Partitions without a simulation: their logs cannot be replayed to the end, for the reasons in `findings`.
+    # Partitions without a simulation, because their logs cannot be replayed to the end. `findings` has the reasons.
     not_whole: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)  # damaged or unreadable files
     said: list[str] = field(default_factory=list)  # sentences about partitions that were not completely simulated
@@ -41,23 +42,25 @@ class HostSimulation:
     def answers(
         self, partitions: Iterable[tuple[NamedLogDir, Partition]]
     ) -> Iterator[SimulatedWrite | SimulatedProducer]:
-        """Yield the answers of replicas, a row per producer if `by_producer` is set."""
+        """Yield the answers of the replicas. If `by_producer` is set, the rows are per producer."""
         for named, partition in partitions:
             of_partition = self._differing_of if self.by_producer else self.outcomes_of
             yield from of_partition(named.log_dir.filesystem, partition, named.uri)
 
     def sentence(self) -> str:
-        """Return the consequences of a failover to this replica, and the number of partitions without a simulation."""
+        """Return the effects of a failover to this replica, and the number of partitions without a simulation."""
         sentence = self.tally.sentence(self.settings.brokers[-1])
         if not self.not_compared:
             return sentence
         count = count_of(len(self.not_compared), "partition is", "partitions are")
         is_in = "may be" if self.beginnings.unlocated else "is"
         unknown = f"{count} not compared: what came before the files {is_in} in remote storage."
-        return f"{sentence} {unknown}" if self.tally.producers else unknown
+        if not self.tally.producers:
+            return unknown
+        return f"{sentence} {unknown}"
 
     def outcomes_of(self, filesystem: FileSystem, partition: Partition, log_dir: str = "") -> Iterator[SimulatedWrite]:
-        """Yield the answers of the replica of one partition."""
+        """Yield the answers of one partition's replica."""
         for found, classes, given in self._simulated(filesystem, partition):
             replica = AnsweringReplica(log_dir, partition.name, self.snapshot.origin, found.start.offset)
             ids = found.leader.entries["producer_id"].tolist()
@@ -74,7 +77,7 @@ class HostSimulation:
     def _simulated(
         self, filesystem: FileSystem, partition: Partition
     ) -> Iterator[tuple[Replicas, list[WriteClass], Circumstances]]:
-        """Simulate one partition and count it; yield nothing if its beginning is unknown."""
+        """Simulate one partition and add it to the tally. If the beginning of its log is unknown, yield nothing."""
         begins = self.beginnings.of(partition)
         if begins.goes_back(partition) and begins.start is None and begins.copy is None:
             self.not_compared.append(partition.name)
@@ -107,7 +110,7 @@ def _said(found: Replicas) -> Iterator[str]:
     for message in found.start.passed_over:
         yield f"{name}: a broker passes over {message}"
     if not found.is_whole:
-        yield f"{name}: not simulated, the log cannot be replayed to its end"
+        yield f"{name}: not simulated: the log cannot be replayed to its end"
     if found.expired:
         yield (
             f"{name}: {count_of(found.expired, 'producer is', 'producers are')} left out, every broker has dropped "

@@ -1,7 +1,7 @@
-"""The rows of a simulation: the answers of all releases and the reactions of all clients.
+"""The rows of a simulation: the answers of all broker releases and the reactions of all client releases.
 
-A row is (kind of write, transactional or not) x (brokers with the same answer) x (clients with the same reaction).
-Releases are ranges such as `2.5-4.4`.
+There is a row for each combination of three: kind of write (transactional or not), brokers with the same answer, and
+clients with the same reaction. Releases are ranges such as `2.5-4.4`.
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ def outcomes(
     clients: Sequence[ClientEra],
     given: Circumstances,
 ) -> list[WriteOutcome]:
-    """Return a row for each distinct outcome: first duplicates, then other differences.
+    """Return a row for each distinct outcome. Duplicates are first, then other differences.
 
     Args:
-        producer_ids: of the leader's entries; members of the classes are indexes into it.
+        producer_ids: producer ids of the leader's entries. Members of the classes are indexes into this list.
     """
     found: dict[WriteOutcome, WriteOutcome] = {}
-    first: dict[str, tuple[int, ...]] = {}  # by range of broker releases, its first release
+    first: dict[str, tuple[int, ...]] = {}  # first release of each range of broker releases
     for write_class in classes:
         for era, outcome in _of_class(write_class, int(producer_ids[write_class.members[0]]), brokers, clients, given):
             key = replace(outcome, writes=0, example=0)
-            before = found.get(key)
-            found[key] = outcome if before is None else replace(before, writes=before.writes + outcome.writes)
+            if key in found:
+                outcome = replace(found[key], writes=found[key].writes + outcome.writes)
+            found[key] = outcome
             first[outcome.brokers] = era.first
     order = list(Write)
 
@@ -56,7 +57,7 @@ def outcomes(
 
 
 def differing_writes(classes: Iterable[WriteClass], leader: ReplicaState, era: BrokerEra) -> Iterator[DifferingWrite]:
-    """Yield each producer and write to which the replica and the leader give different answers in this era."""
+    """Yield each producer and write that the replica and the leader answer differently in the era."""
     for each in classes:
         answers = _answers(each, era, each.leader_answers[era.name], each.replica_answers[era.name])
         if answers.differs:
@@ -82,7 +83,7 @@ def _of_class(
     clients: Sequence[ClientEra],
     given: Circumstances,
 ) -> Iterator[tuple[BrokerEra, WriteOutcome]]:
-    """Yield outcomes, each with the first of its brokers."""
+    """Yield each outcome of a class with the first broker era that gives the outcome."""
     answers = {era: (write_class.leader_answers[era.name], write_class.replica_answers[era.name]) for era in brokers}
     for (leader, replica), alike in _grouped(answers).items():
         reactions = {era: _reaction(replica, era, write_class, given) for era in clients}
@@ -98,11 +99,13 @@ def _of_class(
                 next_step=None,
                 may_double_later=False,
             )
-            yield alike[0], outcome if reaction is None else _with_reaction(outcome, reaction)
+            if reaction is not None:
+                outcome = _with_reaction(outcome, reaction)
+            yield alike[0], outcome
 
 
 def _with_reaction(outcome: WriteOutcome, reaction: Reaction) -> WriteOutcome:
-    """Return the outcome with the consequences of the clients' reaction."""
+    """Return the outcome with the consequences of the client's reaction."""
     return replace(
         outcome,
         severity=reaction.severity,
@@ -126,7 +129,7 @@ V = TypeVar("V", bound=Hashable)
 
 
 def _grouped(values: Mapping[K, V]) -> dict[V, list[K]]:
-    """Group keys by value, in order."""
+    """Return the keys by value, in the order of the mapping."""
     groups: dict[V, list[K]] = {}
     for key, value in values.items():
         groups.setdefault(value, []).append(key)
@@ -135,19 +138,19 @@ def _grouped(values: Mapping[K, V]) -> dict[V, list[K]]:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts over partitions."""
+    """Sums over partitions."""
 
-    producers: int = 0  # alive on the leader, counted in each partition
-    unknown: int = 0  # of these, unknown to the replica
+    producers: int = 0  # active producers of the leader; each partition counts separately
+    unknown: int = 0  # active producers that the replica does not have
     doubled: int = 0  # retries of the last batch that the replica would append a second time
-    doubled_older: int = 0  # retries of earlier batches that it would append a second time
-    refused: int = 0  # next batches in sequence that it would refuse, and the leader would append
-    unrecognized: int = 0  # retries that it would refuse, and the leader would acknowledge again
-    hidden: int = 0  # batches after a lost one that it would append, which hides the loss; the leader would refuse
-    zombies: int = 0  # first writes of fenced instances that it would append, and the leader would refuse
+    doubled_older: int = 0  # retries of earlier batches that the replica would append a second time
+    refused: int = 0  # next batches that the replica would refuse and the leader would append
+    unrecognized: int = 0  # retries that the replica would refuse and the leader would acknowledge again
+    hidden: int = 0  # batches after a lost batch that the replica would append, which hides the loss
+    zombies: int = 0  # first writes of fenced instances that the replica would append and the leader would refuse
 
     def add(self, classes: Iterable[WriteClass], era: BrokerEra) -> None:
-        """Count the classes of one partition, by the answers of brokers of one era."""
+        """Add the classes of one partition, by the answers of one broker era."""
         for each in classes:
             answers = _answers(each, era, each.leader_answers[era.name], each.replica_answers[era.name])
             for name, counts in _COUNTED.items():
@@ -155,7 +158,7 @@ class Tally:
                     setattr(self, name, getattr(self, name) + int(each.members.size))
 
     def sentence(self, era: BrokerEra) -> str:
-        """Return in words how producers would fare if this replica became leader now; `era` answers."""
+        """Return a sentence about the answers that producers would get from this replica, with brokers of `era`."""
         if not self.producers:
             return "If this replica became leader now, nobody would notice: no producer is alive."
         knows = f"not know {self.unknown} of" if self.unknown else "know all of"
@@ -182,7 +185,7 @@ class Tally:
             yield f"refuse {count_of(self.unrecognized, 'batch', 'batches')} that the leader would acknowledge again"
 
 
-# By the field of Tally that counts it: whether a write counts.
+# For each field of Tally: whether an answer is counted in it.
 _COUNTED: dict[str, Callable[[WriteAnswers], bool]] = {
     "producers": lambda each: each.write is Write.NEXT,
     "unknown": lambda each: each.write is Write.NEXT and not each.known,
@@ -195,5 +198,5 @@ _COUNTED: dict[str, Callable[[WriteAnswers], bool]] = {
     "hidden": lambda each: each.hides_loss,
     "zombies": lambda each: each.write is Write.ZOMBIE_EPOCH and each.lets_in,
 }
-# The counts of a Tally, which add up over partitions.
+# The fields of Tally. Their values are summed over partitions.
 TALLIED = tuple(each.name for each in fields(Tally))

@@ -1,4 +1,4 @@
-"""The numbers of one partition: its boundaries, and the cost of KIP-952's rejected alternatives."""
+"""The risk of one partition: its boundaries, and the cost of the alternatives that KIP-952 rejected."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from tiersnap.snapshot.producer_fold import OpenTransactions
 from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
 
-DEFAULT_RETENTION = TopicRetention(604_800_000)  # log.retention.hours and log.retention.bytes of a broker
+DEFAULT_RETENTION = TopicRetention(604_800_000)  # Kafka's default: log.retention.hours=168, no log.retention.bytes
 
 
 @dataclass(frozen=True, slots=True)
 class RiskSettings:
-    """The settings of the numbers."""
+    """The settings of `simulate --risk`."""
 
-    now: int  # ms, the only reading of the clock
+    now: int  # epoch ms
     # ms, producer.id.expiration.ms; None if producers never expire.
     producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS
     retention: TopicRetention = DEFAULT_RETENTION
-    delivery_timeout: int = DEFAULT_DELIVERY_TIMEOUT_MS  # ms, the producers' delivery.timeout.ms
-    read_rate: int = DEFAULT_READ_RATE  # bytes a second at which a log is replayed
-    is_tiering_enabled: bool = False  # remote storage is enabled for the topics already
-    era: BrokerEra = BROKER_ERAS[-1]  # the brokers that answer
+    delivery_timeout: int = DEFAULT_DELIVERY_TIMEOUT_MS  # ms, delivery.timeout.ms of the producers
+    read_rate: int = DEFAULT_READ_RATE  # bytes per second of a replay
+    is_tiering_enabled: bool = False  # whether the topics already have remote.storage.enable=true
+    era: BrokerEra = BROKER_ERAS[-1]  # brokers that give the answers
 
     @property
     def broker_expiry(self) -> BrokerExpiry:
@@ -47,43 +47,48 @@ class RiskSettings:
 
 @dataclass(frozen=True)
 class RiskedPartition:
-    """One partition."""
+    """The risk of one partition."""
 
     survey: Survey
     settings: RiskSettings
-    boundaries: tuple[RiskedBoundary, ...]  # ascending
-    waiting: Waiting  # until retention has removed the blocked segments
-    rate: float | None  # bytes a millisecond that the log takes, None if no time passed
-    # Living producers without a record in the log: a longer retention would have kept the records that a replay needs.
-    # None if the log was not read from its beginning.
+    boundaries: tuple[RiskedBoundary, ...]  # ends of the closed segments, ascending
+    waiting: Waiting  # wait until retention has deleted the blocked segments
+    rate: float | None  # bytes per ms that are written to the log; None if no time passed
+    # Number of active producers without a record in the log. With a longer retention, a replay would find them. None if
+    # the log was not read from its beginning.
     outlived: int | None
-    # Living producers that KIP-952's bounded replay of the whole log gets wrong, by reason.
+    # Number of active producers that KIP-952's bounded replay of the whole log gets wrong, by reason.
     mismatches: dict[Mismatch, int]
 
     @cached_property
     def worst(self) -> RiskedBoundary | None:
-        """Return the blocked boundary at which an empty snapshot would expose most; None if no boundary is blocked.
+        """Return the lowest of the blocked boundaries at which an empty snapshot would expose most.
 
-        Of equal ones the lowest counts.
+        The result is None if no boundary is blocked.
         """
-        blocked = [each for each in self.boundaries if each.is_blocked]
-        return max(blocked, key=lambda each: each.severity, default=None)
+        return max(self._blocked, key=lambda each: each.severity, default=None)
+
+    @property
+    def _blocked(self) -> list[RiskedBoundary]:
+        return [each for each in self.boundaries if each.is_blocked]
 
     @property
     def newest_cost(self) -> ReplayCost | None:
-        """Return the replay cost at the highest boundary, of the blocked ones if there are any."""
-        blocked = [each for each in self.boundaries if each.is_blocked] or list(self.boundaries)
-        return blocked[-1].cost if blocked else None
+        """Return the replay cost at the highest blocked boundary. If none is blocked, take the highest boundary."""
+        boundaries = self._blocked or list(self.boundaries)
+        if not boundaries:
+            return None
+        return boundaries[-1].cost
 
     @property
     def closed_bytes(self) -> float:
-        """Return the average bytes of a closed segment; 0 without one."""
+        """Return the average size of a closed segment in bytes, 0 if there is none."""
         sizes = [each.size_bytes for each in self.survey.segments if each.next_base_offset is not None]
-        return sum(sizes) / len(sizes) if sizes else 0.0
+        return sum(sizes) / max(1, len(sizes))
 
     @property
     def causes(self) -> dict[str, int]:
-        """Return the counts of boundaries by cause, the most frequent first."""
+        """Return the number of boundaries by cause, most frequent first."""
         return dict(Counter(str(each.cause) for each in self.boundaries if each.cause is not None).most_common())
 
 
@@ -91,7 +96,7 @@ _NO_FILE = SnapshotFound(Comparison(SnapshotVerdict.MISSING, "no file"), None)
 
 
 def partition_risk(survey: Survey, settings: RiskSettings) -> RiskedPartition:
-    """Return all numbers of a partition that its survey allows."""
+    """Return the risk of a partition. A number is None if the survey lacks the facts for it."""
     producers = _producers(survey, settings)
     boundaries = tuple(_boundaries(survey, settings, producers))
     rate = write_rate(survey.segments, now=settings.now)
@@ -108,10 +113,10 @@ def partition_risk(survey: Survey, settings: RiskSettings) -> RiskedPartition:
 
 
 def _boundaries(survey: Survey, settings: RiskSettings, producers: ProducersAtRisk | None) -> Iterator[RiskedBoundary]:
-    """Yield the end of each closed segment, ascending."""
+    """Yield the boundaries, which are the ends of the closed segments, ascending."""
     expiry = settings.broker_expiry
     found = {**dict.fromkeys(survey.aligned_offsets, _NO_FILE), **survey.found}
-    # A broker deletes snapshots at and below the first segment's base offset.
+    # A broker deletes snapshots up to the first segment's base offset.
     kept = {offset: each for offset, each in found.items() if offset > survey.first_base_offset}
     cause_at, exposure_at = causes(kept, expiry), _exposures(survey, producers)
     starts = _start_offsets(found)
@@ -142,12 +147,12 @@ def _start_offsets(found: Mapping[int, SnapshotFound]) -> set[int]:
 
 
 def _first_offset(opened: OpenTransactions | None) -> int | None:
-    """Return the first offset of the oldest open transaction; None without one, or if they are unknown."""
+    """Return the first offset of the oldest open transaction, None if none is open or if unknown."""
     return min((first for _, first in opened or ()), default=None)
 
 
 def _exposures(survey: Survey, producers: ProducersAtRisk | None) -> dict[int, Exposure]:
-    """Return the exposure of an empty snapshot, by aligned offset, as far as the log was read."""
+    """Return the exposure by an empty snapshot at each aligned offset from `read_from` on."""
     if producers is None:
         return {}
     offsets = [offset for offset in survey.aligned_offsets if offset >= survey.read_from]
@@ -155,13 +160,13 @@ def _exposures(survey: Survey, producers: ProducersAtRisk | None) -> dict[int, E
 
 
 def _blocked_segments(survey: Survey, boundaries: Sequence[RiskedBoundary]) -> set[int]:
-    """Return the base offsets of the segments that end without a right snapshot."""
+    """Return the base offsets of the segments whose end has no right snapshot."""
     blocked = {each.offset for each in boundaries if each.is_blocked}
     return {each.base_offset for each in survey.segments if each.next_base_offset in blocked}
 
 
 def _outlived(survey: Survey, producers: ProducersAtRisk | None) -> int | None:
-    """Return how many living producers have no record in the log, None if its beginning was not read."""
+    """Return the number of active producers without a record in the log, None if the log's beginning was not read."""
     if producers is None or survey.read_from > survey.first_base_offset:
         return None
     return int((producers.first_seen < 0).sum())
@@ -169,7 +174,9 @@ def _outlived(survey: Survey, producers: ProducersAtRisk | None) -> int | None:
 
 def _mismatches(survey: Survey, settings: RiskSettings, producers: ProducersAtRisk | None) -> dict[Mismatch, int]:
     window = _window_of(survey, settings)
-    return {} if producers is None or window is None else mismatches(producers, window)
+    if producers is None or window is None:
+        return {}
+    return mismatches(producers, window)
 
 
 def _producers(survey: Survey, settings: RiskSettings) -> ProducersAtRisk | None:
@@ -187,9 +194,11 @@ def _producers(survey: Survey, settings: RiskSettings) -> ProducersAtRisk | None
 
 
 def _window_of(survey: Survey, settings: RiskSettings) -> int | None:
-    """Return the offset at which KIP-952's scan would begin; None if the log was not read from there on."""
+    """Return the offset at which KIP-952's scan would begin, None if the log was not read from that offset."""
     if not survey.segments:
         return None
     end, expiration = survey.log_end_offset, settings.producer_expiration
     window = replay_cost(survey.segments, end, now=settings.now, expiration=expiration).window_offset
-    return window if window >= survey.read_from else None
+    if window < survey.read_from:
+        return None
+    return window

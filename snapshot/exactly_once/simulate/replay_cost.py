@@ -1,13 +1,13 @@
-"""The bytes that a replay up to an offset reads: everything, the window that KIP-952 proposed, or new segments.
+"""The bytes that a replay up to an offset reads: the whole log, the window of KIP-952, or only new segments.
 
-KIP-952's rejected alternative 5 archives no snapshots: each snapshot then needs a full replay. The KIP's own proposal
-begins inside the log, at an offset W, as a follower does that starts with an empty snapshot at W. It misses some living
-producers, or knows less of them than the full replay, for these reasons:
+KIP-952's rejected alternative 5 archives no snapshots, so each snapshot requires a full replay. The KIP proposes a
+bounded replay instead. It begins inside the log, at an offset W, as a follower with an empty snapshot at W does. It
+misses active producers, or has less of them than the full replay, for these reasons:
 
     OPEN_TXN_OLDER       the transaction began before the window: its first offset is too high, or missing
-    COORD_EPOCH_MISSING  the last marker is before the window, the data inside
+    COORD_EPOCH_MISSING  the last marker is before the window, the data is inside
     EPOCH_ONLY_MARKER    only markers are inside: the last sequence is unknown, and the next write is refused
-    TIMESTAMP_SKEW       alive by its own timestamps, but without a record inside the window
+    TIMESTAMP_SKEW       active by its timestamps, but without a record inside the window
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tiersnap.snapshot.exactly_once.simulate.exposure import ProducersAtRisk
 from tiersnap.snapshot.exactly_once.simulate.risk_kinds import ReplayCost
 from tiersnap.snapshot.replay.facts import SegmentFacts
 
-DEFAULT_READ_RATE = 500_000_000  # bytes a second
+DEFAULT_READ_RATE = 500_000_000  # bytes per second
 
 
 def replay_cost(
@@ -32,16 +32,16 @@ def replay_cost(
     starts: Collection[int] = (),
     read_rate: int = DEFAULT_READ_RATE,
 ) -> ReplayCost:
-    """Return the cost of computing the state at a segment's end.
+    """Return the cost of the state at the end of a segment.
 
     Args:
-        segments: ascending.
-        offset: exclusive end offset of a segment.
-        now: ms.
-        expiration: ms, producer.id.expiration.ms; None if producers never expire: the window is the whole log.
-        first_open_offset: first offset of the oldest transaction that is open at `offset`, None without one.
+        segments: segments, ascending.
+        offset: end offset of a segment (exclusive).
+        now: epoch ms.
+        expiration: ms, producer.id.expiration.ms. None if producers never expire; the window is the whole log.
+        first_open_offset: first offset of the oldest transaction that is open at `offset`; None if there is none.
         starts: offsets of the snapshots that a replay may start from.
-        read_rate: bytes a second.
+        read_rate: bytes per second.
     """
     below = [segment for segment in segments if segment.base_offset < offset]
     first = below[0].base_offset if below else offset
@@ -58,12 +58,12 @@ def replay_cost(
 
 
 def _nearest(starts: Iterable[int], first: int, offset: int) -> int:
-    """Return the highest start from `first` up to `offset`; `first` without one."""
+    """Return the highest start from `first` up to `offset` (inclusive), or `first` if there is none."""
     return max((start for start in starts if first <= start <= offset), default=first)
 
 
 def _first_recent(segments: Sequence[SegmentFacts], now: int, expiration: int | None, *, otherwise: int) -> int:
-    """Return the base offset of the first segment that may hold a record of a producer that has not expired."""
+    """Return the base offset of the first segment that may have a record of a producer that has not expired."""
     for segment in segments:
         time = segment.largest_timestamp
         if expiration is None or time < 0 or now - time < expiration:
@@ -72,12 +72,12 @@ def _first_recent(segments: Sequence[SegmentFacts], now: int, expiration: int | 
 
 
 def _holder(segments: Sequence[SegmentFacts], offset: int, *, otherwise: int) -> int:
-    """Return the base offset of the segment that holds an offset."""
+    """Return the base offset of the segment with the offset."""
     return max((each.base_offset for each in segments if each.base_offset <= offset), default=otherwise)
 
 
 class Mismatch(StrEnum):
-    """The reason why a bounded and a full replay differ about a producer."""
+    """The reason why a bounded replay and a full replay disagree about a producer."""
 
     OPEN_TXN_OLDER = "OPEN_TXN_OLDER"
     COORD_EPOCH_MISSING = "COORD_EPOCH_MISSING"
@@ -86,10 +86,10 @@ class Mismatch(StrEnum):
 
 
 def mismatches(producers: ProducersAtRisk, window_offset: int) -> dict[Mismatch, int]:
-    """Return the number of producers by reason, without zeros. A producer with several reasons counts for each.
+    """Return the number of producers by reason, without zeros. A producer counts for each of its reasons.
 
     Args:
-        window_offset: first offset of the bounded replay, at which a run begins.
+        window_offset: first offset of the bounded replay. A range of batches must begin there.
     """
     is_seen = producers.last_seen >= window_offset
     is_open_before = (producers.opened >= 0) & (producers.opened < window_offset)

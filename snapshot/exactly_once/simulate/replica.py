@@ -1,7 +1,7 @@
-"""A replica in its leader's place: the state that a snapshot and the log after it give.
+"""A replica in its leader's place: the state from a snapshot and from the log after the snapshot.
 
-Producers that are idle for the broker's producer.id.expiration.ms are dropped. The replica loads the snapshot file that
-a starting broker would load: the newest readable file above the log start offset and up to the log end.
+Producers that are idle for producer.id.expiration.ms of the broker are removed. The replica loads the same snapshot
+file as a starting broker: the newest readable file above the log start offset and up to the log end.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Start:
-    """The state that the replica starts from."""
+    """The snapshot that the replica starts from."""
 
-    offset: int  # exclusive end offset of the snapshot; the log is replayed from here
-    entries: np.ndarray | None  # ENTRY_DTYPE; None for `ours`, which the replay computes
-    passed_over: tuple[str, ...] = ()  # why newer files could not be loaded
+    offset: int  # snapshot offset (exclusive); the replay begins here
+    entries: np.ndarray | None  # ENTRY_DTYPE; None for `ours`, whose entries the replay computes
+    passed_over: tuple[str, ...] = ()  # failures to load newer files
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSnapshot:
-    """The choice of the snapshot that the replica starts from."""
+    """A rule that chooses the snapshot from which the replica starts."""
 
     origin: SnapshotOrigin
     folder: Path | None = None  # log directory of the other replica, if `origin` is ANOTHER
-    # Offset of the snapshot; for files the highest offset. If it is None, files have no limit, and `ours` and `empty`
-    # are at the newest segment's base offset, where a follower starts if its leader has tiered everything.
+    # Snapshot offset; for files the highest offset to consider. If it is None, files have no limit, and `ours` and
+    # `empty` are at the newest segment's base offset. A follower starts there if its leader has tiered everything.
     at: int | None = None
 
     @classmethod
     def of(cls, name: str, at: int | None) -> ReplicaSnapshot:
-        """Return the choice that a name stands for: a SnapshotOrigin, or the path of another replica's directory.
+        """Return the choice for a name: a SnapshotOrigin, or the path of another replica's directory.
 
         Raises:
-            SourceNotFoundError: there is no such directory.
+            SourceNotFoundError: the directory does not exist.
         """
         names = [str(origin) for origin in SnapshotOrigin if origin is not SnapshotOrigin.ANOTHER]
         if name in names:
@@ -75,7 +75,7 @@ class ReplicaSnapshot:
         return cls(SnapshotOrigin.ANOTHER, folder, at)
 
     def start(self, filesystem: FileSystem, partition: Partition, highest: int | None = None) -> Start:
-        """Return the snapshot of a partition; files above the offset `highest` do not count."""
+        """Return the chosen snapshot of a partition. Files above the offset `highest` are ignored."""
         if not self.origin.is_file:
             return self._without_files(partition)
         at = min((limit for limit in (self.at, highest) if limit is not None), default=None)
@@ -92,10 +92,11 @@ class ReplicaSnapshot:
         """Return the start from `ours` or from an empty snapshot."""
         newest = max((segment.base_offset for segment in partition.segments), default=0)
         entries = np.empty(0, ENTRY_DTYPE) if self.origin is SnapshotOrigin.EMPTY else None
-        return Start(newest if self.at is None else self.at, entries)
+        at = newest if self.at is None else self.at
+        return Start(at, entries)
 
     def _files(self, filesystem: FileSystem, partition: Partition) -> tuple[Collection[int], ReadSnapshot]:
-        """Return the offsets of the snapshot files to choose from, and their reader."""
+        """Return the offsets of the available snapshot files, and a function that reads one of them."""
         if self.folder is None:
             return partition.snapshots, snapshot_reader(filesystem, partition)
         files = (self.folder / partition.name).glob("*.snapshot")
@@ -104,13 +105,13 @@ class ReplicaSnapshot:
 
 
 def _within(offsets: Collection[int], deleted_to: int, at: int | None) -> list[int]:
-    """Return the offsets above `deleted_to` and up to `at`, the highest first."""
+    """Return the offsets above `deleted_to` and up to `at` (inclusive), descending."""
     kept = (offset for offset in offsets if offset > deleted_to and (at is None or offset <= at))
     return sorted(kept, reverse=True)
 
 
 def _loadable(offsets: Iterable[int], read: ReadSnapshot, passed_over: list[str]) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the files that a broker can load; add to `passed_over` why others cannot be loaded."""
+    """Yield the files that a broker can load. Append a message to `passed_over` for each other file."""
     for offset in offsets:
         name = snapshot_file.file_name(offset)
         try:
@@ -125,7 +126,7 @@ def _loadable(offsets: Iterable[int], read: ReadSnapshot, passed_over: list[str]
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """A leader that never stopped, and the replica in its place; both without expired producers."""
+    """A leader that never stopped, and the replica in its place. Both are without expired producers."""
 
     partition: Partition
     start: Start
@@ -133,7 +134,7 @@ class Replicas:
     replica: ReplicaState
     expired: int  # number of expired producers of the leader
     findings: tuple[Finding, ...]
-    # The log could be replayed to its end. Otherwise both states are empty, and the findings give the reason.
+    # Whether the log could be replayed to its end. If not, both states are empty, and `findings` has the reason.
     is_whole: bool = True
 
 
@@ -147,16 +148,16 @@ def replicas(
     check_crc: bool = True,
     begins: Beginning = NOT_LOOKED,
 ) -> Replicas:
-    """Read the log once for both.
+    """Return the states of the leader and of the replica.
 
     Args:
-        snapshot: the replica's.
-        expiry: the producers that `ours` omits, and the time at which everything is judged.
-        producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
-        begins: the beginning of the log, by remote storage.
+        snapshot: snapshot that the replica starts from.
+        expiry: time of the simulation, and the expiration after which `ours` omits a producer.
+        producer_expiration: ms, producer.id.expiration.ms of the broker; None if producers never expire.
+        begins: beginning of the log in remote storage.
 
     Raises:
-        UsageError: the snapshot's offset is neither a segment's base offset nor the offset of a file.
+        UsageError: the snapshot offset is neither the end of a segment nor the offset of a file.
     """
     partition = begins.opened(partition)
 
@@ -190,7 +191,7 @@ def replicas(
 
 @dataclass
 class _Pass:
-    """One pass over the log: the state at the replica's snapshot, and the changes after it."""
+    """One pass over the log: the state at the replica's snapshot offset, and the changes after it."""
 
     filesystem: FileSystem
     partition: Partition
@@ -232,7 +233,7 @@ class _Pass:
 
 @dataclass(frozen=True, slots=True)
 class InItsPlace:
-    """A leader and the replica in its place, both without expired producers; `expired` is the leader's number."""
+    """A leader and the replica in its place, both without the `expired` producers of the leader."""
 
     leader: ReplicaState
     replica: ReplicaState
@@ -247,15 +248,16 @@ def in_its_place(
     after_batches: np.ndarray,
     expiry: BrokerExpiry,
 ) -> InItsPlace:
-    """Return both states of one partition.
+    """Return the states of leader and replica for one partition.
 
     Args:
-        at_end: ENTRY_DTYPE, of the leader at the log end.
-        at_start: ENTRY_DTYPE, the replica's snapshot.
-        after: DELTA_DTYPE, of the log after the snapshot.
-        all_batches, after_batches: BATCH_DTYPE, the newest of each producer, of the whole log and after the snapshot.
+        at_end: entries of the leader at the log end (ENTRY_DTYPE).
+        at_start: entries of the replica's snapshot (ENTRY_DTYPE).
+        after: deltas of the log after the snapshot (DELTA_DTYPE).
+        all_batches: newest batches of each producer in the whole log (BATCH_DTYPE).
+        after_batches: newest batches of each producer after the snapshot (BATCH_DTYPE).
     """
-    # A broker drops expired producers when it loads the file, and again later.
+    # A broker removes expired producers when it loads the file, and periodically afterwards.
     loaded = expiry.live(at_start)
     state = ProducerFold(loaded.size)
     state.combine(from_entries(loaded))

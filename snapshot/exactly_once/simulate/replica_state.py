@@ -1,7 +1,7 @@
-"""A replica's producer state for one partition: entries, and the newest batches of each producer.
+"""The producer state of a replica for one partition: entries, and the newest batches of each producer.
 
-A broker caches up to five batches of a producer to recognise retries; a snapshot stores one. So the newest batches are
-taken from the log.
+A broker caches up to five batches per producer to recognise retries, but a snapshot contains only one. So the newest
+batches are read from the log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BATCH_DTYPE = np.dtype(
         ("last_sequence", "<i4"),
         ("producer_epoch", "<i2"),
         ("is_transactional", "?"),
-        ("size_bytes", "<i4"),  # of the whole batch; 0 if unknown, as for a batch from a snapshot
+        ("size_bytes", "<i4"),  # whole batch; 0 if unknown, as for a batch from a snapshot
     ]
 )
 NO_BATCHES = np.empty(0, BATCH_DTYPE)
@@ -33,19 +33,20 @@ NO_BATCHES = np.empty(0, BATCH_DTYPE)
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """One replica's producers."""
+    """The producers of one replica."""
 
     entries: np.ndarray  # ENTRY_DTYPE, ascending producer id
-    # BATCH_DTYPE, ascending producer id and offset: the newest data batches of each producer, at most five. A broker
-    # does not cache batches of another epoch than the entry's, but the producer may still send them.
+    # BATCH_DTYPE, ascending producer id and offset: the newest data batches of each producer, at most five. Batches
+    # of another epoch than the entry's are included, because the producer may still send them. A broker does not cache
+    # them.
     batches: np.ndarray
 
     @classmethod
     def of(cls, entries: np.ndarray, *runs: np.ndarray) -> ReplicaState:
-        """Return the state of entries and the newest batches of the log.
+        """Return the state of entries and of the newest batches of the log.
 
-        The batch of an entry may be missing in `runs` (see `newest_batches`), for instance if it is from a snapshot.
-        Then it is below all batches of `runs`.
+        `runs` may lack the batch of an entry, for instance if the entry is from a snapshot. Such a batch is before all
+        batches of `runs`.
         """
         recent = newest_batches(*runs)
         recent = recent.compress(np.isin(recent["producer_id"], entries["producer_id"]))
@@ -59,14 +60,14 @@ class ReplicaState:
         return cls(entries, newest_batches(own.compress(~is_there), recent))
 
     def live(self, expiry: BrokerExpiry) -> ReplicaState:
-        """Drop idle producers, as brokers do."""
+        """Return the state without the producers that brokers have removed as idle."""
         entries = expiry.live(self.entries)
         kept = np.isin(self.batches["producer_id"], entries["producer_id"])
         return ReplicaState(entries, self.batches.compress(kept))
 
 
 def data_batches(rows: np.ndarray) -> np.ndarray:
-    """Return the data batches (BATCH_DTYPE, order kept) with a producer and a sequence of RECORD_BATCH_DTYPE rows."""
+    """Return the data batches (BATCH_DTYPE) that have a producer and a sequence. `rows` have RECORD_BATCH_DTYPE."""
     is_data = (rows["producer_id"] >= 0) & (rows["base_sequence"] >= 0) & (rows["attributes"] & CONTROL_MASK == 0)
     chosen = rows.compress(is_data)
     batches = np.empty(chosen.size, BATCH_DTYPE)
@@ -95,7 +96,7 @@ def entry_batches(entries: np.ndarray) -> np.ndarray:
 
 
 def newest_batches(*runs: np.ndarray) -> np.ndarray:
-    """Return the newest five batches of each producer; `runs` (BATCH_DTYPE) are in offset order."""
+    """Return the five newest batches of each producer. `runs` (BATCH_DTYPE) must be in offset order."""
     batches = np.concatenate(runs) if runs else NO_BATCHES
     batches = batches.take(np.argsort(batches["producer_id"], kind="stable"))
     ids = batches["producer_id"]
@@ -106,9 +107,9 @@ def newest_batches(*runs: np.ndarray) -> np.ndarray:
 
 
 def cached_by_broker(state: ReplicaState) -> np.ndarray:
-    """Return a mask of the state's batches that a broker still has in its cache.
+    """Return a mask of the state's batches that a broker still caches.
 
-    A new epoch empties the cache, whether a batch or a marker brings it.
+    A batch or a marker with a new epoch empties the cache.
     """
     entries, batches = state.entries, state.batches
     if not entries.size or not batches.size:
@@ -117,7 +118,7 @@ def cached_by_broker(state: ReplicaState) -> np.ndarray:
     entry = entries.take(index)
     is_known = (entry["producer_id"] == batches["producer_id"]) & (entry["last_offset"] >= 0)
     fits = is_known & (entry["producer_epoch"] == batches["producer_epoch"])
-    # A batch before a batch of another epoch is not cached either, even if its epoch came back later.
+    # If a batch of another epoch follows, the batch is not cached, even if its epoch returned later.
     ends = np.searchsorted(batches["producer_id"], batches["producer_id"], side="right")
     strangers = np.concatenate([[0], np.cumsum(~fits)])
     mask: np.ndarray = fits & (strangers[ends] == strangers[np.arange(batches.size)])
@@ -125,27 +126,27 @@ def cached_by_broker(state: ReplicaState) -> np.ndarray:
 
 
 def empty_state() -> ReplicaState:
-    """Return the state of a replica that knows no producer."""
+    """Return the state of a replica without producers."""
     return ReplicaState(np.empty(0, ENTRY_DTYPE), NO_BATCHES)
 
 
 class RecentBatches:
-    """Collects the newest batches of every producer while a log is read.
+    """A collector of the newest batches of every producer, for one pass over a log.
 
-    Peak memory is about 36 bytes per batch, with five batches per producer, and the same again for unsorted ones.
+    It keeps five batches per producer, 36 bytes each, and at most as many batches again that are not sorted yet.
     """
 
     _HELD = 65_536
 
     def __init__(self, *, from_offset: int = 0) -> None:
-        """Skip batches below `from_offset`."""
+        """Ignore batches below `from_offset`."""
         self._from_offset = from_offset
         self._newest = NO_BATCHES
         self._held: list[np.ndarray] = []
         self._count = 0
 
     def add(self, batches: np.ndarray) -> None:
-        """Add the next batches (BATCH_DTYPE) in offset order; the caller must not change the array afterwards."""
+        """Add the next batches (BATCH_DTYPE) in offset order. The caller must not change the array afterwards."""
         if self._from_offset:
             batches = batches.compress(batches["first_offset"] >= self._from_offset)
         self._held.append(batches)
@@ -154,7 +155,7 @@ class RecentBatches:
             self._settle()
 
     def newest(self) -> np.ndarray:
-        """Return at most five batches a producer (BATCH_DTYPE, ascending producer id and offset)."""
+        """Return at most five batches per producer (BATCH_DTYPE, ascending producer id and offset)."""
         self._settle()
         return self._newest
 

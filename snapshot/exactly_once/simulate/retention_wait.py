@@ -1,11 +1,11 @@
-"""The time until retention has removed every segment without a right snapshot.
+"""The time until retention has deleted every segment without a right snapshot.
 
-KIP-952's rejected alternatives 3 and 4: tier no segment until then, or refuse to enable tiering until then. Waiting
-helps only before remote storage is enabled. Afterwards a broker deletes a local segment only if it is in remote
-storage, and it cannot copy a segment without a snapshot.
+KIP-952's rejected alternatives 3 and 4 are to tier no segment until that time, or to refuse to enable tiering until
+then. Waiting helps only before remote storage is enabled. Afterwards a broker deletes a local segment only if it is in
+remote storage, but it cannot upload a segment without a snapshot.
 
-Follows kafka.log.UnifiedLog.deleteOldSegments: the oldest segment is deleted if its largest timestamp is older than
-retention.ms, or if the segments after it have at least retention.bytes; then the next one.
+Follows kafka.log.UnifiedLog.deleteOldSegments. The oldest segment is deleted if its largest timestamp is older than
+retention.ms, or if the segments after it have at least retention.bytes. Then the rule is applied to the next segment.
 """
 
 from __future__ import annotations
@@ -19,25 +19,27 @@ from tiersnap.snapshot.replay.facts import SegmentFacts
 
 @dataclass(frozen=True, slots=True)
 class TopicRetention:
-    """The retention of a topic; None is no limit."""
+    """The retention of a topic. None means no limit."""
 
     ms: int | None  # retention.ms
     bytes: int | None = None  # retention.bytes
-    is_compacted: bool = False  # records are removed by the cleaner, not by retention
+    is_compacted: bool = False  # whether the log cleaner removes records, and retention does not
 
 
 def write_rate(segments: Sequence[SegmentFacts], *, now: int) -> float | None:
-    """Return the bytes per millisecond written since the log's first segment ended; None if no time passed.
+    """Return the bytes per ms that were written since the log's first segment ended, None if no time passed.
 
     Args:
-        segments: ascending.
-        now: ms; the rate of an idle log falls.
+        segments: segments, ascending.
+        now: epoch ms. The rate of an idle log decreases with time.
     """
     dated = [segment for segment in segments if segment.largest_timestamp >= 0]
     if len(dated) < 2:
         return None
     passed = max(now, dated[-1].largest_timestamp) - dated[0].largest_timestamp
-    return _bytes_after(segments, dated[0].base_offset) / passed if passed > 0 else None
+    if passed <= 0:
+        return None
+    return _bytes_after(segments, dated[0].base_offset) / passed
 
 
 def _bytes_after(segments: Sequence[SegmentFacts], base_offset: int) -> int:
@@ -53,14 +55,14 @@ def waiting(
     rate: float | None,
     is_tiering_enabled: bool = False,
 ) -> Waiting:
-    """Return the cost of waiting for retention.
+    """Return the cost of a wait for retention.
 
     Args:
-        segments: ascending.
-        blocking: base offsets of the closed segments that end without a right snapshot.
-        now: ms.
-        rate: see `write_rate`.
-        is_tiering_enabled: remote storage is enabled already.
+        segments: segments, ascending.
+        blocking: base offsets of the closed segments whose end has no right snapshot.
+        now: epoch ms.
+        rate: result of `write_rate`.
+        is_tiering_enabled: whether remote storage is already enabled.
     """
     if not blocking:
         return Waiting(Wait.NOTHING_TO_WAIT_FOR)
@@ -82,7 +84,7 @@ def waiting(
 def _removed_at(
     segments: Sequence[SegmentFacts], last: int, retention: TopicRetention, now: int, rate: float | None
 ) -> int | None:
-    """Return when retention has removed the segment at `last`, which is after all earlier ones; None for never."""
+    """Return the time (epoch ms) at which retention has deleted all segments up to `last`, None for never."""
     if retention.is_compacted:
         return None
     behind = sum(segment.size_bytes for segment in segments)
@@ -106,10 +108,12 @@ def _too_old_at(segment: SegmentFacts, retention: TopicRetention) -> int | None:
 
 
 def _too_much_at(behind: int, retention: TopicRetention, now: int, rate: float | None) -> int | None:
-    """Return when retention.bytes removes a segment; `behind`: bytes of the segments after it."""
+    """Return when retention.bytes deletes a segment. `behind` is the number of bytes in the later segments."""
     if retention.bytes is None:
         return None
     missing = retention.bytes - behind
     if missing <= 0:
         return now
-    return now + round(missing / rate) if rate else None
+    if not rate:
+        return None
+    return now + round(missing / rate)

@@ -1,7 +1,7 @@
-"""Rows of `simulate --risk`: one per partition or one per boundary, from a log directory or from a warehouse.
+"""Rows of `simulate --risk`, one per partition or per boundary, from a log directory or from a warehouse.
 
-Times named `_ms` are durations. `exposed_ms` is null if the exposure never ends by itself, `wait_ms` if waiting does
-not help. Counts without a unit are producers or segments.
+Fields named `_ms` are durations. `exposed_ms` is null if the exposure does not end by itself. `wait_ms` is null if a
+wait does not help. Counts without a unit are numbers of producers or segments.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tiersnap.snapshot.units import human_bytes, human_duration
 
 @dataclass(frozen=True, slots=True)
 class ReplicaKey:
-    """A replica of a partition: its log directory as the user names it, and its topic and number."""
+    """A replica of a partition. `log_dir` is the log directory from the command line."""
 
     log_dir: str
     topic: str
@@ -30,87 +30,88 @@ class ReplicaKey:
 
     @property
     def order(self) -> tuple[str, int, str]:
-        """Return the key that sorts the replicas of a partition together."""
+        """Return a sort key that places the replicas of a partition together."""
         return self.topic, self.partition, self.log_dir
 
 
 class SnapshotCause(StrEnum):
-    """The reason why a snapshot offset has no right snapshot, judged by the snapshot files of the partition."""
+    """The reason why a snapshot offset has no right snapshot, by the partition's snapshot files."""
 
-    PRE_2_8 = "PRE_2_8"  # no file here or below: brokers before 2.8 keep the snapshots of the last two segments only
-    GAP_AFTER_ALIGNED = "GAP_AFTER_ALIGNED"  # no file here, but one below: lost or deleted later
+    PRE_2_8 = "PRE_2_8"  # no file here or below: brokers before 2.8 keep snapshots of only the last two segments
+    GAP_AFTER_ALIGNED = "GAP_AFTER_ALIGNED"  # no file here, but a file below: the file was lost or deleted
     CORRUPT = "CORRUPT"  # no broker can read the file
     EMPTY_WRONG = "EMPTY_WRONG"  # the file has no producer, but the log has one that a broker would keep
-    EMPTY_TRUE = "EMPTY_TRUE"  # the file has no producer, and neither has the log
-    CONTENT_DIFF = "CONTENT_DIFF"  # the file is readable and contradicts the log
+    EMPTY_TRUE = "EMPTY_TRUE"  # neither the file nor the log has a producer
+    CONTENT_DIFF = "CONTENT_DIFF"  # the file can be read but contradicts the log
     UNVERIFIED = "UNVERIFIED"  # the file was not compared, or not with the beginning of the log
 
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """Counts of the producers that an empty snapshot at an offset would expose now."""
+    """The number of producers that an empty snapshot at an offset would expose now."""
 
-    producers: int  # alive now, with a record below the offset
-    lost: int  # of these, without a record above it: the follower does not know them
-    degraded: int  # of these, with a record above it, but the follower knows less than the leader
-    # Lost or degraded producers whose last batch the follower would append a second time if a client sent it again:
-    # the follower does not know the producer, or only a marker of it.
+    producers: int  # active producers with a record below the offset
+    lost: int  # of `producers`: those without a record above the offset, which the follower does not have
+    # Of `producers`: those with a record above the offset, of which the follower has less than the leader.
+    degraded: int
+    # Lost or degraded producers whose last batch the follower would append a second time if a client sent it again. The
+    # follower does not have the producer, or has only a marker of it.
     doubled: int
-    doubled_automatically: int  # doubled producers that wrote so recently that a client may retry by itself
-    doubled_records: int  # records in the batches that the leader caches of the doubled, at most five batches each
-    doubled_bytes: int | None  # bytes of these batches, None if a header is missing
+    doubled_automatically: int  # of `doubled`: producers that wrote so recently that a client may retry automatically
+    doubled_records: int  # records in cached batches of the `doubled` producers, at most five batches each
+    doubled_bytes: int | None  # bytes of these batches; None if a header is missing
     fencing_lost: int  # lost producers with an epoch above 0: a fenced instance could write
     coordinator_epochs_lost: int  # producers whose last marker is below the offset: a fenced coordinator could write
     open_transactions_lost: int  # lost or degraded producers whose open transaction began below the offset
-    # Time until brokers have dropped the last lost producer: from then on the empty snapshot is right. 0 if no producer
-    # is lost, None if a lost one has an open transaction or nothing expires.
+    # Time until brokers have removed the last lost producer, after which the empty snapshot is right. 0 if no producer
+    # is lost; None if a lost producer has an open transaction, or if producers never expire.
     exposed_ms: int | None
-    producer_ms: int  # sum over the lost producers of the time until a broker drops them
+    producer_ms: int  # sum of the times until brokers remove the lost producers
 
 
 @dataclass(slots=True)
 class Crossing:
-    """The transactions that are open at an offset; all counts are exact."""
+    """The transactions that are open at an offset. All counts are exact."""
 
     aborted: int = 0  # transactions whose abort marker is above the offset
-    # Of these, below the offset: read_committed consumers would get them.
+    # Records and bytes of these transactions below the offset: read_committed consumers would read them.
     aborted_records: int = 0
     aborted_bytes: int = 0
-    beginning_late: int = 0  # transactions with writes above the offset: they would seem to begin there
+    beginning_late: int = 0  # transactions with writes above the offset, where they would seem to begin
     undecided: int = 0  # transactions without a marker in the log
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayCost:
-    """Bytes to read for the state at an offset, and ms at the read rate."""
+    """The bytes that a replay reads for the state at an offset, and its duration in ms."""
 
     full_bytes: int  # the whole log below the offset
     full_ms: int
-    bounded_bytes: int  # from `window_offset` on
+    bounded_bytes: int  # the log from `window_offset` on
     bounded_ms: int
-    incremental_bytes: int  # from `nearest_offset` on
+    incremental_bytes: int  # the log from `nearest_offset` on
     incremental_ms: int
-    # Base offset of the first segment whose largest timestamp is within the expiration, or of the segment in which the
-    # oldest open transaction began, if that is lower; without both, the offset itself.
+    # Base offset of the first segment whose largest timestamp is within the expiration. If the oldest open transaction
+    # began in a lower segment, the base offset of that segment. If there is neither, the offset itself.
     window_offset: int
-    nearest_offset: int  # offset of the nearest snapshot to start from; without one, the log's first offset
+    nearest_offset: int  # offset of the nearest snapshot to start from, or the log's first offset if there is none
 
     @property
     def in_words(self) -> str:
-        """Return the bytes of the three replays."""
+        """Return the bytes of the full, the bounded and the incremental replay as text."""
         return ", ".join(map(human_bytes, (self.full_bytes, self.bounded_bytes, self.incremental_bytes)))
 
 
 @dataclass(frozen=True, slots=True)
 class RiskedBoundary:
-    """One segment's end."""
+    """The end of a closed segment, with its risk."""
 
     offset: int
-    snapshot: SnapshotVerdict  # of the snapshot at the offset
-    cause: SnapshotCause | None  # why that snapshot is wrong or empty; None if it is neither
-    exposure: Exposure | None  # of an empty snapshot at the offset; None if the log was not read from there on
-    open_transactions: int | None  # number at the offset, None if unknown
-    crossing: Crossing | None  # the transactions open at the offset; None without headers
+    snapshot: SnapshotVerdict  # verdict on the snapshot at the offset
+    cause: SnapshotCause | None  # why the snapshot is wrong or empty; None if it is neither
+    exposure: Exposure | None  # exposure by an empty snapshot; None if the log was not read from the offset on
+    open_transactions: int | None  # number of transactions that are open at the offset; None if unknown
+    crossing: Crossing | None  # the same transactions in detail; None without batch headers
     cost: ReplayCost
 
     @property
@@ -120,59 +121,62 @@ class RiskedBoundary:
 
     @property
     def severity(self) -> tuple[int, int, int]:
-        """Sort key, the worst greatest: doubled, lost and degraded producers."""
+        """Return a sort key: the numbers of doubled, lost and degraded producers."""
         found = self.exposure
-        return (0, 0, 0) if found is None else (found.doubled, found.lost, found.degraded)
+        if found is None:
+            return 0, 0, 0
+        return found.doubled, found.lost, found.degraded
 
 
 class Wait(StrEnum):
-    """The answer to whether waiting for retention helps a partition."""
+    """The effect of a wait for retention on a partition."""
 
     NOTHING_TO_WAIT_FOR = "NOTHING_TO_WAIT_FOR"
     WAITING = "WAITING"
     FOR_EVER = "FOR_EVER"  # retention never removes the segments
-    STUCK_TIERING_ENABLED = "STUCK_TIERING_ENABLED"  # brokers delete no segment that they could not copy
+    STUCK_TIERING_ENABLED = "STUCK_TIERING_ENABLED"  # brokers do not delete a segment that they could not upload
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The cost of waiting for one partition."""
+    """The cost of a wait for retention, for one partition."""
 
     wait: Wait
-    waiting_segments: int = 0  # segments that end without a right snapshot
-    first_waiting_offset: int | None = None  # base offset of the first of them, None without one
-    # From now until retention has removed the last of them; 0 if it may do so now, None unless `wait` is WAITING.
+    waiting_segments: int = 0  # segments whose end has no right snapshot
+    first_waiting_offset: int | None = None  # base offset of the first of these segments; None if there is none
+    # Time until retention has deleted the last of these segments; 0 if it may delete it now. None unless `wait` is
+    # WAITING.
     wait_ms: int | None = None
-    ready_at: int | None = None  # epoch ms when the wait ends
-    untiered_bytes: int = 0  # closed segments from the first waiting one on: they cannot be tiered today
-    grows_by_bytes: int | None = None  # written during the wait, untiered too; None if the rate or the end is unknown
+    ready_at: int | None = None  # end of the wait, epoch ms
+    untiered_bytes: int = 0  # bytes of the closed segments that cannot be tiered today
+    grows_by_bytes: int | None = None  # further bytes that are written during the wait; None if rate or end are unknown
 
 
 @dataclass(frozen=True, slots=True)
 class WritingRate:
-    """KIP-952's arithmetic for a log. Its example is 5 MB/s, segments of 1 GB and a day.
+    """KIP-952's arithmetic for a log. The KIP's example is 5 MB/s, segments of 1 GB and an expiration of a day.
 
-    The KIP says that a producer has to be silent for about 15 minutes around the boundary. It does not mention that
-    clients stop retrying by themselves long before: after delivery.timeout.ms, two minutes by default.
+    The KIP assumes that a producer must be silent for about 15 minutes around the boundary. It does not mention that
+    clients stop automatic retries earlier: after delivery.timeout.ms, by default two minutes.
     """
 
     bytes_per_second: int | None
     segment_ms: int | None  # time to write a segment
     segments_per_expiration: float | None  # segments written before a producer expires
-    # At this rate or above, a segment fills before clients stop retrying by themselves.
+    # At this rate or above, a segment fills up before clients stop automatic retries.
     automatic_retry_bytes_per_second: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class BoundaryRow:
-    """A boundary of a partition: the exclusive end offset of a closed segment."""
+    """A row of `simulate --risk --boundaries`: the exclusive end offset of a closed segment, with its risk."""
 
     replica: ReplicaKey
     boundary: RiskedBoundary
 
     @property
     def severity(self) -> tuple[object, ...]:
-        """Return the key that rows are sorted by, the worst first."""
+        """Return the sort key of the rows, worst first."""
         at = self.boundary
         return (*_harm(at.exposure), 0, *self.replica.order, at.offset)
 
@@ -188,21 +192,21 @@ class BoundaryRow:
 
     @property
     def replay(self) -> str:
-        """Return the bytes of the three replays in words."""
+        """Return the bytes of the full, the bounded and the incremental replay as text."""
         return self.boundary.cost.in_words
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRisk:
-    """The numbers of a partition, with the exposure and the transactions at its worst boundary.
+    """The risk of a partition, with the exposure and the transactions at its worst boundary.
 
     Attributes:
-        alive: producers at the log end that a broker still keeps; null if the log cannot be replayed.
-        outlived: of these, producers without a record in the log.
-        at: the boundary without a right snapshot at which an empty one would expose most producers; `exposure`,
-            `open_transactions` and `crossing` are about this offset.
-        cost: cost of a replay to the highest boundary without a right snapshot.
-        bounded_mismatches: producers that KIP-952's bounded replay gets wrong, by reason.
+        alive: number of producers at the log end that a broker still keeps; null if the log cannot be replayed.
+        outlived: number of those producers without a record in the log.
+        at: boundary without a right snapshot at which an empty snapshot would expose most producers. `exposure`,
+            `open_transactions` and `crossing` describe this offset.
+        cost: cost of a replay up to the highest boundary without a right snapshot.
+        bounded_mismatches: number of producers that KIP-952's bounded replay gets wrong, by reason.
     """
 
     segments: int
@@ -222,7 +226,7 @@ class PartitionRisk:
 
     @property
     def is_endless(self) -> bool:
-        """Return whether the exposure never ends by itself."""
+        """Return whether the exposure does not end by itself."""
         return self.exposure is not None and self.exposure.lost > 0 and self.exposure.exposed_ms is None
 
     @property
@@ -233,14 +237,14 @@ class PartitionRisk:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """A partition and its numbers."""
+    """A row of `simulate --risk`: a partition with its risk."""
 
     replica: ReplicaKey
     risk: PartitionRisk
 
     @property
     def severity(self) -> tuple[object, ...]:
-        """Return the key that rows are sorted by, the worst first."""
+        """Return the sort key of the rows, worst first."""
         return (*_harm(self.risk.exposure), -self.risk.waiting.untiered_bytes, *self.replica.order)
 
     @property
@@ -265,8 +269,10 @@ class PartitionRow:
 
     @property
     def replay(self) -> str | None:
-        """Return the bytes of the three replays in words."""
-        return None if self.risk.cost is None else self.risk.cost.in_words
+        """Return the bytes of the full, the bounded and the incremental replay as text."""
+        if self.risk.cost is None:
+            return None
+        return self.risk.cost.in_words
 
 
 _WAITS = {
@@ -281,8 +287,12 @@ def _exposed(exposure: Exposure | None) -> str | None:
         return None
     if not exposure.lost:
         return "-"
-    return "for ever" if exposure.exposed_ms is None else human_duration(exposure.exposed_ms)
+    if exposure.exposed_ms is None:
+        return "for ever"
+    return human_duration(exposure.exposed_ms)
 
 
 def _harm(found: Exposure | None) -> tuple[int, int, int]:
-    return (0, 0, 0) if found is None else (-found.doubled, -found.lost, -found.degraded)
+    if found is None:
+        return 0, 0, 0
+    return -found.doubled, -found.lost, -found.degraded

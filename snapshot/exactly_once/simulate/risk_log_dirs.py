@@ -1,7 +1,8 @@
-"""Survey the partitions of a host's log directories, and compare them with other replicas.
+"""The risk of the partitions in a host's log directories, and the comparison with other replicas.
 
-Snapshots of replicas may differ without harm: each replica drops producers when its own log loses them, and followers
-trust the leader. A log start offset that goes back does harm: clients that know the higher one report a data loss.
+Snapshots of replicas may differ without harm. Each replica removes producers when its own log loses them, and followers
+trust the leader. A lower log start offset on another replica does harm: clients that have seen the higher offset report
+a data loss.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ _Counts = tuple[int, int, int]
 
 
 def disagreement(first: np.ndarray, second: np.ndarray) -> _Counts:
-    """Compare two snapshots (ENTRY_DTYPE, ascending producer id).
+    """Return the differences between two snapshots (ENTRY_DTYPE, ascending producer id).
 
     Returns:
-        The numbers of producers that only the first has, that only the second has, and that differ.
+        The numbers of producers that only `first` has, that only `second` has, and that differ.
     """
     in_second = np.isin(first["producer_id"], second["producer_id"], assume_unique=True)
     in_first = np.isin(second["producer_id"], first["producer_id"], assume_unique=True)
@@ -43,10 +44,10 @@ def newest_disagreement(
 ) -> tuple[int, int | None, _Counts]:
     """Return the number of common offsets, the newest offset at which the snapshots differ, and the differences.
 
-    The offset is None if no snapshots differ.
+    The offset is None if the snapshots are equal at all common offsets.
 
     Args:
-        first, second: entries (ENTRY_DTYPE, ascending producer id) by offset.
+        first, second: entries (ENTRY_DTYPE, ascending producer id) by snapshot offset.
     """
     common = sorted(first.keys() & second.keys(), reverse=True)
     for offset in common:
@@ -57,9 +58,9 @@ def newest_disagreement(
 
 
 def log_start_goes_back(leader: int | None, follower: int | None) -> bool:
-    """Return whether the follower, as the next leader, would report a lower log start offset than the leader did.
+    """Return whether the follower has a lower log start offset than the leader, which it would report as leader.
 
-    An unknown log start offset (None) does not count as lower.
+    If an offset is unknown (None), the result is False.
     """
     return leader is not None and follower is not None and follower < leader
 
@@ -67,19 +68,21 @@ def log_start_goes_back(leader: int | None, follower: int | None) -> bool:
 def compare_replicas(
     replica: str, leader: tuple[FileSystem, Partition], follower: tuple[FileSystem, Partition]
 ) -> ReplicaDisagreement:
-    """Return the differences between the leader's and the follower's folder of a partition.
+    """Return the differences between the leader's and the follower's snapshots of a partition.
 
-    `offset` is the newest offset at which the readable snapshots of both differ; None without one.
-    `compared` is the number of offsets at which both have a readable snapshot.
+    `compared` is the number of offsets at which both have a readable snapshot. `offset` is the newest of these offsets
+    at which the snapshots differ, or None.
 
     Args:
-        replica: the follower's log directory.
+        replica: log directory of the follower.
     """
     (_, first), (_, second) = leader, follower
     compared, offset, counts = newest_disagreement(_entries(*leader), _entries(*follower))
     leads, follows = log_start_of(first), log_start_of(second)
     goes_back = log_start_goes_back(leads, follows)
-    shown = first.log_start_offset if leads is None else leads, second.log_start_offset if follows is None else follows
+    at_leader = first.log_start_offset if leads is None else leads
+    at_follower = second.log_start_offset if follows is None else follows
+    shown = at_leader, at_follower
     return ReplicaDisagreement(replica, first.name, compared, offset, *counts, *shown, goes_back)
 
 
@@ -92,13 +95,13 @@ def _entries(filesystem: FileSystem, partition: Partition) -> dict[int, np.ndarr
             if data is not None:
                 found[offset] = snapshot_file.decode(data)
         except (CorruptSnapshotError, OSError):
-            continue  # `scan` reports it; here it only cannot be compared
+            continue  # an unreadable file is not compared here; `scan` reports it
     return found
 
 
 @dataclass
 class HostRisk:
-    """Surveys partition by partition, and keeps the list of partitions for `disagreements`."""
+    """A survey of several partitions. It keeps the list of partitions for `disagreements`."""
 
     log_dirs: Sequence[NamedLogDir]
     check_crc: bool = True
@@ -113,7 +116,7 @@ class HostRisk:
     def risks(
         self, partitions: Iterable[tuple[NamedLogDir, Partition]], settings: RiskSettings
     ) -> Iterator[RiskedPartition]:
-        """Read the logs, one after the other."""
+        """Yield the risk of each partition, after one pass over its log."""
         for each, partition in partitions:
             survey, findings = survey_log(each.log_dir.filesystem, each.uri, partition, check_crc=self.check_crc)
             self.findings.extend(findings)
@@ -124,7 +127,7 @@ class HostRisk:
                 yield partition_risk(survey, settings)
 
     def disagreements(self, replica: str) -> Iterator[ReplicaDisagreement]:
-        """Compare each partition that was read with its replica in the log directory `replica`."""
+        """Yield the differences between each partition that was read and its replica in the log directory `replica`."""
         other = open_log_dir(replica)
         ours = {(each.topic, each.partition): (place, each) for place, each in self._partitions}
         for theirs in named(other, ours.keys()):

@@ -1,4 +1,4 @@
-"""Build the rows of `simulate --risk`, and add them up."""
+"""The rows of `simulate --risk`, and their sums."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PARTITIONS = Rows(PartitionRow)
 
 
 def boundary_rows(risk: RiskedPartition) -> Iterator[BoundaryRow]:
-    """Yield rows of the boundaries, ascending."""
+    """Yield a row for each boundary, ascending."""
     for each in risk.boundaries:
         yield BoundaryRow(risk.survey.replica, each)
 
@@ -60,7 +60,7 @@ def partition_row(risk: RiskedPartition) -> PartitionRow:
 
 
 class _Worst(TypedDict):
-    """The fields of PartitionRisk about the worst boundary."""
+    """The fields of PartitionRisk that describe the worst boundary."""
 
     at: int | None
     exposure: Exposure | None
@@ -82,7 +82,7 @@ def _at_worst(worst: RiskedBoundary | None) -> _Worst:
 def arithmetic(
     segment_bytes: float, bytes_per_second: float | None, *, expiration_ms: int | None, delivery_timeout_ms: int
 ) -> WritingRate:
-    """Return KIP-952's arithmetic for a log that takes so many bytes a second."""
+    """Return KIP-952's arithmetic for a log with this segment size and write rate."""
     segment_ms = _quotient(1000 * segment_bytes, bytes_per_second) if segment_bytes else None
     per_expiration = _quotient(expiration_ms, segment_ms) if expiration_ms else None
     return WritingRate(
@@ -94,14 +94,18 @@ def arithmetic(
 
 
 def _quotient(dividend: float, divisor: float | None) -> float | None:
-    return dividend / divisor if divisor else None
+    if not divisor:
+        return None
+    return dividend / divisor
 
 
 def _rounded(value: float | None) -> int | None:
-    return None if value is None else round(value)
+    if value is None:
+        return None
+    return round(value)
 
 
-# Columns of a partition that are added up, and columns of which the greatest counts.
+# Columns of a partition that are summed over partitions, and columns of which the maximum is taken.
 ADDED = (
     *("waiting_segments", "lost", "degraded", "doubled", "doubled_automatically", "doubled_records", "doubled_bytes"),
     *("aborted_records", "untiered_bytes", "grows_by_bytes", "full_bytes", "full_ms", "bounded_bytes", "bounded_ms"),
@@ -111,7 +115,7 @@ GREATEST = ("exposed_ms", "wait_ms")
 
 
 def _sums(rows: Sequence[PartitionRow]) -> dict[str, int]:
-    """Return the sums of ADDED and the maxima of GREATEST; a partition without a number counts as 0."""
+    """Return the sums of ADDED and the maxima of GREATEST. A missing number is 0."""
     sums = dict.fromkeys((*ADDED, *GREATEST), 0)
     for row in map(members, rows):
         for name in ADDED:
@@ -125,28 +129,27 @@ def _sums(rows: Sequence[PartitionRow]) -> dict[str, int]:
 class RiskTotals:
     """Sums over partitions."""
 
-    partitions: int  # that were examined
-    blocked: int  # of these, with a segment without a right snapshot
-    unread: int  # of these, that cannot be replayed to their end
-    endless: int  # of these, whose exposure never ends by itself
-    by_wait: Mapping[str, int]  # partitions by state of Wait
+    partitions: int  # number of examined partitions
+    blocked: int  # partitions with a segment whose end has no right snapshot
+    unread: int  # partitions that cannot be replayed to their end
+    endless: int  # partitions whose exposure does not end by itself
+    by_wait: Mapping[str, int]  # number of partitions by Wait
     sums: Mapping[str, int]
 
     @classmethod
     def of(cls, rows: Sequence[PartitionRow]) -> RiskTotals:
-        """Add up partitions."""
-        waits = Counter(str(row.risk.waiting.wait) for row in rows)
-        return cls(
-            len(rows),
-            sum(row.risk.at is not None for row in rows),
-            sum(row.risk.alive is None for row in rows),
-            sum(row.risk.is_endless for row in rows),
-            dict(sorted(waits.items())),
-            _sums(rows),
-        )
+        """Return the sums over partitions."""
+        blocked = unread = endless = 0
+        waits: Counter[str] = Counter()
+        for row in rows:
+            blocked += row.risk.at is not None
+            unread += row.risk.alive is None
+            endless += row.risk.is_endless
+            waits[str(row.risk.waiting.wait)] += 1
+        return cls(len(rows), blocked, unread, endless, dict(sorted(waits.items())), _sums(rows))
 
     def sentences(self) -> dict[str, str]:
-        """Return a sentence for each question, by its name."""
+        """Return a sentence for each question of `simulate --risk`, by the name of the question."""
         if not self.blocked:
             return {"risk": f"no closed segment of {count_of(self.partitions, 'partition')} lacks a right snapshot"}
         return {
@@ -173,7 +176,9 @@ class RiskTotals:
         if not said:
             said.append("would lack nothing: all producers below it have written again, or are dropped by now")
         text = "a follower that began with one " + "; ".join(said)
-        return f"{text}; {count_of(self.unread, 'partition')} cannot be replayed to their end" if self.unread else text
+        if not self.unread:
+            return text
+        return f"{text}; {count_of(self.unread, 'partition')} cannot be replayed to their end"
 
     def _waiting(self) -> str:
         sums = self.sums
@@ -189,7 +194,9 @@ class RiskTotals:
         endless = self.by_wait.get(str(Wait.FOR_EVER), 0)
         if endless == self.blocked:
             return f"{start}; no retention ever removes them"
-        return f"{end}; {count_of(endless, 'partition')} would wait for ever" if endless else end
+        if not endless:
+            return end
+        return f"{end}; {count_of(endless, 'partition')} would wait for ever"
 
     def _replay(self) -> str:
         ways = {

@@ -1,4 +1,4 @@
-"""The settings of a simulation, on a host and over tables alike."""
+"""Settings of simulations, on a host or over tables."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tiersnap.snapshot.replay.expiry import Expiry
 
 @dataclass(frozen=True, slots=True)
 class SimulationSettings:
-    """The releases that answer, and the producers that they know."""
+    """The settings of a simulation: releases, expiration of producers and time."""
 
-    expiry: Expiry  # the producers that `repair` omits from a snapshot, and the time at which everything is judged
-    producer_expiration: int | None  # ms; None if producers never expire
-    brokers: tuple[BrokerEra, ...] = BROKER_ERAS  # tallies count the answers of the last
+    expiry: Expiry  # time of the simulation, and the expiration after which `repair` omits a producer from a snapshot
+    producer_expiration: int | None  # ms, producer.id.expiration.ms; None if producers never expire
+    brokers: tuple[BrokerEra, ...] = BROKER_ERAS  # the tally counts the answers of the last era
     clients: tuple[ClientEra, ...] = CLIENT_ERAS
-    transaction_version: int = 1  # of transactions that begin now
+    transaction_version: int = 1  # version of transactions that begin now

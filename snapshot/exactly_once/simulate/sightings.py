@@ -1,13 +1,13 @@
-"""Collect during a fold the offsets of each producer, and the transactions that cross the ends of segments.
+"""The offsets of each producer, and the transactions that are open at segment ends, from one pass over a log.
 
-A follower that starts empty at an offset knows a producer by the batches and markers above that offset. So one pass
-over the runs answers for every offset at which a run begins, and no state is computed twice.
+A follower that starts with an empty snapshot at an offset has a producer only by batches and markers above the offset.
+So one pass over the ranges of batches (Run) gives the answer for the start of every range.
 
-A follower that starts with an empty snapshot at a segment's end does not see the beginning of a transaction that
-crosses it. If the transaction is aborted, the follower writes no entry into its transaction index, and serves the
-records below the snapshot as committed. If the transaction goes on, the follower takes the first write that it sees for
-the beginning. KIP-952 mentions neither. An upload waits until the last stable offset is above the segment, so on the
-leader all these transactions are decided, but their markers are above the segment.
+Such a follower does not see the beginning of a transaction that is open at the offset. If the transaction is aborted,
+the follower writes no entry into its transaction index, and serves the records below the offset as committed. If the
+transaction continues, the follower takes the first write above the offset for the beginning. KIP-952 mentions neither.
+An upload waits until the last stable offset is above the segment. So all these transactions are decided on the leader,
+but their markers are above the segment.
 
 Follows org.apache.kafka.storage.internals.log.ProducerAppendInfo: a transactional batch opens a transaction, and a
 marker of any epoch closes it.
@@ -29,20 +29,20 @@ from tiersnap.snapshot.replay.segment_runs import Run
 SIGHTING_DTYPE = np.dtype(
     [
         ("producer_id", "<i8"),
-        # Start offsets of runs, -1 if there is no such run:
-        ("first_seen", "<i8"),  # the first run that names the producer
-        ("last_seen", "<i8"),  # the last run that names it
-        ("last_epoch", "<i8"),  # the last run that has its epoch; emptied batches have none
-        ("last_marker", "<i8"),  # the last run with one of its markers
+        # Start offsets of ranges of batches; -1 if there is no such range:
+        ("first_seen", "<i8"),  # first range with the producer
+        ("last_seen", "<i8"),  # last range with the producer
+        ("last_epoch", "<i8"),  # last range with the producer's epoch; emptied batches do not count
+        ("last_marker", "<i8"),  # last range with a marker of the producer
     ]
 )
 _LATEST = ("last_seen", "last_epoch", "last_marker")
 
 
 class Sightings:
-    """Collects the sightings of each producer from runs in ascending order.
+    """A collector of sightings: the ranges of batches (Run) that name each producer. Ranges must be added in order.
 
-    Peak memory is about 40 bytes per producer, and twice as much again for unsorted ones.
+    It needs about 40 bytes per producer, and up to twice as much for sightings that are not sorted yet.
     """
 
     _HELD = 65_536
@@ -53,7 +53,7 @@ class Sightings:
         self._count = 0
 
     def add(self, run: Run) -> None:
-        """Add the producers of the next run."""
+        """Add the producers of the next range of batches."""
         deltas = run.deltas
         seen = np.empty(deltas.size, SIGHTING_DTYPE)
         seen["producer_id"] = deltas["producer_id"]
@@ -71,7 +71,7 @@ class Sightings:
         return self._found
 
     def of(self, producer_ids: np.ndarray) -> np.ndarray:
-        """Return the sightings (SIGHTING_DTYPE) of these producers; all offsets are -1 if no run names the producer."""
+        """Return the sightings (SIGHTING_DTYPE) of some producers. All offsets of an unseen producer are -1."""
         found = self.found()
         wanted = np.empty(producer_ids.size, SIGHTING_DTYPE)
         for name in SIGHTING_DTYPE.names or ():
@@ -102,7 +102,7 @@ class Sightings:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A transaction that was open at an offset and is not decided yet."""
+    """A transaction that was open at a segment's end and has no marker yet."""
 
     crossing: Crossing
     records: int
@@ -111,7 +111,7 @@ class _Waiting:
 
 
 class CrossingTransactions:
-    """Collects these transactions while a log is read; memory grows with the transactions open at segment ends."""
+    """A collector of transactions that are open at segment ends. Its memory grows with their number."""
 
     def __init__(self) -> None:
         self.found: dict[int, Crossing] = {}
@@ -119,7 +119,7 @@ class CrossingTransactions:
         self._waiting: defaultdict[int, list[_Waiting]] = defaultdict(list)
 
     def boundary(self, offset: int) -> None:
-        """Record a segment's end; call it after all batches below `offset` and before all others."""
+        """Record a segment's end. Call this after all batches below `offset` were added, and before any other batch."""
         crossing = self.found[offset] = Crossing(undecided=len(self._open))
         for producer_id, (records, size) in self._open.items():
             self._waiting[producer_id].append(_Waiting(crossing, records, size))

@@ -1,4 +1,4 @@
-"""The facts that the risk of a partition is computed from. One pass over its log gives them, or the tables do."""
+"""The facts from which the risk of a partition is computed. They come from one pass over the log, or from tables."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from tiersnap.snapshot.replay.partition_state import Boundary
 class SnapshotFound:
     """The snapshot file at a snapshot offset."""
 
-    compared: Comparison  # with the log; MISSING if there is no file
-    file_bytes: int | None  # None if there is no readable file
+    compared: Comparison  # comparison of the file with the log; MISSING if the file does not exist
+    file_bytes: int | None  # size of the file; None if it cannot be read or does not exist
 
     @property
     def is_empty(self) -> bool:
-        """Return whether the snapshot has no entries."""
+        """Return whether the file has a header but no entries."""
         is_read = self.compared.compared not in (SnapshotVerdict.MISSING, SnapshotVerdict.CORRUPT)
         return is_read and self.file_bytes == HEADER_LENGTH
 
 
 def causes(found: Mapping[int, SnapshotFound], expiry: BrokerExpiry) -> dict[int, SnapshotCause | None]:
-    """Return the cause at each offset; None if the snapshot there is right and has producers.
+    """Return the cause at each offset, None if the snapshot is right and has producers.
 
     Args:
-        found: by offset, for every boundary of the log and every other snapshot file.
+        found: snapshots by offset. It must have every boundary of the log and every snapshot file.
     """
     has_older = False
     said: dict[int, SnapshotCause | None] = {}
@@ -69,20 +69,20 @@ def _cause(found: SnapshotFound, verdict: SnapshotVerdict, *, has_older: bool) -
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """One partition."""
+    """The facts of one partition."""
 
     replica: ReplicaKey
-    never_tiered: str  # why the partition is never tiered, or ""
+    never_tiered: str  # reason why the partition is never tiered, or ""
     log_start_offset: int
     log_end_offset: int
     segments: tuple[SegmentFacts, ...]  # ascending
-    found: Mapping[int, SnapshotFound]  # by offset: every aligned offset, and the offset of every other file
+    found: Mapping[int, SnapshotFound]  # by offset: all aligned offsets, and the offsets of all other files
     open_transactions: Mapping[int, OpenTransactions | None]  # by aligned offset; None if unknown
-    # The state of a leader that never stopped, at the log end; None if the log cannot be replayed to its end.
+    # State at the log end of a leader that never stopped; None if the log cannot be replayed to its end.
     leader: ReplicaState | None
-    sightings: Sightings  # of the runs from `read_from` on
-    read_from: int = 0  # exposures at this offset and above are exact; those below are unknown
-    has_headers: bool = True  # `leader` has the newest batches of each producer, not only the last one
+    sightings: Sightings  # sightings in the log from `read_from` on
+    read_from: int = 0  # exposures at this offset and above are exact; exposures below are unknown
+    has_headers: bool = True  # whether `leader` has several batches of each producer, not only the last one
     crossing: Mapping[int, Crossing] = field(default_factory=dict)  # by aligned offset; empty if no headers were read
 
     @property
@@ -92,17 +92,17 @@ class Survey:
 
     @property
     def aligned_offsets(self) -> tuple[int, ...]:
-        """Return the exclusive end offsets of the closed segments, ascending: tiered segments need snapshots there."""
+        """Return the end offsets (exclusive) of closed segments, ascending. Tiered segments need snapshots there."""
         return tuple(each.next_base_offset for each in self.segments if each.next_base_offset is not None)
 
 
 def survey_log(
     filesystem: FileSystem, log_dir: str, partition: Partition, *, check_crc: bool = True
 ) -> tuple[Survey, tuple[Finding, ...]]:
-    """Survey a partition in one pass over its log.
+    """Return the facts of a partition, after one pass over its log.
 
     Args:
-        log_dir: as the user names it.
+        log_dir: log directory from the command line.
 
     Returns:
         The survey, and the damage in the log.

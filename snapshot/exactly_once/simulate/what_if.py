@@ -1,8 +1,8 @@
-"""Answer every next write of every producer, as a leader that never stopped and as a replica in its place.
+"""The answers to every next write of every producer, from a leader that never stopped and from a replica in its place.
 
-An answer depends on few relations between a write and an entry. So the writes are grouped into classes with the same
-relations. The models answer one member of each class in each era, and the answer holds for the whole class. The
-functions take one partition; a Spark task calls them with the entries of one group.
+An answer depends on few relations between a write and an entry. So writes with the same relations form a class. The
+models answer one member of each class in each era, and this answer is valid for the whole class. The functions work on
+one partition. A Spark task calls them with the entries of one group.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """Writes of one kind, equal lengths; `producer` is the index of the leader's entry."""
+    """Writes of one kind. Both arrays have one item per write; `producer` has indexes of the leader's entries."""
 
     write: Write
     producer: np.ndarray
-    batch: np.ndarray  # BATCH_DTYPE; the offsets of a retry are those in the log, of other writes -1
+    batch: np.ndarray  # BATCH_DTYPE; a retry has its offsets in the log, other writes have -1
 
 
 def next_writes(leader: ReplicaState) -> Iterator[Writes]:
-    """Yield the next writes of all producers that the leader knows, kind by kind."""
+    """Yield the next writes of all producers of the leader, by kind."""
     entries = leader.entries
     everyone = np.arange(entries.size)
     epoch = entries["producer_epoch"].astype(np.int64)
@@ -57,7 +57,7 @@ def next_writes(leader: ReplicaState) -> Iterator[Writes]:
 
 
 def _single(write: Write, entries: np.ndarray, producer: np.ndarray, epoch: np.ndarray, sequence: np.ndarray) -> Writes:
-    """Return a batch of one record for each `producer`; `epoch` and `sequence` have a value for every entry."""
+    """Return one batch of one record for each `producer`. `epoch` and `sequence` have a value for every entry."""
     batch = np.empty(producer.size, BATCH_DTYPE)
     batch["producer_id"] = entries["producer_id"][producer]
     batch["producer_epoch"] = epoch[producer]
@@ -89,38 +89,38 @@ _NEVER = -(1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """The circumstances of the whole partition."""
+    """The facts about a partition on which all its answers depend."""
 
-    log_start_offset: int = 0  # brokers before 2.4 forget a producer with the last of its records
-    transaction_version: int = 1  # of transactions that begin now, on brokers that speak it
+    log_start_offset: int = 0  # brokers before 2.4 remove a producer when its last record is deleted
+    transaction_version: int = 1  # version of transactions that begin now, if the broker supports it
 
 
 @dataclass(frozen=True, slots=True)
 class WriteClass:
-    """Writes of one kind to which every broker gives one answer, and every client one reaction."""
+    """Writes of one kind that get the same answer from every broker and the same reaction from every client."""
 
     write: Write
     is_transactional: bool
     is_known: bool
-    members: np.ndarray  # indexes of the leader's entries, one for each write
+    members: np.ndarray  # indexes of the leader's entries, one per write
     producer_epoch: int
-    last_acked_offset: int  # of the first member, inclusive
-    leader_answers: dict[str, Answer]  # by era name, as the replica's
+    last_acked_offset: int  # last offset (inclusive) of the first member's producer
+    leader_answers: dict[str, Answer]  # by name of the era
     replica_answers: dict[str, Answer]
 
     def doubles(self, era: BrokerEra) -> bool:
-        """Return whether the replica appends records a second time, and the leader would not."""
+        """Return whether the replica appends records a second time although the leader would not."""
         return self.write.is_retry and lets_in(self.leader_answers[era.name], self.replica_answers[era.name])
 
 
 def what_if(
     leader: ReplicaState, replica: ReplicaState, eras: Sequence[BrokerEra], given: Circumstances
 ) -> Iterator[WriteClass]:
-    """Return the classes of writes, with both answers in each era.
+    """Yield the classes of writes, with the answers of leader and replica in each era.
 
     Args:
-        leader: the state of a leader that never stopped; its producers write.
-        replica: the state of the new leader.
+        leader: state of a leader that never stopped. Its producers write.
+        replica: state of the new leader.
     """
     leader_knows, replica_knows = _Known(leader, given), _Known(replica, given)
     is_transactional = _transactional(leader)
@@ -139,7 +139,7 @@ def _classes(
     given: Circumstances,
 ) -> Iterator[WriteClass]:
     transactional = is_transactional[writes.producer] | writes.batch["is_transactional"]
-    # The last two decide how clients react to an answer.
+    # The last two features decide how clients react to an answer.
     is_front_removed = leader.entries["last_offset"][writes.producer] < given.log_start_offset
     is_last_epoch = writes.batch["producer_epoch"] == LARGEST_EPOCH
     columns = (
@@ -160,10 +160,6 @@ def _classes(
         said = writes.write.coordinator_says(is_ongoing=bool(entry["current_txn_first_offset"] >= 0))
         version = given.transaction_version if transactional[index] else 0
         asked = [(era, _sent(batch, era, version), TransactionCheck(said)) for era in eras]
-        leader_answers, replica_answers = (
-            _answers(knows.entry(producer_id), knows.forgets(producer_id), asked)
-            for knows in (leader_knows, replica_knows)
-        )
         yield WriteClass(
             write=writes.write,
             is_transactional=bool(transactional[index]),
@@ -171,51 +167,49 @@ def _classes(
             members=writes.producer[order[bounds[number] : bounds[number + 1]]],
             producer_epoch=int(batch["producer_epoch"]),
             last_acked_offset=int(entry["last_offset"]),
-            leader_answers=leader_answers,
-            replica_answers=replica_answers,
+            leader_answers=_answers(leader_knows, producer_id, asked),
+            replica_answers=_answers(replica_knows, producer_id, asked),
         )
 
 
 def _answers(
-    entry: ProducerEntry | None, is_forgotten: bool, asked: Sequence[tuple[BrokerEra, NextBatch, TransactionCheck]]
+    known: _Known, producer_id: int, asked: Sequence[tuple[BrokerEra, NextBatch, TransactionCheck]]
 ) -> dict[str, Answer]:
-    """Return the answers by era name.
-
-    Args:
-        is_forgotten: all records of the producer are deleted, so some brokers no longer know it.
-    """
-    return {
-        era.name: append(
-            None if is_forgotten and era.forgets_deleted else entry, sent, era, verification=verification
-        ).answer
-        for era, sent, verification in asked
-    }
+    """Return the answers to one producer, by name of the era."""
+    entry, is_forgotten = known.entry(producer_id), known.forgets(producer_id)
+    answers: dict[str, Answer] = {}
+    for era, sent, verification in asked:
+        kept = None if is_forgotten and era.forgets_deleted else entry
+        answers[era.name] = append(kept, sent, era, verification=verification).answer
+    return answers
 
 
 def _sent(batch: np.void, era: BrokerEra, version: int) -> NextBatch:
-    """Return the batch as a client sends it to a broker of the era; brokers before 4.0 have transaction version 1."""
+    """Return the batch that a client sends to a broker of the era. Brokers before 4.0 have transaction version 1."""
     epoch, first, last = (int(batch[name]) for name in ("producer_epoch", "first_sequence", "last_sequence"))
-    return NextBatch(epoch, first, last, version if era.speaks_version_2 else min(version, 1))
+    if not era.speaks_version_2:
+        version = min(version, 1)
+    return NextBatch(epoch, first, last, version)
 
 
 def _transactional(leader: ReplicaState) -> np.ndarray:
-    """Return a mask of the entries with a transactional id, by their markers, open transactions or batches."""
+    """Return a mask of the entries with a transactional id, judged by markers, open transactions and batches."""
     entries, batches = leader.entries, leader.batches
     marked: np.ndarray = (entries["coordinator_epoch"] >= 0) | (entries["current_txn_first_offset"] >= 0)
     return marked | np.isin(entries["producer_id"], batches["producer_id"].compress(batches["is_transactional"]))
 
 
 class _Known:
-    """One replica's state, and the batches that it caches."""
+    """The state of one replica, with the batches that it caches."""
 
     def __init__(self, state: ReplicaState, given: Circumstances) -> None:
         self._entries = state.entries
-        # Before 2.4 a broker looked for producers to forget only when records were deleted.
+        # Before 2.4 a broker removed producers only when records were deleted.
         self._forgotten_below = given.log_start_offset or _NEVER
         self._cached = state.batches.compress(cached_by_broker(state))
 
     def features(self, writes: Writes) -> Iterator[np.ndarray]:
-        """Yield columns of small integers that together decide every answer to the writes."""
+        """Yield columns of small integers. Together they decide every answer to the writes."""
         entries, batch = self._entries, writes.batch
         index, is_known = _find(entries["producer_id"], batch["producer_id"])
         entry = entries.take(index) if entries.size else np.zeros(index.size, ENTRY_DTYPE)
@@ -231,7 +225,7 @@ class _Known:
         yield from self._against_cache(batch)
 
     def _against_cache(self, batch: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield whether each batch is the newest cached one, any cached one, below the newest, below all."""
+        """Yield four masks: the batch is the newest cached one, is cached, is below the newest, is below all cached."""
         ids = self._cached["producer_id"]
         starts = np.searchsorted(ids, batch["producer_id"], side="left")
         ends = np.searchsorted(ids, batch["producer_id"], side="right")
@@ -254,7 +248,7 @@ class _Known:
         yield from (is_newest, is_one, below_newest, below_all)
 
     def has(self, producer_id: int) -> bool:
-        """Return whether there is an entry of the producer."""
+        """Return whether the replica has an entry of the producer."""
         return bool(_find(self._entries["producer_id"], np.array([producer_id]))[1][0])
 
     def forgets(self, producer_id: int) -> bool:
@@ -263,7 +257,7 @@ class _Known:
         return bool(is_known[0]) and bool(self._entries["last_offset"][index[0]] < self._forgotten_below)
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
-        """Return one producer, None if the replica does not know it."""
+        """Return the entry of a producer, None if the replica has none."""
         index, is_known = _find(self._entries["producer_id"], np.array([producer_id]))
         if not is_known[0]:
             return None
@@ -286,7 +280,7 @@ def _metadata(batch: np.void) -> BatchMetadata:
 
 
 def _find(ids: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each wanted id its index in the ascending ids, and whether it is one of them."""
+    """Return for each wanted id its index in the ascending `ids`, and whether `ids` contains it."""
     index = np.minimum(np.searchsorted(ids, wanted), max(ids.size - 1, 0))
     is_there = ids.take(index) == wanted if ids.size else np.zeros(wanted.size, np.bool_)
     return index, is_there

@@ -1,1 +1,1 @@
-"""Transactions on disk: the records of coordinators and of partitions, read without a broker."""
+"""Transactions in the files of a broker: the records of coordinators and of partitions."""

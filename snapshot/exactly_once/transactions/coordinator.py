@@ -1,9 +1,10 @@
 """The newest state of every transactional id, from the records of `__transaction_state`.
 
-As a coordinator does that takes over a partition (TransactionStateManager.loadTransactionMetadata): read it from its
-start, and keep the last record of every id. A tombstone deletes the id.
+A coordinator that takes over a partition reads it from the start and keeps the last record of every id
+(TransactionStateManager.loadTransactionMetadata). This module does the same. A tombstone deletes the id.
 
-The partition of an id, whose leader is its coordinator (TransactionStateManager.partitionFor, Utils.abs):
+The partition of an id follows from its hash (TransactionStateManager.partitionFor, Utils.abs). The leader of that
+partition is the coordinator:
 
     hash       = Java's String.hashCode: h = 31 * h + c over the UTF-16 code units, in 32 signed bits with wrap-around
     partition  = |hash| % partition count, where |-2147483648| counts as 0
@@ -13,7 +14,7 @@ The log does not contain the partition count (transaction.state.log.num.partitio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -33,11 +34,11 @@ class TransactionRecord:
     place: RecordPlace
     transactional_id: str
     value: TransactionLogValue | None  # None in a tombstone
-    problem: Finding | None = None  # why the value cannot be decoded, None if it can
+    problem: Finding | None = None  # failure to decode the value; None if it was decoded
 
 
 def read_record(record: LogRecord, partition: int, path: str) -> TransactionRecord | Finding:
-    """Decode a record of the segment at `path`. Return a finding if the transactional id cannot be read."""
+    """Decode a record of the segment at `path`. Return a finding if the transactional id cannot be decoded."""
     try:
         transactional_id = decode_key(record.key)
     except (UnknownVersionError, CorruptTransactionStateError) as error:
@@ -61,35 +62,31 @@ def _finding(
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorStates:
-    """The newest states of all transactional ids."""
+    """The newest states of all transactional ids that were read."""
 
     known: dict[str, KnownTransaction] = field(default_factory=dict)  # newest state by transactional id, ascending
-    # Ids whose newest record cannot be read. `known` may have an earlier state of them, which brokers since 4.3 use if
-    # the newest record has an unknown version.
+    # Ids whose newest record cannot be decoded. `known` may have an earlier state of them. Brokers since 4.3 use the
+    # earlier state if the newest record has an unknown version.
     unreadable: frozenset[str] = frozenset()
-    # Partition by transactional id, also of tombstones and unreadable records.
+    # Partition of `__transaction_state` by transactional id, including ids with a tombstone or an unreadable record.
     found_in: dict[str, int] = field(default_factory=dict)
-    # The states in `known` by their current producer id.
+    # The states in `known` by current producer id.
     by_producer: dict[int, KnownTransaction] = field(default_factory=dict)
 
     def of_producer(self, producer_id: int) -> KnownTransaction | None:
-        """Return the transactional id that has this producer id now, as kafka-transactions does."""
+        """Return the transactional id that has the producer id now. kafka-transactions does the same."""
         return self.by_producer.get(producer_id)
 
     def formerly_of(self, producer_id: int) -> KnownTransaction | None:
-        """Return the transactional id that had this producer id before, or gets it next (KIP-890)."""
-        return next(
-            (
-                each
-                for each in self.known.values()
-                if producer_id in (each.value.previous_producer_id, each.value.next_producer_id)
-            ),
-            None,
-        )
+        """Return the transactional id that had the producer id before, or will have it next (KIP-890)."""
+        for each in self.known.values():
+            if producer_id in (each.value.previous_producer_id, each.value.next_producer_id):
+                return each
+        return None
 
 
 def newest_states(records: Iterable[TransactionRecord]) -> CoordinatorStates:
-    """Return the newest states. Records may come in any order; the highest partition and offset counts."""
+    """Return the newest states. Of an id's records, the one with the highest partition and offset is the newest."""
     newest: dict[str, TransactionRecord] = {}
     readable: dict[str, TransactionRecord] = {}
     for record in records:
@@ -102,18 +99,16 @@ def newest_states(records: Iterable[TransactionRecord]) -> CoordinatorStates:
         partitions[name] = record.place.partition
         if record.problem is not None:
             unreadable.add(name)
-    known = _without_tombstones(readable)
+    known = dict(_without_tombstones(readable))
     by_producer_id = {each.value.producer_id: each for each in known.values()}
     return CoordinatorStates(known, frozenset(unreadable), partitions, by_producer_id)
 
 
-def _without_tombstones(records: Mapping[str, TransactionRecord]) -> dict[str, KnownTransaction]:
-    """Return the transactions by transactional id, ascending."""
-    return {
-        name: KnownTransaction(name, each.place, each.value)
-        for name, each in sorted(records.items())
-        if each.value is not None
-    }
+def _without_tombstones(records: Mapping[str, TransactionRecord]) -> Iterator[tuple[str, KnownTransaction]]:
+    """Yield transactional ids and their states, ascending. Ids whose record is a tombstone are skipped."""
+    for name, each in sorted(records.items()):
+        if each.value is not None:
+            yield name, KnownTransaction(name, each.place, each.value)
 
 
 def _keep_newer(kept: dict[str, TransactionRecord], record: TransactionRecord) -> None:
@@ -128,13 +123,13 @@ def _order(record: TransactionRecord) -> tuple[int, int]:
 
 _MASK = 0xFFFFFFFF
 _SMALLEST = -(1 << 31)
-# More than any cluster uses for this topic, and few enough to try each count.
+# No cluster has more partitions of this topic, and so few counts can all be tried.
 MOST_PARTITIONS = 1000
 _SAMPLE = 4000
 
 
 def string_hash(text: str) -> int:
-    """Return Java's String.hashCode, -2^31 .. 2^31 - 1."""
+    """Return the result of Java's String.hashCode, -2^31 .. 2^31 - 1."""
     hashed = 0
     units = text.encode("utf-16-le", "surrogatepass")
     for low, high in zip(units[::2], units[1::2], strict=True):
@@ -143,23 +138,24 @@ def string_hash(text: str) -> int:
 
 
 def positive_hash(text: str) -> int:
-    """Return `Utils.abs` of the hash, 0 .. 2^31 - 1."""
+    """Return Kafka's `Utils.abs` of the hash, 0 .. 2^31 - 1."""
     hashed = string_hash(text)
     return 0 if hashed == _SMALLEST else abs(hashed)
 
 
 def partition_of(transactional_id: str, partition_count: int) -> int:
-    """Return the partition, 0 .. partition_count - 1."""
+    """Return the partition of a transactional id, 0 .. partition_count - 1."""
     return positive_hash(transactional_id) % partition_count
 
 
 def likely_counts(found_in: Mapping[str, int], at_least: int) -> list[int]:
-    """Return the partition counts under which most ids belong where they were found, ascending.
+    """Return the partition counts that fit most ids, ascending.
 
-    Two or three ids usually leave one count. Without ids every count from `at_least` to MOST_PARTITIONS is possible.
+    A count fits an id if it gives the partition in which the id was found. Two or three ids usually leave one count.
+    Without ids, every count from `at_least` to MOST_PARTITIONS is returned.
 
     Args:
-        found_in: partition by transactional id, of which the first few thousand are used.
+        found_in: partition by transactional id. Only the first few thousand are used.
     """
     sample = dict(islice(found_in.items(), _SAMPLE))
     hashes = np.array(list(map(positive_hash, sample)), np.int64)

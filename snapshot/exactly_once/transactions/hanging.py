@@ -1,25 +1,25 @@
-"""Find hanging transactions: open transactions of idle producers, to which no coordinator will ever write a marker.
+"""The verdicts on open transactions. A hanging transaction is one to which no coordinator will ever write a marker.
 
 | verdict | transactional id with this producer id | hangs |
 | --- | --- | --- |
 | UNKNOWN | part of `__transaction_state` was not read | |
-| YOUNG | as for HANGING_…, but its producer wrote recently | |
+| YOUNG | as for UNKNOWN or HANGING_…, but its producer wrote recently | |
 | HANGING_NO_TID | none | yes |
-| HANGING_NOT_IN_TXN | its transaction does not name the partition | yes |
-| HANGING_LAST_EPOCH | Ongoing beyond its timeout in epoch 32767, names the partition | yes, up to Kafka 4.2 |
-| HANGING_OVERDUE | Ongoing an hour or more beyond its timeout, and its coordinator was at work | yes |
-| EXPECTED_MARKER | PrepareCommit or PrepareAbort, names the partition | no: a marker will come |
-| TWO_PHASE | Ongoing without a timeout (KIP-939), names the partition | no: only its application ends it |
-| OVERDUE | Ongoing beyond its timeout, names the partition | no: its coordinator aborts it when it starts |
-| ONGOING | Ongoing, names the partition | no |
+| HANGING_NOT_IN_TXN | its transaction does not include the partition | yes |
+| HANGING_LAST_EPOCH | Ongoing beyond its timeout in epoch 32767, includes the partition | yes, up to Kafka 4.2 |
+| HANGING_OVERDUE | Ongoing an hour or more beyond its timeout, although its coordinator ran | yes |
+| EXPECTED_MARKER | PrepareCommit or PrepareAbort, includes the partition | no: a marker will come |
+| TWO_PHASE | Ongoing without a timeout (KIP-939), includes the partition | no: only its application ends it |
+| OVERDUE | Ongoing beyond its timeout, includes the partition | no: its coordinator aborts it when it starts |
+| ONGOING | Ongoing, includes the partition | no |
 
-Follows FindHangingTransactionsCommand of kafka-transactions.sh (KIP-664). It compares the time of the producer's last
-write, not the transaction's start, and no epochs. It never reports Ongoing transactions. In memory a coordinator
-removes a partition as soon as its marker is written; on disk it stays until all markers are written. So this search
-reports no transaction that the tool does not report, except HANGING_LAST_EPOCH and HANGING_OVERDUE.
+Follows FindHangingTransactionsCommand of kafka-transactions.sh (KIP-664). The tool uses the time of the producer's last
+write, not the start of the transaction. It compares no epochs and never reports Ongoing transactions. A coordinator
+removes a partition from memory as soon as its marker is written, but from disk only after all markers. For this reason
+the search reports no transaction that the tool does not report, except HANGING_LAST_EPOCH and HANGING_OVERDUE.
 
-A segment may be tiered only if its next base offset is at or below the last stable offset, which an open transaction
-holds at its first offset (the verdict ABOVE_LSO).
+A segment may be tiered only if its next base offset is at or below the last stable offset. An open transaction keeps
+the last stable offset at its first offset (verdict ABOVE_LSO).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from tiersnap.snapshot.units import format_duration, human_duration
 
 
 def open_transactions(replayed: LogReplay) -> Iterator[PartitionTransaction]:
-    """Yield the partition's open transactions, ascending by start offset."""
+    """Yield the open transactions of a partition, ascending by start offset."""
     partition, entries = replayed.examination.partition, entries_at_end(replayed)
     is_open = entries["current_txn_first_offset"] >= 0
     for entry in np.sort(entries[is_open], order=("current_txn_first_offset", "producer_id")):
@@ -67,36 +67,36 @@ def _blocked(partition: Partition, start_offset: int) -> Iterator[Segment]:
 
 
 NEXT_STEP = {
-    TransactionVerdict.UNKNOWN: "name also the log directories that hold the rest of __transaction_state",
+    TransactionVerdict.UNKNOWN: "name also the log directories with the other partitions of __transaction_state",
     TransactionVerdict.YOUNG: "look again later",
     TransactionVerdict.EXPECTED_MARKER: "start its coordinator, which writes the markers again as it loads",
     TransactionVerdict.TWO_PHASE: "wait for its application, which commits or aborts it: no timeout ever does",
-    TransactionVerdict.OVERDUE: "start its coordinator, which aborts what has timed out",
+    TransactionVerdict.OVERDUE: "start its coordinator, which aborts transactions that have timed out",
     TransactionVerdict.ONGOING: "wait for its producer, or for its timeout",
 }
 
 
-# A transaction is late this long after transaction.max.timeout.ms (KIP-664's metric, in brokers since 3.2).
+# A transaction is late if it is this much older than transaction.max.timeout.ms (KIP-664's metric, since 3.2).
 LATE_BUFFER_MS = 300_000
 
 
 def is_late(transaction: PartitionTransaction, *, as_of: int, max_transaction_timeout: int) -> bool:
-    """Return whether a broker's PartitionsWithLateTransactionsCount counts its partition; both arguments in ms."""
+    """Return whether a broker counts the partition in PartitionsWithLateTransactionsCount. Arguments are in ms."""
     return as_of - transaction.producer.last_timestamp > max_transaction_timeout + LATE_BUFFER_MS
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedTransaction:
-    """An open transaction, its verdict and the reason."""
+    """An open transaction with its verdict."""
 
     transaction: PartitionTransaction
     verdict: TransactionVerdict
     reason: str
-    coordinated: KnownTransaction | None  # the transactional id that has its producer id, None if it is unknown
-    is_late: bool  # a broker's PartitionsWithLateTransactionsCount counts its partition
+    coordinated: KnownTransaction | None  # transactional id that has the producer id; None if unknown
+    is_late: bool  # see the function `is_late`
 
     def minutes(self, as_of: int) -> int:
-        """Return whole minutes since the producer's last write, as the tool prints them; towards 0."""
+        """Return the minutes since the producer's last write, rounded towards 0 as in the tool's output."""
         idle = as_of - self.transaction.producer.last_timestamp
         return idle // 60_000 if idle >= 0 else -(-idle // 60_000)
 
@@ -104,19 +104,19 @@ class JudgedTransaction:
 def judge_transaction(
     transaction: PartitionTransaction, log: TransactionLog, *, as_of: int, max_transaction_timeout: int
 ) -> JudgedTransaction:
-    """Judge one open transaction.
+    """Return the verdict on an open transaction.
 
     Args:
-        as_of: ms since the epoch, the time that idleness and timeouts are counted to.
-        max_transaction_timeout: ms; a producer that wrote within this time may still be alive. It is the brokers'
-            transaction.max.timeout.ms, and the tool's --max-transaction-timeout in minutes.
+        as_of: time of the verdict, epoch ms.
+        max_transaction_timeout: ms. A producer that wrote within this time may still be active. It is the brokers'
+            transaction.max.timeout.ms; the tool's --max-transaction-timeout is the same in minutes.
     """
     coordinated = log.states.of_producer(transaction.producer.producer_id)
     verdict, reason = _of_coordinator(transaction, coordinated, log, as_of)
     idle = as_of - transaction.producer.last_timestamp
     if (verdict.is_hanging or verdict is TransactionVerdict.UNKNOWN) and idle <= max_transaction_timeout:
         verdict = TransactionVerdict.YOUNG
-        reason = f"its producer wrote not more than {format_duration(max_transaction_timeout)} before; {reason}"
+        reason = f"its producer wrote at most {format_duration(max_transaction_timeout)} ago; {reason}"
     late = is_late(transaction, as_of=as_of, max_transaction_timeout=max_transaction_timeout)
     return JudgedTransaction(transaction, verdict, reason, coordinated, late)
 
@@ -129,28 +129,30 @@ def _of_coordinator(
     value, name = coordinated.value, repr(coordinated.transactional_id)
     state = value.transaction_state
     if not log.is_current(coordinated.transactional_id):
-        return TransactionVerdict.UNKNOWN, f"what its coordinator knows of {name} could not be read to its end"
+        return TransactionVerdict.UNKNOWN, f"the records of {name} in __transaction_state were not all read"
     if not value.has_partition(transaction.producer.topic_partition):
         return TransactionVerdict.HANGING_NOT_IN_TXN, f"{name} is {state} and does not name this partition"
     if state.is_prepared:
-        return TransactionVerdict.EXPECTED_MARKER, f"{name} is {state}: its coordinator is to write the marker"
+        return TransactionVerdict.EXPECTED_MARKER, f"{name} is {state}: its coordinator will write the marker"
     if state is TransactionStatus.ONGOING:
         return _of_ongoing(coordinated, log, as_of)
     return TransactionVerdict.ONGOING, f"{name} is {state}"
 
 
 def _without_id(producer_id: int, log: TransactionLog) -> tuple[TransactionVerdict, str]:
-    """Judge a transaction whose producer id belongs to no known transactional id."""
+    """Return the verdict on a transaction whose producer id belongs to no known transactional id."""
     if not log.is_complete:
-        why = f"no transactional id with producer id {producer_id} was found, and not all were read"
+        why = f"no transactional id with producer id {producer_id} was found, but some ids were not read"
         return TransactionVerdict.UNKNOWN, why
     other = log.states.formerly_of(producer_id)
-    also = f"; {other.transactional_id!r} has {other.value.producer_id} now" if other is not None else ""
-    return TransactionVerdict.HANGING_NO_TID, f"no transactional id has producer id {producer_id}{also}"
+    why = f"no transactional id has producer id {producer_id}"
+    if other is not None:
+        why = f"{why}; {other.transactional_id!r} has {other.value.producer_id} now"
+    return TransactionVerdict.HANGING_NO_TID, why
 
 
 def _of_ongoing(known: KnownTransaction, log: TransactionLog, as_of: int) -> tuple[TransactionVerdict, str]:
-    """Judge an Ongoing transaction that names the partition."""
+    """Return the verdict on an Ongoing transaction that includes the partition."""
     value, name = known.value, repr(known.transactional_id)
     if value.transaction_timeout_ms == TWO_PHASE_TIMEOUT_MS:
         return TransactionVerdict.TWO_PHASE, f"{name} is Ongoing in two phases: only its application ends it"
@@ -161,12 +163,12 @@ def _of_ongoing(known: KnownTransaction, log: TransactionLog, as_of: int) -> tup
 
 
 HANGS_AFTER_MS = 3_600_000
-"""A transaction hangs if a coordinator was at work for this long after the timeout and did not abort it. Coordinators
-look for such transactions every 10 s (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
+"""A transaction hangs if its coordinator ran for this long after the timeout and did not abort it. Coordinators
+check for such transactions every 10 s (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
 
 
 def _of_overdue(known: KnownTransaction, log: TransactionLog, as_of: int) -> tuple[TransactionVerdict, str]:
-    """Judge a transaction beyond its timeout."""
+    """Return the verdict on a transaction beyond its timeout."""
     value, deadline = known.value, known.value.start_timestamp + known.value.transaction_timeout_ms
     told = f"{known.transactional_id!r} is Ongoing for more than its {format_duration(value.transaction_timeout_ms)}"
     if value.producer_epoch == LARGEST_EPOCH:
@@ -174,21 +176,21 @@ def _of_overdue(known: KnownTransaction, log: TransactionLog, as_of: int) -> tup
         return TransactionVerdict.HANGING_LAST_EPOCH, f"{told}, {why}"
     at_work = log.work_after(known.record.partition, deadline, as_of)
     if at_work >= HANGS_AFTER_MS:
-        why = f"its coordinator has been at work for {human_duration(at_work)} since and did not abort it"
+        why = f"its coordinator was at work for {human_duration(at_work)} since and did not abort it"
         return TransactionVerdict.HANGING_OVERDUE, f"{told}: {why}"
     return TransactionVerdict.OVERDUE, f"{told}: its coordinator will abort it"
 
 
 def abort_step(transaction: PartitionTransaction, *, before_3_0: bool = False) -> NextStep:
-    """Return the step that makes the partition's leader write an abort marker.
+    """Return the command that makes the partition's leader write an abort marker.
 
     Args:
-        before_3_0: for leaders older than Kafka 3.0, which cannot find a producer by the start offset.
+        before_3_0: whether the leader is older than Kafka 3.0 and cannot find a producer by start offset.
     """
     producer = transaction.producer
     if before_3_0:
         words = ["--producer-id", str(producer.producer_id), "--producer-epoch", str(producer.producer_epoch)]
-        # The tool replaces -1 by 0, but would take the word -1 for an option.
+        # The tool replaces -1 by 0, but it parses the word -1 as an option.
         words += ["--coordinator-epoch", str(max(0, producer.coordinator_epoch))]
     else:
         words = ["--start-offset", str(transaction.transaction_start_offset)]

@@ -1,13 +1,13 @@
-"""Search for hanging transactions in log directories while a broker may write to them.
+"""The search for hanging transactions in log directories that a broker may write to.
 
 The files change while they are read, so the order of reading matters:
 
-1. The partitions.
-2. `__transaction_state`. A coordinator names a partition before the first write to it, so by now every transaction that
-   was open in step 1 is named, unless it hangs.
-3. The partitions of transactions that seem to hang, again. A transaction that ended in between does not hang.
+1. Read the partitions.
+2. Read `__transaction_state`. A coordinator adds a partition to a transaction before the first write to the partition.
+   So every transaction that was open in step 1 includes its partition by now, unless it hangs.
+3. Read again the partitions of transactions that seem to hang. A transaction that ended meanwhile does not hang.
 
-A transaction hangs only if the newest replica of its partition has it open, too.
+A transaction hangs only if it is also open on the newest replica of its partition.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tiersnap.snapshot.log.log_start import LogStarts
 
 @dataclass(frozen=True, slots=True)
 class HangingOutcome:
-    """Open transactions, judged by a transaction log; `found` are damaged and unreadable files."""
+    """The open transactions with their verdicts. `found` are damaged and unreadable files."""
 
     judged: Sequence[JudgedTransaction]
     log: TransactionLog
@@ -39,15 +39,16 @@ class HangingOutcome:
 
     @property
     def verdicts(self) -> Counter[TransactionVerdict]:
-        """Open transactions by verdict."""
+        """Return the number of open transactions by verdict."""
         return Counter(each.verdict for each in self.judged)
 
     @property
     def findings(self) -> list[Finding]:
-        """Return the findings; if a verdict depends on missing parts of the transaction log, also that finding."""
+        """Return all findings. If a verdict is UNKNOWN, include the finding about missing partitions of the topic."""
         missing = self.log.missing_finding
-        is_wanted = self.verdicts[TransactionVerdict.UNKNOWN] and missing is not None
-        return [*self.found, *([missing] if is_wanted and missing is not None else [])]
+        if missing is None or not self.verdicts[TransactionVerdict.UNKNOWN]:
+            return [*self.found]
+        return [*self.found, missing]
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems that decide the exit code."""
@@ -60,8 +61,8 @@ class HangingOutcome:
 class _Replica:
     log_dir: LogDir
     partition: Partition
-    is_read: bool  # up to its log end
-    reach: tuple[int, int]  # newest leader epoch, log end
+    is_read: bool  # whether it was read up to its log end
+    reach: tuple[int, int]  # newest leader epoch, log end offset
     opened: tuple[PartitionTransaction, ...]
 
     @property
@@ -70,9 +71,13 @@ class _Replica:
 
 
 def _newest(replicas: Iterable[_Replica]) -> dict[TopicPartition, _Replica]:
-    """Return the newest replica of each partition. Replicas that could not be read to their end do not count."""
-    read = (each for each in replicas if each.is_read)
-    return {each.topic_partition: each for each in sorted(read, key=lambda each: each.reach)}
+    """Return the newest replica of each partition. Replicas that were not read to their end are ignored."""
+    newest: dict[TopicPartition, _Replica] = {}
+    for each in replicas:
+        known = newest.get(each.topic_partition)
+        if each.is_read and (known is None or known.reach <= each.reach):
+            newest[each.topic_partition] = each
+    return newest
 
 
 def _name(transaction: PartitionTransaction) -> tuple[int, int]:
@@ -81,21 +86,21 @@ def _name(transaction: PartitionTransaction) -> tuple[int, int]:
 
 @dataclass
 class HangingSearch:
-    """One search, with the arguments of `read_transaction_log` and `judge_transaction`."""
+    """A search for hanging transactions. See `read_transaction_log` and `judge_transaction` for the arguments."""
 
-    log_dirs: Sequence[LogDir]  # of one cluster
+    log_dirs: Sequence[LogDir]  # log directories of one cluster
     partition_count: int | None
     max_transaction_timeout: int
     as_of: int
     check_crc: bool = True
     stops_at_unknown: bool = False
     watch: Watch = iter
-    findings: list[Finding] = field(default_factory=list, init=False)  # of the partitions that were replayed
-    log_starts: LogStarts = field(default_factory=LogStarts, init=False)  # as in ProducerListing
+    findings: list[Finding] = field(default_factory=list, init=False)  # damage in the replayed partitions
+    log_starts: LogStarts = field(default_factory=LogStarts, init=False)  # see ProducerListing
 
     def judged(self, partitions: Iterable[tuple[LogDir, Partition]]) -> tuple[list[JudgedTransaction], TransactionLog]:
-        """Judge the open transactions of these partitions by the transaction log of all directories."""
-        # The transaction log itself has no producers.
+        """Return the open transactions of the partitions with their verdicts, and the transaction log."""
+        # Skip `__transaction_state`: it has no producers.
         seen = [self._replica(*each) for each in self.watch(partitions) if self._is_searched(each[1])]
         log = read_transaction_log(
             self.log_dirs,
@@ -105,12 +110,15 @@ class HangingSearch:
             watch=self.watch,
         )
         newest = _newest(seen)
-        return [each for replica in seen for each in self._judge_replica(replica, newest, log)], log
+        judged: list[JudgedTransaction] = []
+        for replica in seen:
+            judged += self._judge_replica(replica, newest, log)
+        return judged, log
 
     def _judge_replica(
         self, replica: _Replica, newest: Mapping[TopicPartition, _Replica], log: TransactionLog
     ) -> Iterator[JudgedTransaction]:
-        """Yield the open transactions of a replica, without those that seemed to hang and have ended."""
+        """Yield the open transactions of a replica. Skip those that seemed to hang but have ended meanwhile."""
         judged = [self._judge(each, log) for each in replica.opened]
         hanging = {_name(each.transaction) for each in judged if each.verdict.is_hanging}
         ended = hanging - self._still_hanging(hanging, replica, newest)
@@ -121,8 +129,8 @@ class HangingSearch:
     def _still_hanging(
         self, hanging: set[tuple[int, int]], replica: _Replica, newest: Mapping[TopicPartition, _Replica]
     ) -> set[tuple[int, int]]:
-        """Return the hanging transactions that are still open on the newest replica, and in the log now."""
-        # A replica whose broker is down lacks the markers that were written since.
+        """Return the hanging transactions that are also open on the newest replica, and still open in this log."""
+        # If the replica's broker is down, the replica lacks later markers.
         if hanging:
             hanging = hanging.intersection(map(_name, newest[replica.topic_partition].opened))
         if hanging:
@@ -146,7 +154,7 @@ class HangingSearch:
         return _Replica(log_dir, partition, replayed.entries is not None, reach, opened)
 
     def _still_open(self, log_dir: LogDir, partition: Partition) -> set[tuple[int, int]]:
-        """Read the partition again; return producer id and start offset of each open transaction."""
+        """Read the partition again. Return producer id and start offset of each open transaction."""
         again = read_partition(log_dir.filesystem, partition.path, log_dir.checkpoints)
         return set(map(_name, open_transactions(self._replayed(log_dir, again))))
 

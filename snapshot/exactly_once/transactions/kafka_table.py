@@ -1,15 +1,15 @@
-"""The tables of kafka-transactions.sh: its headings, and its text byte for byte.
+"""The tables of kafka-transactions.sh: headings, and the output byte for byte.
 
-Follows org.apache.kafka.tools.TransactionsCommand: each column is as wide as its widest cell, and each cell ends with a
-tab, the last one too. Two things differ. The column Coordinator has a partition of `__transaction_state`, because a log
-directory does not contain its leader. And rows are sorted, while the tool prints them in the order of a hash map.
+Follows org.apache.kafka.tools.TransactionsCommand. Each column is as wide as its widest cell, and a tab follows each
+cell. Two things differ. The column Coordinator contains a partition of `__transaction_state`, because a log directory
+does not contain its leader. The rows are sorted, while the tool prints them in the order of a hash map.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-# Keys of our rows and the tool's headings, in its order.
+# Keys of our rows, and the headings of the tool in its order.
 LIST = {
     "transactional_id": "TransactionalId",
     "coordinator": "Coordinator",
@@ -55,18 +55,17 @@ _IN_WORDS = {
 
 
 def in_words(headings: Mapping[str, str]) -> dict[str, str]:
-    """Return the columns and headings of our own table."""
+    """Return the columns and headings of tiersnap's own table, which has ISO 8601 times."""
     return dict(_IN_WORDS.get(key, (key, heading)) for key, heading in headings.items())
 
 
 def kafka_text(headings: Mapping[str, str], rows: Iterable[Mapping[str, object]]) -> Iterator[str]:
-    """Yield the tool's lines with line ends; `headings` is one of LIST, DESCRIBE, FIND_HANGING, DESCRIBE_PRODUCERS."""
+    """Yield the lines of the tool, with line ends. `headings` is one of the dictionaries of this module."""
     lines = [list(headings.values())]
     lines.extend([_text(row[key]) for key in headings] for row in rows)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
-        cells = map(str.ljust, line, widths)
-        yield "".join(f"{cell}\t" for cell in cells) + "\n"
+        yield "\t".join([*map(str.ljust, line, widths), "\n"])
 
 
 def _text(value: object) -> str:

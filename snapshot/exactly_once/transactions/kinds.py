@@ -14,64 +14,64 @@ from tiersnap.snapshot.units import utc
 
 @dataclass(frozen=True, slots=True)
 class PartitionProducer:
-    """A producer at the log end of a partition, as in DescribeProducers; -1 if it has no batch or no marker."""
+    """A producer at the log end of a partition, as in DescribeProducers. Without a batch or a marker, values are -1."""
 
     topic: str
     partition: int
     producer_id: int
     producer_epoch: int
-    coordinator_epoch: Annotated[int, Meta(description="of its last marker, -1 without one")]
+    coordinator_epoch: Annotated[int, Meta(description="coordinator epoch of its last marker; -1 without a marker")]
     last_sequence: int
     last_offset: int
-    last_timestamp: Annotated[int, Meta(description="ms, of its last batch")]
+    last_timestamp: Annotated[int, Meta(description="ms, timestamp of its last batch")]
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Return the partition."""
+        """Return the topic and the number of the partition."""
         return self.topic, self.partition
 
 
 @dataclass(frozen=True, slots=True)
 class ListedProducer:
-    """A producer, and the first offset of its open transaction."""
+    """A producer with the first offset of its open transaction. The offset is None without a transaction."""
 
     producer: PartitionProducer
     transaction_start_offset: int | None
 
     @property
     def last_time(self) -> str | None:
-        """Return `last_timestamp` in ISO 8601."""
+        """Return `last_timestamp` as ISO 8601 text."""
         return utc(self.producer.last_timestamp)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionTransaction:
-    """A producer's open transaction on one partition."""
+    """An open transaction of a producer on one partition."""
 
     producer: PartitionProducer
-    transaction_start_offset: Annotated[int, Meta(description="of its first record")]
+    transaction_start_offset: Annotated[int, Meta(description="offset of its first record")]
     blocked_segments: Annotated[
         tuple[int, ...],
         Meta(
             description="base offsets of the closed segments that end above `transaction_start_offset`; "
-            "none in a topic that is never tiered"
+            "empty if the topic is never tiered"
         ),
     ]
-    blocked_bytes: Annotated[int, Meta(description="of these segments' log files")]
+    blocked_bytes: Annotated[int, Meta(description="bytes of the log files of these segments")]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordPlace:
-    """The place of a record of `__transaction_state`, and its timestamp in ms."""
+    """The position of a record in `__transaction_state`, and its timestamp in ms."""
 
-    partition: Annotated[int, Meta(description=f"of {TOPIC}")]
+    partition: Annotated[int, Meta(description=f"partition of {TOPIC}")]
     offset: int
     timestamp: int
 
 
 @dataclass(frozen=True, slots=True)
 class KnownTransaction:
-    """The newest readable state of a transactional id, and the record that has it."""
+    """The newest readable state of a transactional id, with the position of its record."""
 
     transactional_id: str
     record: RecordPlace

@@ -1,4 +1,4 @@
-"""List the producers at the log ends of partitions, as a broker's DescribeProducers does."""
+"""The producers at the log ends of partitions, as in DescribeProducers."""
 
 from __future__ import annotations
 
@@ -22,30 +22,32 @@ _NOBODY = np.empty(0, ENTRY_DTYPE)
 
 
 def entries_at_end(replayed: LogReplay) -> np.ndarray:
-    """Return the entries at the log end (ENTRY_DTYPE, ascending producer id); none if the log cannot be replayed."""
-    return _NOBODY if replayed.entries is None else replayed.entries
+    """Return the entries at the log end (ENTRY_DTYPE, ascending producer id), empty if the log cannot be replayed."""
+    if replayed.entries is None:
+        return _NOBODY
+    return replayed.entries
 
 
 def partition_producer(partition: Partition, entry: np.void) -> PartitionProducer:
-    """Return an entry (ENTRY_DTYPE) at the log end of a partition."""
+    """Return the producer that an entry (ENTRY_DTYPE) at the log end describes."""
     names = ("producer_id", "producer_epoch", "coordinator_epoch", "last_sequence", "last_offset", "timestamp")
     return PartitionProducer(partition.topic, partition.partition, *(int(entry[name]) for name in names))
 
 
 @dataclass
 class ProducerListing:
-    """Lists the producers of partition after partition, and adds up the findings."""
+    """A listing of the producers of several partitions. It collects findings."""
 
-    producer_expiration: int | None  # ms, after which brokers drop an idle producer; None for never
+    producer_expiration: int | None  # ms, producer.id.expiration.ms; None if producers never expire
     as_of: int  # epoch ms
     check_crc: bool = True
     findings: list[Finding] = field(default_factory=list)  # damaged and unreadable files
-    expired: int = 0  # number of producers that are omitted because brokers have dropped them
-    # A broker's snapshot may be wrong if the log begins in remote storage. Partitions with unknown starts are left out.
+    expired: int = 0  # number of producers that are omitted because brokers have removed them
+    # Partitions with an unknown log start are skipped: if the log begins in remote storage, a snapshot may be wrong.
     log_starts: LogStarts = field(default_factory=LogStarts)
 
     def producers(self, partitions: Iterable[tuple[LogDir, Partition]]) -> Iterator[ListedProducer]:
-        """Yield the producers that brokers still have, ascending by id in each partition."""
+        """Yield the producers that brokers still have, ascending by producer id in each partition."""
         for log_dir, partition in partitions:
             if self.log_starts.add(partition) is None:
                 continue
@@ -56,17 +58,18 @@ class ProducerListing:
             self.expired += entries.size - live.size
             for entry in live:
                 start = int(entry["current_txn_first_offset"])
-                yield ListedProducer(partition_producer(partition, entry), start if start >= 0 else None)
+                open_from = start if start >= 0 else None
+                yield ListedProducer(partition_producer(partition, entry), open_from)
 
 
 def open_of_one_cluster(uris: Sequence[str], log_starts: Mapping[TopicPartition, int]) -> tuple[NamedLogDir, ...]:
-    """Open the log directories; a host with several disks has several.
+    """Open the log directories of one cluster. A host with several disks has several log directories.
 
     Args:
-        log_starts: as --log-start states them; see with_stated.
+        log_starts: log start offsets by --log-start; see with_stated.
 
     Raises:
-        UsageError: they belong to several clusters, whose producer ids are unrelated.
+        UsageError: the directories are of several clusters, so their producer ids are unrelated.
     """
     opened = with_stated(open_log_dirs(uris), log_starts)
     properties = [read_properties(each.log_dir.filesystem, each.log_dir.path) for each in opened]
@@ -80,6 +83,6 @@ def open_of_one_cluster(uris: Sequence[str], log_starts: Mapping[TopicPartition,
 
 
 def partitions_of(log_dirs: Sequence[NamedLogDir], selection: Selection) -> Iterator[tuple[LogDir, Partition]]:
-    """Yield the selected partitions, each with its log directory; raises as `selected_of`."""
+    """Yield the selected partitions with their log directories. See `selected_of` for errors."""
     for each, partition in selected_of(log_dirs, selection):
         yield each.log_dir, partition

@@ -1,10 +1,10 @@
-"""Read `__transaction_state` from log directories, and list the partitions that are missing there."""
+"""The content of `__transaction_state` in log directories, and the partitions that are missing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 
 from tiersnap.snapshot.errors import CorruptTransactionStateError, UsageError
@@ -29,7 +29,7 @@ from tiersnap.snapshot.units import count_of
 
 Watch = Callable[[Iterable[tuple[LogDir, Partition]]], Iterable[tuple[LogDir, Partition]]]
 _SHOWN = 20
-# A partition with one of these may have unread states. A record of an unknown type is no state.
+# A partition with one of these findings may have unread states. UNKNOWN_VERSION is excluded: such a record is no state.
 _HIDES_STATES = frozenset(FindingKind) - {
     FindingKind.CORRUPT_CHECKPOINT,
     FindingKind.BAD_FILE_NAME,
@@ -40,17 +40,17 @@ _HIDES_STATES = frozenset(FindingKind) - {
 
 @dataclass(frozen=True, slots=True)
 class TransactionLog:
-    """The transaction logs in the log directories."""
+    """The partitions of `__transaction_state` in log directories."""
 
     states: CoordinatorStates  # newest state of each transactional id
-    # As given, or the smallest count that explains where most ids were found; None if no partition was found.
+    # The given count, or the smallest count that explains the partitions of most ids. None if no partition was found.
     partition_count: int | None
-    is_count_sure: bool  # it was given, or no other count explains as many ids
-    missing: tuple[int, ...]  # partitions that were not found, or not read to their end, ascending; at most a thousand
+    is_count_sure: bool  # whether the count was given, or no other count explains as many ids
+    missing: tuple[int, ...]  # partitions that were not found, or not read to their end, ascending; at most 1,000
     read: frozenset[int]  # partitions that were read to their end
     findings: tuple[Finding, ...]
     path: str
-    # ms by partition: the time of its newest record, and the start of a running broker that has a replica.
+    # ms by partition: the timestamp of its newest record, and the start of a running broker with a replica.
     written_at: Mapping[int, int] = field(default_factory=dict)
     running_since: Mapping[int, int] = field(default_factory=dict)
 
@@ -60,7 +60,7 @@ class TransactionLog:
         return self.is_count_sure and not self.missing and not self.states.unreadable
 
     def is_current(self, transactional_id: str) -> bool:
-        """Return whether every record that a coordinator wrote about this id was read."""
+        """Return whether all records of the transactional id were read."""
         if transactional_id in self.states.unreadable or not self.partition_count:
             return False
         found = self.states.found_in.get(transactional_id)
@@ -69,9 +69,10 @@ class TransactionLog:
         return self.is_count_sure and partition_of(transactional_id, self.partition_count) in self.read
 
     def work_after(self, partition: int, since: int, as_of: int) -> int:
-        """Return for how long (ms) the partition surely had a coordinator after `since`; 0 if that is unknown.
+        """Return how long (ms) the partition surely had a coordinator after `since`, 0 if unknown.
 
-        It had one if a record was written, or if a broker runs that has a replica: the cluster then elects a leader.
+        The partition had a coordinator until its last record was written. It also has a coordinator while a broker with
+        a replica runs, because the cluster elects a leader.
         """
         written = self.written_at.get(partition, since) - since
         started = self.running_since.get(partition)
@@ -80,34 +81,34 @@ class TransactionLog:
 
     @property
     def missing_finding(self) -> Finding | None:
-        """Return the finding about missing parts of the topic; None if nothing is missing."""
+        """Return the finding about missing partitions of the topic, None if nothing is missing."""
         if self.partition_count is None:
             said = f"no partition of {TOPIC} is here"
         elif self.missing:
-            named = ", ".join(map(str, self.missing[:_SHOWN])) + (", …" if len(self.missing) > _SHOWN else "")
-            said = (
-                f"not here, or not read to its end, of the {count_of(self.partition_count, 'partition')} of {TOPIC}: "
-                f"{named}"
-            )
+            named = ", ".join(map(str, self.missing[:_SHOWN]))
+            if len(self.missing) > _SHOWN:
+                named += ", …"
+            count = count_of(self.partition_count, "partition")
+            said = f"not here, or not read to its end, of the {count} of {TOPIC}: {named}"
         elif not self.is_count_sure:
-            said = f"too few transactional ids to tell how many partitions {TOPIC} has: give --partition-count"
+            said = f"too few transactional ids to infer how many partitions {TOPIC} has: give --partition-count"
         else:
             return None
         return Finding(FindingKind.MISSING_PARTITION, self.path, -1, said)
 
     def with_partitions(self, selection: Selection) -> list[KnownTransaction]:
-        """Return the transactions with a selected partition; without a condition all transactions."""
+        """Return the transactions that include a selected partition. Without a condition, return all transactions."""
         known = self.states.known.values()
         if selection == Selection():
             return list(known)
         return [each for each in known if _is_selected(each.value, selection)]
 
     def described(self, transactional_id: str) -> KnownTransaction:
-        """Return the newest state of one id.
+        """Return the newest state of a transactional id.
 
         Raises:
             UsageError: the id is unknown.
-            CorruptTransactionStateError: its record cannot be read.
+            CorruptTransactionStateError: its newest record cannot be decoded.
         """
         known = self.states.known.get(transactional_id)
         if known is not None:
@@ -115,17 +116,17 @@ class TransactionLog:
         if transactional_id in self.states.unreadable:
             raise CorruptTransactionStateError(
                 f"the newest record of {transactional_id!r} cannot be read",
-                hint="tiersnap transactions list LOGDIR says what is wrong with it",
+                hint="tiersnap transactions list LOGDIR",
             )
         if self.is_current(transactional_id):
             raise UsageError(
-                f"no transactional id {transactional_id!r}: it never was, or it has expired",
-                hint="tiersnap transactions list LOGDIR shows all",
+                f"no transactional id {transactional_id!r}: it never existed, or it has expired",
+                hint="tiersnap transactions list LOGDIR",
             )
         missing = "" if self.missing_finding is None else f": {self.missing_finding.message}"
         raise UsageError(
             f"{transactional_id!r} is not in what could be read of {TOPIC}{missing}",
-            hint="name the log directories that hold all its partitions, and --partition-count",
+            hint="name the log directories with all its partitions, and --partition-count",
         )
 
 
@@ -134,9 +135,11 @@ def _is_selected(value: TransactionLogValue, selection: Selection) -> bool:
 
 
 def missing_of(log_dirs: Sequence[LogDir], log: TransactionLog) -> list[Finding]:
-    """Return the finding about missing partitions of the topic; none for a broker without any partition yet."""
-    is_fresh = not any(each.folders for each in log_dirs)
-    return [] if is_fresh or log.missing_finding is None else [log.missing_finding]
+    """Return the finding about missing partitions of the topic. A broker without any partition has no finding."""
+    missing = log.missing_finding
+    if missing is None or not any(each.folders for each in log_dirs):
+        return []
+    return [missing]
 
 
 def read_transaction_log(
@@ -147,12 +150,12 @@ def read_transaction_log(
     stops_at_unknown: bool = False,
     watch: Watch = iter,
 ) -> TransactionLog:
-    """Read every partition of `__transaction_state` in these directories.
+    """Read every partition of `__transaction_state` in the log directories.
 
     Args:
-        partition_count: the topic's (transaction.state.log.num.partitions); None infers it from the places of the ids.
-        stops_at_unknown: read each partition only up to the first value of an unknown version, as brokers before 4.3.
-        watch: passes the partitions on and reports progress.
+        partition_count: transaction.state.log.num.partitions; None to infer it from the partitions of the ids.
+        stops_at_unknown: stop reading a partition at the first value of an unknown version, as brokers before 4.3 do.
+        watch: function that passes the partitions through and reports progress.
     """
     found = [
         read_states(log_dir.filesystem, partition, check_crc=check_crc, stops_at_unknown=stops_at_unknown)
@@ -162,14 +165,19 @@ def read_transaction_log(
 
 
 def _log_of(found: Sequence[ReadStates], log_dirs: Sequence[LogDir], partition_count: int | None) -> TransactionLog:
-    states = newest_states(chain.from_iterable(each.records for each in found))
-    findings = list(chain.from_iterable(each.findings for each in found))
+    records: list[TransactionRecord] = []
+    findings: list[Finding] = []
+    written_at: dict[int, int] = {}
     numbers: set[int] = set()
     hidden: set[int] = set()
     for each in found:
+        records += each.records
+        findings += each.findings
+        written_at[each.number] = each.written_at
         numbers.add(each.number)
         if each.hides_states:
             hidden.add(each.number)
+    states = newest_states(records)
     count, is_count_sure = partition_count, True
     if count is None:
         count, is_count_sure = _infer_count(states, numbers)
@@ -182,20 +190,20 @@ def _log_of(found: Sequence[ReadStates], log_dirs: Sequence[LogDir], partition_c
         read=frozenset(numbers - hidden),
         findings=(*findings, *_misplaced(states, numbers, count, paths)),
         path=paths,
-        written_at={each.number: each.written_at for each in found},
+        written_at=written_at,
         running_since=dict(_running_since(log_dirs)),
     )
 
 
 def _infer_count(states: CoordinatorStates, numbers: set[int]) -> tuple[int | None, bool]:
-    """Return the likely partition count, None without partitions, and whether no other count is as likely."""
+    """Return the likely partition count (None without partitions), and whether it is the only likely one."""
     likely = likely_counts(states.found_in, max(numbers, default=-1) + 1)
     return likely[0] if numbers else None, len(likely) == 1
 
 
 def _missing(numbers: set[int], hidden: set[int], count: int) -> tuple[int, ...]:
-    """Return the partitions that were not found, or not read to their end; `count` is the topic's."""
-    # A count may be billions: a typing error, or a folder's name. So at most MOST_PARTITIONS are listed.
+    """Return the partitions that were not found, or not read to their end. `count` is the topic's partition count."""
+    # A wrong count, from an option or a folder name, may be billions. So at most MOST_PARTITIONS are listed.
     absent = islice((each for each in range(count) if each not in numbers), MOST_PARTITIONS)
     return tuple(sorted(hidden.union(absent)))
 
@@ -207,7 +215,7 @@ def _partitions(log_dirs: Sequence[LogDir]) -> Iterator[tuple[LogDir, Partition]
 
 
 def _running_since(log_dirs: Sequence[LogDir]) -> Iterator[tuple[int, int]]:
-    """Yield the partitions on the disks of running brokers, and when the broker started (ms)."""
+    """Yield partitions on disks of running brokers, with the start of the broker (ms)."""
     for log_dir in log_dirs:
         since = started_at(Path(log_dir.path)) if log_dir.filesystem.is_local else None
         if since is not None:
@@ -216,7 +224,7 @@ def _running_since(log_dirs: Sequence[LogDir]) -> Iterator[tuple[int, int]]:
 
 
 def _folders(log_dir: LogDir) -> Iterator[tuple[str, int]]:
-    """Yield the folders of the topic's partitions, and their numbers."""
+    """Yield path and number of each partition folder of the topic."""
     for folder in log_dir.folders:
         topic, number = split_folder_name(folder) or ("", -1)
         if topic == TOPIC:
@@ -225,21 +233,21 @@ def _folders(log_dir: LogDir) -> Iterator[tuple[str, int]]:
 
 @dataclass
 class ReadStates:
-    """The records of one partition, and its damage."""
+    """The newest records of one partition, and its damage."""
 
     number: int
     records: list[TransactionRecord] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    hides_states: bool = False  # the damage may hide further states
-    written_at: int = -1  # ms, of its newest record
+    hides_states: bool = False  # whether damage may hide further states
+    written_at: int = -1  # ms, timestamp of its newest record
 
 
 def read_states(
     filesystem: FileSystem, partition: Partition, *, check_crc: bool = True, stops_at_unknown: bool = False
 ) -> ReadStates:
-    """Decode the newest record with a known version, and the newest with an unknown version, of each key.
+    """Decode the newest records of each key: the newest with a known version, and the newest with an unknown version.
 
-    There are few ids and many records, so older records are not decoded. Arguments as in `read_transaction_log`.
+    Older records are not decoded, because ids are few and records are many. See `read_transaction_log` for arguments.
     """
     read = ReadStates(partition.partition, findings=list(partition.findings))
     problems: list[Finding] = []
@@ -251,7 +259,7 @@ def read_states(
             read.records.append(decoded)
             problems += _problems_of(decoded, record, path)
     read.hides_states = not partition.segments or any(each.finding_kind in _HIDES_STATES for each in read.findings)
-    # A bad record hides only its own id, and the table of states knows that id.
+    # A bad record hides only its own id, and `CoordinatorStates.unreadable` has that id.
     read.findings += sorted(problems, key=lambda each: (each.path, each.position))
     return read
 
@@ -259,7 +267,7 @@ def read_states(
 def _newest_records(
     filesystem: FileSystem, partition: Partition, read: ReadStates, check_crc: bool, stops_at_unknown: bool
 ) -> list[tuple[LogRecord, str]]:
-    """Return the newest records with the paths of their segments; add time and damage of all records to `read`."""
+    """Return the newest records with the paths of their segments. Add time and damage of all records to `read`."""
     newest: dict[bytes | None, tuple[LogRecord, str]] = {}
     unknown: dict[bytes | None, tuple[LogRecord, str]] = {}
     for segment in partition.segments:
@@ -285,7 +293,7 @@ def _problems_of(decoded: TransactionRecord, record: LogRecord, path: str) -> It
 
 
 def impossible(value: TransactionLogValue) -> str:
-    """Return why no coordinator ever writes this state; "" if one may."""
+    """Return why no coordinator writes this state, "" if a coordinator may write it."""
     if value.transaction_state is not TransactionStatus.EMPTY and value.start_timestamp < 0:
         return f"{value.transaction_state} of a transaction that never began"
     if value.transaction_state is TransactionStatus.EMPTY and value.partitions:
@@ -294,12 +302,12 @@ def impossible(value: TransactionLogValue) -> str:
 
 
 def _misplaced(states: CoordinatorStates, numbers: set[int], count: int | None, path: str) -> Iterator[Finding]:
-    """Yield partitions above the count, and partitions with ids that belong into others."""
+    """Yield findings about partitions above the count, and about transactional ids in the wrong partition."""
     if count is None:
         return
     for number in sorted(numbers):
         if number >= count:
-            message = f"{TOPIC}-{number} is here, and the topic is said to have {count_of(count, 'partition')}"
+            message = f"{TOPIC}-{number} is here, but the topic has {count_of(count, 'partition')}"
             yield Finding(FindingKind.WRONG_PARTITION, path, -1, message)
     wrong: dict[int, list[str]] = {}
     for transactional_id, partition in states.found_in.items():
@@ -308,6 +316,6 @@ def _misplaced(states: CoordinatorStates, numbers: set[int], count: int | None, 
     for partition, ids in sorted(wrong.items()):
         message = (
             f"{len(ids)} transactional ids in {TOPIC}-{partition} belong elsewhere if the topic has {count} "
-            f"partitions, {ids[0]!r} in {TOPIC}-{partition_of(ids[0], count)}: it has another number, or was given more"
+            f"partitions, such as {ids[0]!r} in {TOPIC}-{partition_of(ids[0], count)}: check --partition-count"
         )
         yield Finding(FindingKind.WRONG_PARTITION, path, -1, message)

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class TransactionVerdict(StrEnum):
-    """The verdict on an open transaction; `hanging` has a table."""
+    """The verdict on an open transaction. The docstring of `hanging` has a table of the verdicts."""
 
     UNKNOWN = "UNKNOWN"
     YOUNG = "YOUNG"
@@ -21,7 +21,7 @@ class TransactionVerdict(StrEnum):
 
     @property
     def is_hanging(self) -> bool:
-        """Return whether only an operator will end the transaction."""
+        """Return whether only an operator can end the transaction."""
         return self in _HANGING
 
 

@@ -143,11 +143,11 @@ CLIENT_FACTS = [
         (AFTER_PRODUCE, "otherwise", ENDS),
     ]),
     ("OUT_OF_ORDER_SEQUENCE_NUMBER", "3.9", [
-        (PRODUCE, "earlier batches are still under way", "sends the same batch again"),
-        (PRODUCE, "an earlier batch expired after it was sent, and not the one before", "sends the same batch again"),
+        (PRODUCE, "earlier batches are still in flight", "sends the same batch again"),
+        (PRODUCE, "an earlier batch expired after it was sent, but not the previous one", "sends the same batch again"),
         (PRODUCE, "otherwise", "takes the next epoch"),
-        (AFTER_PRODUCE, "earlier batches are still under way", "sends the same batch again"),
-        (AFTER_PRODUCE, "an earlier batch expired after it was sent, and not the one before", ABORTS),
+        (AFTER_PRODUCE, "earlier batches are still in flight", "sends the same batch again"),
+        (AFTER_PRODUCE, "an earlier batch expired after it was sent, but not the previous one", ABORTS),
         (AFTER_PRODUCE, "otherwise", ABORTS),
     ]),
     ("DELIVERY_TIMED_OUT", "2.5", [
