@@ -36,7 +36,7 @@ def run(
 ) -> RunOutcome:
     """List, decode, replay, judge, tier, publish and report. Without `settings.apply` the run is a plan.
 
-    A plan writes nothing. It keeps the rows that it would append in the session's cache, and reads them together with the stored rows.
+    A plan writes nothing. It caches the rows that it would append, and reads them together with the stored rows.
 
     Args:
         spark: a session, or a function that starts one. It is called after all checks that need no Spark.

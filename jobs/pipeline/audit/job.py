@@ -32,7 +32,6 @@ from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 from tiersnap.snapshot.exactly_once.models.audit_rules import UNREAD, Harm
 from tiersnap.snapshot.formats.transaction_state import TOPIC
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
-from tiersnap.snapshot.tables.spark_made_tables import AUDIT_FINDINGS
 
 _FINDINGS, _AUDITS = "audit_findings", "audits"
 _BATCHES = "record_batches"
