@@ -54,10 +54,14 @@ def _outcome(found: Mapping[str, Any], page: Path) -> ClusterOutcome:
     return {
         "report": str(page),
         "remote": run["remote"],
-        **{name: run[name] for name in _OF_RUN},
-        **{name: totals[name] for name in _OF_CLUSTER},
-        "blocked": [{name: cause[name] for name in _OF_CAUSE} for cause in found["causes"][:MOST_CAUSES]],
+        **_selected(run, _OF_RUN),
+        **_selected(totals, _OF_CLUSTER),
+        "blocked": [_selected(cause, _OF_CAUSE) for cause in found["causes"][:MOST_CAUSES]],
     }
+
+
+def _selected(found: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: found[name] for name in names}
 
 
 def until_of(words: Sequence[str]) -> str | None:

@@ -183,7 +183,7 @@ def discover(
     if topic is not None and not found.folders and not may_be_none:
         raise NotALogDirError(
             f"{', '.join(names)}: no partition matches --topic",
-            hint="--topic is a regular expression for the whole topic name, as in --topic 'orders.*'",
+            hint="--topic 'orders.*': a regular expression for complete topic names",
         )
     return found
 

@@ -1,4 +1,4 @@
-"""The job of `tiersnap verify --remote --warehouse`. It verifies new remote segments, and others again when due."""
+"""The job of `tiersnap verify --remote --warehouse`: it verifies new remote segments, and repeats checks when due."""
 
 from __future__ import annotations
 

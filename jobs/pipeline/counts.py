@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.before_spark import unled_error
+from tiersnap.jobs.pipeline.damage import finding_of
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
@@ -30,7 +31,7 @@ from tiersnap.snapshot.errors import (
 )
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
 from tiersnap.snapshot.gate.lost_ranges import lost_error
-from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.masking import masked_uri
 from tiersnap.snapshot.replay.remote_listing import LostRange, place_error
@@ -52,7 +53,7 @@ def count_listed(outcome: RunOutcome, counts: RunTotals, listed: DataFrame) -> N
     if _count_failures(outcome, counts):
         unanswered = listed.where("error is not null")
         few = unanswered.orderBy(*PARTITION_KEY).limit(MOST_TOLD).select("error", *RECORDED)
-        outcome.errors += [_failure(row.error, row) for row in few.collect()]
+        outcome.errors += map(_failure, few.collect())
 
 
 def count_forgetful(outcome: RunOutcome, count: int, replicas: DataFrame, collected: Collection[str]) -> None:
@@ -163,8 +164,8 @@ def _count_failures(outcome: RunOutcome, counts: RunTotals | Row) -> bool:
     return bool(counts.errors)
 
 
-def _failure(message: str, row: Row) -> TiersnapError:
-    return failure(message, is_transient=bool(row.is_transient), error_type=row.error_type, hint=row.hint)
+def _failure(row: Row) -> TiersnapError:
+    return failure(row.error, is_transient=bool(row.is_transient), error_type=row.error_type, hint=row.hint)
 
 
 def count_decoded(outcome: RunOutcome, segments: DataFrame, run: int, collected: Collection[str]) -> None:
@@ -201,7 +202,7 @@ def count_replayed(outcome: RunOutcome, partitions: DataFrame, run: int) -> None
     outcome.counts = replace(outcome.counts, snapshots_written=counts.written, snapshots_mended=counts.mended)
     if _count_failures(outcome, counts):
         failed = facts.where(F.col("kind") == str(FactKind.ERROR)).orderBy(*PARTITION_KEY, "part").limit(MOST_TOLD)
-        outcome.errors += [_failure(row.error, row) for row in failed.select("error", *RECORDED).collect()]
+        outcome.errors += map(_failure, failed.select("error", *RECORDED).collect())
 
 
 def of_findings(findings: DataFrame) -> DataFrame:
@@ -225,9 +226,7 @@ def count_findings(outcome: RunOutcome, counts: Sequence[Mapping[str, Any]], fin
     outcome.kinds |= {FindingKind(row["finding_kind"]) for row in counts}
     if counts:
         few = findings.orderBy(*PARTITION_KEY, "part").limit(MOST_TOLD)
-        outcome.findings += [
-            Finding(FindingKind(row.finding_kind), row.path, row.position, row.message) for row in few.collect()
-        ]
+        outcome.findings += map(finding_of, few.collect())
 
 
 def count_tiered(outcome: RunOutcome, remote_log_segments: DataFrame, run: int) -> None:
@@ -250,7 +249,7 @@ def count_tiered(outcome: RunOutcome, remote_log_segments: DataFrame, run: int) 
     outcome.copies_finished = counts.finished
     if _count_failures(outcome, counts):
         failed = rows.where(has_failed).orderBy("topic", "partition", "base_offset").limit(MOST_TOLD)
-        outcome.errors += [_failure(row.error, row) for row in failed.select("error", *RECORDED).collect()]
+        outcome.errors += map(_failure, failed.select("error", *RECORDED).collect())
 
 
 def count_published(outcome: RunOutcome, done: Published, *, apply: bool) -> None:

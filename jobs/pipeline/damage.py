@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.cached import Keep
@@ -76,8 +76,12 @@ def damage(listed: DataFrame, unread: DataFrame, keep: Keep, *, check_crc: bool)
     if not counts:
         return Damage(legacy_count=legacy_count), rows
     first = rows.orderBy(*SEGMENT_KEY, "path", "position").limit(_MOST_SHOWN).collect()
-    findings = [Finding(FindingKind(row.finding_kind), row.path, row.position, row.message) for row in first]
-    return Damage(findings, counts, legacy_count), rows
+    return Damage(list(map(finding_of, first)), counts, legacy_count), rows
+
+
+def finding_of(row: Row) -> Finding:
+    """Return the finding of a row with its columns."""
+    return Finding(FindingKind(row.finding_kind), row.path, row.position, row.message)
 
 
 def _of_folders(listed: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Helpers that run functions of Arrow batches over DataFrames."""
+"""Helpers that apply functions on Arrow batches to DataFrames, per group or per partition."""
 
 from __future__ import annotations
 

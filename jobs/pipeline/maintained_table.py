@@ -12,7 +12,7 @@ from tiersnap.snapshot.units import human_bytes
 
 @dataclass(frozen=True, slots=True)
 class MaintainedTable:
-    """A table of the warehouse, with the number of its removed rows. Without `--apply` they are to be removed."""
+    """A table of the warehouse and its superseded rows, which `--apply` deletes."""
 
     COLUMNS: ClassVar = ("table", "rows", "superseded", "files", "size")
     table: str

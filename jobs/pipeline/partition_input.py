@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -104,12 +104,13 @@ class PartitionInput:
         self._part: tuple[StoredDecode, Run] | None = None
         self._decodes = self._parts(Source.DECODES)
         self.listed = next(iter(list(LISTED_ROWS.read(self._of(Source.LISTED)))), None)
-        facts = [fact for rows in self._of(Source.FACTS) for fact in read_facts(rows)]
+        facts = list(chain.from_iterable(map(read_facts, self._of(Source.FACTS))))
         self.facts = [fact for fact, _ in facts]
         self.results = StoredResults.of(facts) if facts else None
         copies = list(self._of(Source.COPIES))
-        self.copies = [state.attempt for rows in copies for state in read_states(rows) if state.is_there]
-        self.refusals = [refusal for rows in copies for refusal in read_refusals(rows)]
+        states = chain.from_iterable(map(read_states, copies))
+        self.copies = [state.attempt for state in states if state.is_there]
+        self.refusals = list(chain.from_iterable(map(read_refusals, copies)))
 
     def _of(self, source: Source) -> Iterator[pa.RecordBatch]:
         """Yield the next rows while they are of this source."""
@@ -118,7 +119,7 @@ class PartitionInput:
             self._slice = next(self._slices, None)
 
     def _parts(self, source: Source) -> Iterator[tuple[StoredDecode, Run]]:
-        return (part for rows in self._of(source) for part in read_decodes(rows))
+        return chain.from_iterable(map(read_decodes, self._of(source)))
 
     def window(self) -> Iterator[WindowDecode]:
         """Yield the parts of the WINDOW rows in ascending order. Call it once, before the first `decode`."""

@@ -76,7 +76,7 @@ def _count_found(run: RunContext) -> None:
 
 
 def changes_of(run: RunContext, listed: DataFrame) -> DataFrame:
-    """Return the rows of `partition_changes` of listed partitions, by the current tables."""
+    """Compare the listed partitions with the current tables; see `partition_changes` for the result."""
     return partition_changes(
         listed,
         run.warehouse.read("segments"),

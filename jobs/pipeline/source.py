@@ -192,7 +192,7 @@ class KafkaSegmentReader(DataSourceReader):
                 size = 0
             tasks[-1].append(segment)
             size += segment.size
-        return [SegmentTask(task) for task in tasks]
+        return list(map(SegmentTask, tasks))
 
     def _segments(self) -> Iterator[SegmentRef]:
         log_dir = open_log_dir(self._path)

@@ -93,13 +93,12 @@ def to_report(
     def segments_of(chosen: list[tuple[int, int, int]]) -> pa.Table:
         if "run_number" in groups.schema.names:
             return of_partitions(_segments(coded, held), chosen)
-        names = pa.table(
-            {
-                "log_dir": pa.array([log_dirs.values[log_dir] for _, log_dir, _ in chosen], pa.string()),
-                "topic": pa.array([topics.values[topic] for topic, _, _ in chosen], pa.string()),
-                "partition": pa.array([partition for *_, partition in chosen], pa.int32()),
-            }
+        rows = (
+            {"log_dir": log_dirs.values[log_dir], "topic": topics.values[topic], "partition": partition}
+            for topic, log_dir, partition in chosen
         )
+        schema = pa.schema([("log_dir", pa.string()), ("topic", pa.string()), ("partition", pa.int32())])
+        names = pa.Table.from_pylist(list(rows), schema)
         runs = verdict_runs(readiness_of(F.broadcast(spark.createDataFrame(names))), run.now).toArrow()
         return of_partitions(_segments(_coded(runs, topics, log_dirs), held), chosen)
 
@@ -157,7 +156,7 @@ class KnownForgetful:
 
     def rows(self) -> list[dict[str, object]]:
         """Return the replicas after the run as plain data, for the column `settings` of the table `runs`."""
-        return [asdict(each) for each in self.after]
+        return list(map(asdict, self.after))
 
 
 def segments_by(groups: pa.Table, name: str) -> dict[str, int]:

@@ -45,8 +45,8 @@ class LineageRun:
             # The spec requires a UUID that is equal in all events of a run.
             "run": {"runId": str(uuid.uuid5(_NAMESPACE, self.run_id)), "facets": facets},
             "job": {"namespace": "tiersnap", "name": self.command, "facets": {}},
-            "inputs": [dataset_of(uri) for uri in self.sources],
-            "outputs": [dataset_of(uri) for uri in self.targets],
+            "inputs": list(map(dataset_of, self.sources)),
+            "outputs": list(map(dataset_of, self.targets)),
             "producer": _PRODUCER,
             "schemaURL": _SCHEMA,
         }
