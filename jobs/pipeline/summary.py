@@ -34,7 +34,7 @@ from tiersnap.snapshot.report.from_tables import BEFORE_THE_FIRST, LastSettings,
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.report.summary import summarise_aggregated
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
+from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, schema_of
 
 # Number of partitions whose segments the driver collects for the report.
 DETAILS = 200
@@ -97,7 +97,7 @@ def to_report(
             {"log_dir": log_dirs.values[log_dir], "topic": topics.values[topic], "partition": partition}
             for topic, log_dir, partition in chosen
         )
-        schema = pa.schema([("log_dir", pa.string()), ("topic", pa.string()), ("partition", pa.int32())])
+        schema = schema_of(("log_dir", pa.string()), ("topic", pa.string()), ("partition", pa.int32()))
         names = pa.Table.from_pylist(list(rows), schema)
         runs = verdict_runs(readiness_of(F.broadcast(spark.createDataFrame(names))), run.now).toArrow()
         return of_partitions(_segments(_coded(runs, topics, log_dirs), held), chosen)
