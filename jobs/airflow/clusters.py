@@ -1,7 +1,7 @@
 """The clusters in Airflow's settings, and the arguments of `tiersnap run` for each.
 
-The Variable `tiersnap_clusters` is a JSON list, one object a cluster; a warehouse of its own lets clusters run side by
-side. Only `name`, `sources` and `remote` are needed:
+The Variable `tiersnap_clusters` is a JSON list with one object per cluster. Clusters with different warehouses run at
+the same time. The keys `name`, `sources` and `remote` are required:
 
     [{"name": "eu-1",
       "sources": ["/mnt/kafka-1", "/mnt/kafka-2"],       log directories, one replica of a partition each
@@ -26,12 +26,12 @@ from typing import TypeGuard
 from tiersnap.snapshot.errors import UsageError
 
 VARIABLE = "tiersnap_clusters"
-_HINT = '[{"name": "eu-1", "sources": ["/mnt/kafka-1"], "remote": "s3://bucket/tiers"}] is the least that it takes'
+_HINT = 'the smallest value: [{"name": "eu-1", "sources": ["/mnt/kafka-1"], "remote": "s3://bucket/tiers"}]'
 
 
 @dataclass(frozen=True)
 class BackfilledCluster:
-    """One cluster; see the module's text."""
+    """One cluster of the Variable; the module docstring describes the fields."""
 
     name: str
     sources: tuple[str, ...]
@@ -46,7 +46,11 @@ class BackfilledCluster:
 
     @classmethod
     def parse(cls, found: object) -> BackfilledCluster:
-        """Return the cluster of an object; UsageError for unknown or missing keys, and values of another kind."""
+        """Return the cluster of a JSON object.
+
+        Raises:
+            UsageError: a key is unknown or missing, or a value has the wrong type.
+        """
         if not isinstance(found, Mapping):
             raise UsageError(f"{VARIABLE}: {found!r} is no object", hint=_HINT)
         _check_keys(found, {each.name for each in fields(cls)})
@@ -68,7 +72,11 @@ class BackfilledCluster:
         )
 
     def arguments(self, until: datetime | None = None) -> list[str]:
-        """Return the words after `tiersnap run`; `until` tiers only segments that end before that time."""
+        """Return the words after `tiersnap run`.
+
+        Args:
+            until: tier only segments whose largest timestamp is before this time; None tiers all.
+        """
         words = []
         for source in self.sources:
             words += ["--source", source]
@@ -88,7 +96,7 @@ class BackfilledCluster:
 
 
 def _check_keys(found: Mapping[object, object], known: Set[str]) -> None:
-    """Refuse an object with an unknown key, or without one that is needed."""
+    """Raise UsageError if a key is unknown, or a required key is missing."""
     if unknown := sorted(map(str, found.keys() - known)):
         raise _refusal(found, f"unknown key {unknown[0]!r}", hint=f"known are {sorted(known)}")
     for key in ("name", "sources", "remote"):
@@ -103,7 +111,7 @@ def _words(found: Mapping[object, object], key: str) -> tuple[str, ...]:
         raise _refusal(found, f"{key!r} is no list")
     for each in value:
         if not _is_word(each):
-            raise _refusal(found, f"{key!r} holds {each!r}, which is no text")
+            raise _refusal(found, f"{key!r} contains {each!r}, which is no text")
     return tuple(map(str, value))
 
 
@@ -116,16 +124,19 @@ def _text(found: Mapping[object, object], key: str) -> str:
 
 
 def _conf(found: Mapping[object, object]) -> dict[str, str]:
-    """Return Spark's configuration, numbers and booleans as JSON writes them."""
+    """Return the Spark settings as text. Numbers and booleans have their JSON form, such as `true`."""
     conf = found.get("conf", {})
     refusal = _refusal(found, "'conf' is no object of texts")
     if not isinstance(conf, Mapping):
         raise refusal
     texts: dict[str, str] = {}
     for key, value in conf.items():
-        if not isinstance(value, str | int | float):
+        if isinstance(value, str):
+            texts[str(key)] = value
+        elif isinstance(value, int | float):
+            texts[str(key)] = json.dumps(value)
+        else:
             raise refusal
-        texts[str(key)] = value if isinstance(value, str) else json.dumps(value)
     return texts
 
 
@@ -145,12 +156,16 @@ def _is_list(value: object) -> TypeGuard[Sequence[object]]:
 
 
 def _is_word(value: object) -> bool:
-    """Return whether a command line can hold the value as JSON writes it."""
+    """Return whether the value is a text or a number, and so may be a word of a command line."""
     return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
 def parse_clusters(found: object) -> list[BackfilledCluster]:
-    """Return the clusters of the Variable; UsageError if it has none, or two share a name or a report."""
+    """Return the clusters of the Variable.
+
+    Raises:
+        UsageError: the Variable has no clusters, a cluster is invalid, or two clusters share a name or a report folder.
+    """
     if not _is_list(found) or not found:
         raise UsageError(f"{VARIABLE} is no list of clusters", hint=_HINT)
     clusters = list(map(BackfilledCluster.parse, found))
@@ -160,7 +175,7 @@ def parse_clusters(found: object) -> list[BackfilledCluster]:
 
 
 def _check_distinct(key: str, values: Sequence[str]) -> None:
-    """Refuse a value that two clusters share."""
+    """Raise UsageError if two clusters share a value."""
     for value in values:
         if values.count(value) > 1:
-            raise UsageError(f"{VARIABLE}: two clusters have the {key} {value!r}", hint="give each its own")
+            raise UsageError(f"{VARIABLE}: two clusters have the {key} {value!r}", hint=f"use another {key} for one")

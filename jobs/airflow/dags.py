@@ -4,9 +4,9 @@
                                  └──▶ maintain
                  cluster[1] = …
 
-`clusters` reads the Variable when it runs, so that parsing asks no database. `run` and `maintain` are spark-submit.
-`report` adds an event to the cluster's Asset. `nothing_blocked` fails if the run left segments that a person must look
-at; a retry would not help. conf/airflow/tiersnap_dags.py is the file for the folder of DAGs.
+`clusters` reads the Variable at run time, so that Airflow can parse the DAG without its database. `run` and `maintain`
+call spark-submit. `report` adds an event to the cluster's Asset. `nothing_blocked` fails if a person must repair
+segments; a retry would not help. Copy conf/airflow/tiersnap_dags.py to the folder of DAGs.
 """
 
 from __future__ import annotations
@@ -34,27 +34,33 @@ from tiersnap.jobs.airflow.run_operator import DELTA, MaintainOperator, RunOpera
 from tiersnap.snapshot.errors import ExitCode, UsageError
 
 ALIAS = "tiersnap"
-# Spark's INFO is 39,000 lines a run in the task's log; `conf` of a cluster may name another level.
+# At level INFO Spark writes 39,000 lines per run to the task's log. The cluster's `conf` overrides this setting.
 _QUIET = {"spark.log.level": "WARN"}
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def daily(*, schedule: str = "0 3 * * *", maintain: bool = True, **submit: Any) -> DAG:  # noqa: ANN401 - RunOperator's
-    """Return the DAG that tiers new and changed segments every day at `schedule` (UTC, cron).
+    """Return the DAG that tiers new and changed segments every day.
 
     Args:
+        schedule: cron expression in UTC.
         maintain: compact the warehouse's tables after each run.
-        submit: arguments of RunOperator, and so of SparkSubmitOperator: conn_id, packages, jars, poke_interval, …
+        submit: arguments of RunOperator and SparkSubmitOperator, such as conn_id, packages, jars and poke_interval.
     """
     return _dag("tiersnap_daily", schedule, submit, is_backfill=False, maintain=maintain, doc_md=_DAILY)
 
 
 def backfill(*, schedule: str = "0 0 * * *", **submit: Any) -> DAG:  # noqa: ANN401 - RunOperator's
-    """Return the DAG with one run a day: it tiers segments whose largest timestamp is before the end of the day.
+    """Return the backfill DAG. Each run has a day, and tiers segments whose largest timestamp is before its end.
 
-    The days run in order, oldest first, so each run sends the segments that ended on its day. A day that is run again,
-    or out of order, sends nothing twice and leaves no hole. Only `airflow backfill create` starts runs: Airflow needs
-    `schedule` for their dates, and makes no scheduled run.
+    The days run in order, the oldest first, so each run uploads the segments that ended on its day. Days may be
+    repeated or run out of order: no segment is uploaded twice, and no gap remains.
+
+    Only `airflow backfill create` starts runs. Airflow takes their dates from `schedule`, and starts no scheduled run.
+
+    Args:
+        schedule: cron expression in UTC.
+        submit: see `daily`.
     """
     return _dag("tiersnap_backfill", schedule, submit, is_backfill=True, maintain=False, doc_md=_BACKFILL)
 
@@ -68,8 +74,8 @@ def _dag(
         schedule=CronDataIntervalTimetable(schedule, timezone="UTC"),
         start_date=_START,
         catchup=False,
-        # Airflow counts the runs of a backfill apart, by the --max-active-runs of its command. 0 refuses all others: a
-        # scheduled run would upload all days, and `--reprocess-behavior none` would skip the day that it took.
+        # 0 forbids scheduled runs; a backfill has its own limit, --max-active-runs. A scheduled run would upload all
+        # days, and `--reprocess-behavior none` would then skip its day.
         max_active_runs=0 if is_backfill else 1,
         is_paused_upon_creation=True,
         default_args={"retries": 2, "retry_delay": timedelta(minutes=5)},
@@ -79,13 +85,14 @@ def _dag(
 
         @task
         def clusters() -> list[dict[str, object]]:
-            """Return the arguments of `cluster`, one for each cluster; a wrong Variable fails without a retry."""
+            """Return the arguments of `cluster` for each cluster. An invalid Variable fails without a retry."""
             until = get_current_context()["data_interval_end"] if is_backfill else None
             try:
                 found = parse_clusters(json.loads(Variable.get(VARIABLE)))
-            except (UsageError, ValueError) as error:
-                hint = error.hint if isinstance(error, UsageError) else f"{VARIABLE} is a JSON list"
-                raise AirflowFailException(f"{error}; {hint}") from error
+            except UsageError as error:
+                raise AirflowFailException(f"{error}; {error.hint}") from error
+            except ValueError as error:
+                raise AirflowFailException(f"{error}; {VARIABLE} is a JSON list") from error
             return [
                 {
                     "name": each.name,
@@ -120,7 +127,7 @@ def _dag(
 
 @task(outlets=[AssetAlias(ALIAS)])
 def report(outcome: ClusterOutcome, *, outlet_events: Any = None) -> ClusterOutcome:  # noqa: ANN401 - Airflow's accessor
-    """Log the outcome, and add it as an event to the Asset of the cluster's remote storage."""
+    """Log the outcome, add an event with the outcome to the Asset of the remote location, and return the outcome."""
     print("\n".join(in_words(outcome)))  # noqa: T201 - the task's log
     asset = Asset(name=f"tiersnap {outcome['cluster']}", uri=str(outcome["remote"]))
     outlet_events[AssetAlias(ALIAS)].add(asset, extra=outcome)
@@ -129,18 +136,19 @@ def report(outcome: ClusterOutcome, *, outlet_events: Any = None) -> ClusterOutc
 
 @task(retries=0)
 def nothing_blocked(outcome: ClusterOutcome) -> None:
-    """Fail if segments are damaged or unreadable, or if the gate refused them: a person must act."""
+    """Raise AirflowFailException if segments are damaged or unreadable, or if the gate refused segments."""
     if outcome["exit_code"] != ExitCode.OK:
         raise AirflowFailException("\n".join(in_words(outcome)))
 
 
 _DAILY = """
-Decodes new segments, writes missing snapshots, tiers the segments that are ready, writes the readiness report, and
-compacts the tables.
-`nothing_blocked` fails if a person must act: its log names causes and commands.
+Decodes new segments, writes missing snapshots, tiers READY segments, writes the readiness report, and compacts the
+tables.
+`nothing_blocked` fails if a person must repair segments: its log names the causes and the commands.
 """
 _BACKFILL = """
 `airflow backfill create --dag-id tiersnap_backfill --from-date 2026-11-01 --to-date 2026-11-20
---reprocess-behavior none --max-active-runs 1` tiers, day by day, the segments that ended on that day.
-`none` skips days that were run, `failed` repeats failed days, `completed` repeats all days. No segment is sent twice.
+--reprocess-behavior none --max-active-runs 1` tiers the segments of each day, one day after the other.
+`none` skips days that were run, `failed` repeats failed days, `completed` repeats all days.
+No segment is uploaded twice.
 """

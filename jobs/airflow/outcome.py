@@ -1,4 +1,4 @@
-"""Read the outcome of a run from its report, small enough for an XCom and an Asset's event.
+"""The outcome of a run, read from its report. It is small enough for an XCom and an Asset event.
 
     {"cluster": "eu-1", "exit_code": 0, "until": null,              value of --until
      "run_id": …, "applied": true, "report": "…/index.html", "remote": "s3://…",
@@ -23,7 +23,7 @@ from typing import Any
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.units import count_of
 
-# An event is a row of Airflow's database.
+# The limit keeps events small: each is a row in Airflow's database.
 MOST_CAUSES = 20
 _OF_RUN = ("run_id", "applied", "segments_decoded", "snapshots_written", "segments_uploaded", "bytes_uploaded")
 _OF_CLUSTER = ("tiered_segments", "uploaded_segments", "ready_segments", "waiting_segments", "waiting_bytes")
@@ -33,9 +33,12 @@ ClusterOutcome = dict[str, object]
 
 
 def read_outcome(report: Path, *, cluster: str, exit_code: int, until: str | None = None) -> ClusterOutcome | None:
-    """Return the outcome of the run that wrote `report` last; None if the report is missing or incomplete.
+    """Return the outcome of the last run that wrote a report; None if the report is missing or incomplete.
 
     Args:
+        report: folder of the report.
+        cluster: name of the cluster.
+        exit_code: exit code of the run.
         until: value of the run's --until.
     """
     try:
@@ -51,25 +54,33 @@ def _outcome(found: Mapping[str, Any], page: Path) -> ClusterOutcome:
     return {
         "report": str(page),
         "remote": run["remote"],
-        **{name: run[name] for name in _OF_RUN},
-        **{name: totals[name] for name in _OF_CLUSTER},
-        "blocked": [{name: cause[name] for name in _OF_CAUSE} for cause in found["causes"][:MOST_CAUSES]],
+        **_selected(run, _OF_RUN),
+        **_selected(totals, _OF_CLUSTER),
+        "blocked": [_selected(cause, _OF_CAUSE) for cause in found["causes"][:MOST_CAUSES]],
     }
 
 
+def _selected(found: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: found[name] for name in names}
+
+
 def until_of(words: Sequence[str]) -> str | None:
-    """Return the value of --until among the arguments of `tiersnap run`; None without it."""
-    return words[words.index("--until") + 1] if "--until" in words else None
+    """Return the value of --until in the arguments of `tiersnap run`; None without that option."""
+    if "--until" not in words:
+        return None
+    return words[words.index("--until") + 1]
 
 
 def run_id(report: Path) -> str | None:
-    """Return the id of the run that wrote `report` last."""
+    """Return the id of the last run that wrote the report in this folder; None without a complete report."""
     found = read_outcome(report, cluster="", exit_code=0)
-    return None if found is None else str(found["run_id"])
+    if found is None:
+        return None
+    return str(found["run_id"])
 
 
 def in_words(outcome: Mapping[str, object]) -> list[str]:
-    """Return lines for a log: the counts of the run, and the next step of each cause."""
+    """Return the lines to log: the counts of the run, and the next step for each blocking cause."""
 
     def counted(name: str, noun: str, plural: str = "") -> str:
         return count_of(int(str(outcome[name])), noun, plural)
@@ -82,14 +93,15 @@ def in_words(outcome: Mapping[str, object]) -> list[str]:
     ]
     causes = outcome["blocked"]
     assert isinstance(causes, list)
-    lines += [
-        f"{each['verdict']}: {count_of(each['segments'], 'segment')}; next: {each['next_step']}" for each in causes
-    ]
-    return lines
+    return lines + list(map(_cause_in_words, causes))
+
+
+def _cause_in_words(cause: Mapping[str, Any]) -> str:
+    return f"{cause['verdict']}: {count_of(cause['segments'], 'segment')}; next: {cause['next_step']}"
 
 
 def _still_ready(outcome: Mapping[str, object]) -> str:
-    """Return the number of READY segments that the run did not upload, for the line of its counts; "" for none."""
+    """Return a phrase with the number of READY segments that the run did not upload; an empty string for none."""
     count = int(str(outcome["ready_segments"]))
     if not count:
         return ""
@@ -103,7 +115,7 @@ _ENDED = re.compile(r"Error code is: (?P<code>-?[0-9]+)")
 
 
 class Ending(Enum):
-    """The end of a task, or its next try."""
+    """The reaction of a task to the driver's exit code."""
 
     DONE = auto()
     WAIT = auto()
@@ -112,7 +124,7 @@ class Ending(Enum):
 
 
 _ENDINGS: dict[int, Ending] = {
-    # The job is done, and a retry would find the same segments.
+    # The job has finished. A retry would have the same result.
     **dict.fromkeys((ExitCode.OK, ExitCode.GATE_REFUSED, ExitCode.DATA_CORRUPT, ExitCode.PARTIAL), Ending.DONE),
     ExitCode.TRANSIENT: Ending.WAIT,
     ExitCode.USAGE: Ending.FAIL,
@@ -120,16 +132,16 @@ _ENDINGS: dict[int, Ending] = {
 
 
 def exit_code_in(said: str) -> int:
-    """Return the exit code in spark-submit's error; UNEXPECTED if the error names none."""
+    """Return the exit code in the text of spark-submit's error; ExitCode.UNEXPECTED if the text has none."""
     found = _ENDED.search(said)
     return int(found["code"]) if found else int(ExitCode.UNEXPECTED)
 
 
 def ending_of(code: int) -> Ending:
-    """Return the end of a task whose driver returned this exit code."""
+    """Return the reaction to the driver's exit code; AGAIN for an unknown code."""
     return _ENDINGS.get(code, Ending.AGAIN)
 
 
 def is_over(since: datetime, now: datetime, wait_at_most: timedelta) -> bool:
-    """Return whether a task that has waited since `since` has used up its time."""
+    """Return whether a task that waits since `since` has reached `wait_at_most`."""
     return now - since >= wait_at_most

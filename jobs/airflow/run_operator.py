@@ -1,13 +1,12 @@
-"""`tiersnap run`, `tiersnap maintain tables` and other files by spark-submit, with exit codes in Airflow's words.
+"""Operators that start `tiersnap run` and `tiersnap maintain tables` with spark-submit, and map their exit codes.
 
-    0, 4, 5, 6
-              success: the outcome lists segments that are blocked or unreadable
-    3         the task waits without using up a retry: the warehouse is in use, or a server does not answer
-    2         the task fails without a retry, which would not change a wrong setting; so it does without spark-submit
-    1, …      the task fails and is tried again
+    0, 4, 5, 6  the task succeeds; the outcome lists blocked and unreadable segments
+    3           the task waits without using up a retry: the warehouse is in use, or a server does not answer
+    2           the task fails without a retry: a setting is wrong. A missing spark-submit has the same effect
+    1, …        the task fails, and Airflow retries it
 
-Every job can be repeated and killed safely (docs/warehouse.md), so a retry is the same command again. Client mode only:
-in cluster mode spark-submit does not return the driver's exit code, and the report is on another host.
+Every job can be killed and repeated safely (docs/warehouse.md), so a retry runs the same command. The operators need
+client mode. In cluster mode spark-submit does not return the driver's exit code, and the report is on another host.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 JOBS = Path(here.__file__).parents[1]
-# The jar of the extra [spark]. Airflow's environment has neither pyspark nor delta-spark that could name it.
+# The jar for the versions of the extra [spark]. Airflow's environment lacks the packages to compute its name from.
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
 
 class TiersnapSubmitOperator(SparkSubmitOperator):
-    """Submits a file of JOBS, and waits like a sensor if it ends with 3.
+    """Submits a Python file in the folder JOBS. If it ends with 3, the task waits like a sensor.
 
     Args:
-        poke_interval: time between two tries while the job has to wait.
-        wait_at_most: the task fails after this time, and is tried again if it has retries.
+        poke_interval: time between two tries while the task waits.
+        wait_at_most: waiting time after which the task fails; Airflow may then retry it.
     """
 
-    # Like a sensor, the task is rescheduled: a wait holds no worker slot and uses up no retry.
+    # Airflow reschedules the task like a sensor: a wait occupies no worker slot and uses up no retry.
     reschedule = True
 
     def __init__(
@@ -59,28 +58,34 @@ class TiersnapSubmitOperator(SparkSubmitOperator):
         wait_at_most: timedelta = timedelta(hours=6),
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:
-        # Nothing to reattach to: in client mode the driver ends with the task.
+        # Not durable: in client mode the driver ends with the task, so Airflow cannot reattach to it.
         super().__init__(**{"deploy_mode": "client", "durable": False, **kwargs})
         self.poke_interval, self.wait_at_most = poke_interval, wait_at_most
 
     def submit(self, context: Context) -> int:
-        """Submit, wait until the driver ends, and return its exit code if the job is over."""
+        """Submit the file, wait until the driver ends, and return its exit code if the job has finished.
+
+        Raises:
+            AirflowRescheduleException: the job must wait.
+            AirflowFailException: a retry would not help.
+            AirflowException: the task fails and may be retried.
+        """
         try:
             super().execute(context)
-        except FileNotFoundError as error:  # no retry installs it
+        except FileNotFoundError as error:  # a retry would not install spark-submit
             raise AirflowFailException(f"{error}: spark-submit is not on this worker's PATH") from error
         except AirflowException as error:
             return self._exit_code(error, context)
         return int(ExitCode.OK)
 
     def _exit_code(self, error: AirflowException, context: Context) -> int:
-        """Return the driver's exit code if the job is over; else raise Airflow's error for a wait, retry or failure."""
+        """Return the driver's exit code if the job has finished; else raise an exception of `submit`."""
         code = exit_code_in(str(error))
         ending = ending_of(code)
         if ending is Ending.WAIT:
             self._wait(context)
         if ending is Ending.FAIL:
-            raise AirflowFailException("a setting is wrong: the message of tiersnap is above") from error
+            raise AirflowFailException("a setting is wrong: see tiersnap's message above") from error
         if ending is Ending.AGAIN:
             raise error
         return code
@@ -89,17 +94,22 @@ class TiersnapSubmitOperator(SparkSubmitOperator):
         now = datetime.now(UTC)
         since = context["ti"].get_first_reschedule_date(context) or now
         if is_over(since, now, self.wait_at_most):
-            raise AirflowException(f"waited {now - since} for a warehouse in use or a server that was away")
-        self.log.info("The warehouse is in use, or a server is away: trying again in %s", self.poke_interval)
+            raise AirflowException(f"waited {now - since}: the warehouse is in use, or a server does not answer")
+        self.log.info("The warehouse is in use, or a server does not answer: next try in %s", self.poke_interval)
         raise AirflowRescheduleException(now + self.poke_interval)
 
 
-# For `run`, the file that `tiersnap run --print-submit` names.
+# `tiersnap run --print-submit` prints the same path for RUN.
 RUN, MAINTAIN = str(JOBS / "run.py"), str(JOBS / "maintain_tables.py")
 
 
 class RunOperator(TiersnapSubmitOperator):
-    """Runs `tiersnap run` for one cluster; the XCom is the outcome that the run wrote into `report`."""
+    """Runs `tiersnap run` for one cluster. The task's XCom is the outcome.
+
+    Args:
+        cluster: name of the cluster.
+        report: folder that the run writes its report to.
+    """
 
     template_fields: Sequence[str] = (*TiersnapSubmitOperator.template_fields, "cluster", "report")
 
@@ -108,14 +118,14 @@ class RunOperator(TiersnapSubmitOperator):
         self.cluster, self.report = cluster, report
 
     def execute(self, context: Context) -> ClusterOutcome:
-        """Submit, and return the outcome from the run's report."""
+        """Submit the job, and return the outcome from the report. AirflowFailException if the run wrote no report."""
         report = Path(self.report)
         before = run_id(report)
         code = self.submit(context)
         until = until_of(self.application_args or [])
         outcome = read_outcome(report, cluster=self.cluster, exit_code=code, until=until)
         if outcome is None or outcome["run_id"] == before:
-            raise AirflowFailException(f"the run ended with {code} and left no report in {report.absolute()}")
+            raise AirflowFailException(f"the run ended with {code} and wrote no report to {report.absolute()}")
         return outcome
 
 
@@ -126,5 +136,5 @@ class MaintainOperator(TiersnapSubmitOperator):
         super().__init__(**{"application": MAINTAIN, **kwargs})
 
     def execute(self, context: Context) -> None:
-        """Submit, and wait while a run writes the warehouse."""
+        """Submit the job. The task waits while another run writes to the warehouse."""
         self.submit(context)

@@ -1,7 +1,7 @@
-"""An S3 server of our own on loopback, for the demo and for tests: moto's, in a child process that ends with us.
+"""moto's S3 server on the loopback address, in a child process, for the demo and for tests.
 
-`python -m tiersnap.jobs.demo.embedded_s3 --port N` is the child. It gives moto a CRC-32C.
-Without the `crc32c` package moto has none, and answers with CRC32 instead.
+`python -m tiersnap.jobs.demo.embedded_s3 --port N` is the child process. moto needs a module `crc32c` for CRC-32C
+checksums, and would return CRC32 without it. The child process provides that module from google_crc32c.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tiersnap.snapshot.installed import with_extra
 
 _log = logging.getLogger(__name__)
 
-# Credentials that moto accepts. They are set in the environment, because executors read credentials there.
+# moto accepts any credentials. They are environment variables, because Spark executors read credentials there.
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "tiersnap",
     "AWS_SECRET_ACCESS_KEY": "tiersnap",
@@ -38,11 +38,11 @@ _START_SECONDS = 60
 
 @contextlib.contextmanager
 def embedded_s3() -> Iterator[str]:
-    """Run a server, set the environment for its clients, and yield its URL.
+    """Start a server, set the environment of its clients, and yield its URL. Stop the server at the end.
 
     Raises:
-        MissingExtraError: moto is not installed.
-        TransientError: the server does not answer in time.
+        MissingExtraError: the server process ends, for example because moto is not installed.
+        TransientError: the server does not answer within 60 s.
     """
     port = _free_port()
     url = f"http://127.0.0.1:{port}"
@@ -65,7 +65,7 @@ def embedded_s3() -> Iterator[str]:
 
 
 def make_bucket(url: str, name: str) -> None:
-    """Make a bucket on the server."""
+    """Create a bucket on the server at `url`."""
     import boto3
 
     boto3.client("s3", endpoint_url=url).create_bucket(Bucket=name)
@@ -81,7 +81,7 @@ def _await(url: str, server: subprocess.Popen[bytes]) -> None:
     end = time.monotonic() + _START_SECONDS
     while time.monotonic() < end:
         if server.poll() is not None:
-            raise MissingExtraError("the embedded S3 server does not start", hint=f"it is moto's: {with_extra('demo')}")
+            raise MissingExtraError("the embedded S3 server (moto) does not start", hint=with_extra("demo"))
         try:
             with urllib.request.urlopen(url, timeout=1):
                 return

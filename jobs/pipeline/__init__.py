@@ -1,1 +1,1 @@
-"""The main job, stage by stage: list, decode, replay, tier, report."""
+"""The Spark job of `tiersnap run` and of the other commands that use a warehouse, one module per stage."""

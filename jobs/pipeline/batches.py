@@ -1,4 +1,4 @@
-"""The table `record_batches`: which segments it lacks, how they are decoded, and which rows are valid."""
+"""The table `record_batches`: the segments that it lacks, their decoding, and its stale rows."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ _IDENTITY = ("topic_id", "segment_size_bytes", "segment_modified_ns")
 
 
 def known_segments(record_batches: DataFrame) -> DataFrame:
-    """`record_batches` -> SEGMENT_KEY, and of its last decode the `known` identity of the file and `known_run`.
+    """Return one row per segment about its last decode in the table `record_batches`.
 
-    `known_end` is the position in the file where its rows end, in bytes.
+    Returns:
+        SEGMENT_KEY; `known`: topic id, size and time of the decoded file; `known_run`: the run that decoded it;
+        `known_end`: the file position (bytes, exclusive) of the last row's end.
     """
     end = F.col("position") + F.lit(LOG_OVERHEAD) + F.col("batch_length")
     rows = record_batches.select(*SEGMENT_OF_BATCH, *_IDENTITY, "run", end.alias("end"))
@@ -40,7 +42,12 @@ def known_segments(record_batches: DataFrame) -> DataFrame:
 
 
 def wanted_segments(listed: DataFrame, known: DataFrame) -> DataFrame:
-    """LISTED and rows of `known_segments` -> WANTED rows of the segments that are new, have changed, or left no row."""
+    """Return WANTED rows of the listed segments that are new, changed, or without rows in the table.
+
+    Args:
+        listed: LISTED rows.
+        known: rows of `known_segments`.
+    """
     is_known = (
         (F.col("size_bytes") == F.col("known.segment_size_bytes"))
         & (F.col("modified_ns") == F.col("known.segment_modified_ns"))
@@ -51,11 +58,14 @@ def wanted_segments(listed: DataFrame, known: DataFrame) -> DataFrame:
 
 
 def stale_segments(listed: DataFrame, known: DataFrame) -> DataFrame:
-    """LISTED and rows of `known_segments` -> SEGMENT_KEY of segments whose batches are not in their log any more.
+    """Return SEGMENT_KEY of decoded segments whose batches are no longer in the log.
 
-    A truncation took them, a cleaner merged them into the one before, or they are of an earlier topic of the name.
-    Segments below the first one are kept: retention took them from this log. A partition whose folder has findings is
-    left out.
+    The broker truncated the log, the log cleaner merged segments, or the topic was created again. Segments below the
+    first listed one are not stale: retention deleted them. Partitions with findings in their folder are skipped.
+
+    Args:
+        listed: LISTED rows.
+        known: rows of `known_segments`.
     """
     sound = listed.where("size(findings) = 0 and size(segments) > 0").select(
         *PARTITION_KEY, F.col("topic_id").alias("_id"), F.array_min("segments.base_offset").alias("_first")
@@ -70,22 +80,29 @@ def stale_segments(listed: DataFrame, known: DataFrame) -> DataFrame:
 
 
 def every_segment(listed: DataFrame) -> DataFrame:
-    """LISTED -> WANTED rows of all segments that have bytes; one of 0 bytes has no batches."""
+    """Return WANTED rows of all listed segments, except empty files."""
     segments = listed_segments(listed).where("size_bytes > 0").withColumn("not_read", F.lit(None).cast("string"))
     return segments.select(*WANTED.names)
 
 
 def cut_segments(known: DataFrame) -> DataFrame:
-    """Rows of `known_segments` whose rows end before the file did; the last of a partition may have been written to."""
+    """Return the rows of `known_segments` that end before the end of their file.
+
+    The last segment of each partition is skipped: the broker may have been writing to it.
+    """
     last = F.max("base_offset").over(Window.partitionBy(*PARTITION_KEY))
     closed = known.withColumn("_last", last).where("base_offset < _last").drop("_last")
     return closed.where("known_end < known.segment_size_bytes")
 
 
 def unread_segments(segments: DataFrame, known: DataFrame) -> DataFrame:
-    """WANTED rows and rows of `known_segments` -> WANTED rows of segments whose rows end before the file does.
+    """Return the WANTED rows of segments whose decoded rows end before the end of the file.
 
-    Entries before magic 2 lie there, damage, or in the active segment what was being written.
+    The rest of the file is damaged, has entries of magic 0 or 1, or is an incomplete batch of the active segment.
+
+    Args:
+        segments: WANTED rows.
+        known: rows of `known_segments`.
     """
     rows = segments.join(known.select(*SEGMENT_KEY, "known_end"), on=list(SEGMENT_KEY), how="left")
     return rows.where(F.coalesce("known_end", F.lit(0)) < F.col("size_bytes")).select(*WANTED.names)
@@ -93,9 +110,10 @@ def unread_segments(segments: DataFrame, known: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class DecodeBatches:
-    """WANTED rows -> rows of RECORD_BATCHES_TABLE; of a damaged or unreadable segment those before the damage.
+    """The task that turns WANTED rows into RECORD_BATCHES_TABLE rows. A damaged segment has rows up to the damage.
 
     Attributes:
+        check_crc: check the CRC of each batch.
         run: number of the run that decodes.
     """
 
@@ -103,7 +121,7 @@ class DecodeBatches:
     run: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Decode each segment."""
+        """Yield the batch headers of each segment."""
         for wanted in WANTED_ROWS.read(batches):
             yield from self._decode(wanted.file)
 

@@ -1,6 +1,6 @@
-"""Check a run's input before Spark starts, which takes seconds: its sources, its store, and the leaders.
+"""Checks of a run's sources, object store and cluster, made before Spark starts because that takes seconds.
 
-The driver itself lists no more than the names of partition folders.
+The driver lists the names of partition folders only; executors list the files.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Session = Callable[[], "SparkSession"]
 
 
 def started(spark: SparkSession | Session) -> SparkSession:
-    """Return the session; start it first if a function is given. UsageError if its Spark is too old."""
+    """Return the session; call `spark` first if it is a function. UsageError if the Spark version is too old."""
     session = spark() if callable(spark) else spark
     check_spark(session.version)
     return session
@@ -54,19 +54,19 @@ def started(spark: SparkSession | Session) -> SparkSession:
 
 @dataclass(frozen=True)
 class RunInput:
-    """The input of a run; `leaders` are rows of LEADERS, they and `copy_tasks` None where no cluster is asked."""
+    """The checked input of a run."""
 
     found: Discovered
     store: ObjectStore
-    leaders: pa.Table | None = None
-    copy_tasks: CopyTasks | None = None
+    leaders: pa.Table | None = None  # rows of LEADERS; None if the run does not need the cluster to choose replicas
+    copy_tasks: CopyTasks | None = None  # None without a cluster, or if the settings do not use copy tasks
     told: Mapping[str, ToldOfPartition] = field(default_factory=dict)  # by folder name
-    teller: TellBrokers | None = None  # publishes what is uploaded
-    records: RecordsInput | None = None  # None if neither a cluster nor a source has records
+    teller: TellBrokers | None = None  # publishes uploaded segments; None to publish nothing
+    records: RecordsInput | None = None  # None if neither a cluster nor a source has `__remote_log_metadata`
 
     @property
     def topics(self) -> set[str]:
-        """Names of the topics that the sources hold."""
+        """Return the topic names of the selected partition folders."""
         return {folder.rpartition("-")[0] for _, folder in self.found.folders}
 
 
@@ -76,17 +76,25 @@ def run_input(
     cluster: Cluster | None,
     publishes: Callable[[ObjectStore], TellBrokers | None] = lambda _: None,
 ) -> RunInput:
-    """Return what a run starts from, or refuse the run; it writes nothing but a probe, and that with `apply` alone.
+    """Return the checked input of a run.
+
+    If the settings upload, it writes a probe object to the store. It writes nothing else.
+
+    Args:
+        settings: the run's settings.
+        store: object store of the remote location; None to open the one in the settings.
+        cluster: None for a run without a cluster.
+        publishes: returns the publisher for the store; None to publish nothing.
 
     Raises:
-        SourceNotFoundError, NotALogDirError: a source is none.
-        UsageError: the sources are of two clusters; a URI names no store; --log-start contradicts a checkpoint, or
+        SourceNotFoundError, NotALogDirError: a source does not exist, or is no log directory.
+        UsageError: the sources belong to two clusters; a URI names no store; --log-start contradicts a checkpoint, or
             names a partition that no source has.
-        WrongClusterError: a source is of another cluster than the one that is asked.
+        WrongClusterError: a source belongs to another cluster than `cluster`.
         TransientError: the store or the cluster does not answer.
-        RemoteStorageError: the store refuses the credentials, or its bucket does not exist.
-        ConditionsIgnoredError: the store ignores the conditions that claims rest on.
-        WrongPlaceError: the running broker of a source on this host, or the cluster, reads another location.
+        RemoteStorageError: the store refuses the credentials, or the bucket does not exist.
+        ConditionsIgnoredError: the store ignores conditional writes, which claims need.
+        WrongPlaceError: the cluster, or the running broker of a source on this host, reads another location.
     """
     found = discover(settings.sources, settings.topics, log_starts=settings.log_starts)
     refuse_two_clusters(found.owners)
@@ -94,6 +102,7 @@ def run_input(
     beside_brokers(settings.sources, open_location(store, settings.layout)).refuse_contradiction()
     (check_conditions if settings.uploads else check_lists)(store)
     told = {name: ToldOfPartition(offset) for name, offset in settings.log_starts.items()}
+    names = set(filter(None, map(split_folder_name, (folder for _, folder in found.folders))))
     replicas = wanted_of_replicas(found.metadata_replicas)
     records = None if replicas is None else RecordsInput(replicas, ReadRecords())
     given = RunInput(found, store, told=told, records=records)
@@ -104,7 +113,6 @@ def run_input(
         return given
     is_bounded = settings.replay.scan is Scan.WINDOW
     given = replace(given, told=told_of_cluster(cluster, found, told, is_bounded=is_bounded))
-    names = {name for _, folder in found.folders if (name := split_folder_name(folder)) is not None}
     wanted = wanted_of_cluster(cluster, names)
     task = ReadRecords(cluster.bootstrap_server, cluster.properties)
     given = replace(given, records=None if wanted is None else RecordsInput(wanted, task))
@@ -120,12 +128,12 @@ def run_input(
 class Discovered:
     """The log directories and partitions of the sources."""
 
-    folders: list[tuple[str, str]]  # source and folder name of the partitions that are selected
-    findings: list[Finding]  # of the sources as a whole
-    collected: dict[str, str]  # by source with decodes only, the log directory of its segments, for people
-    collected_log_dirs: dict[str, str]  # the same as a path on that host
-    owners: dict[str, MetaProperties]  # of each source whose disk it is, where it says so
-    # number and source of each replica of a partition of `__remote_log_metadata`
+    folders: list[tuple[str, str]]  # source URI and folder name of each selected partition
+    findings: list[Finding]  # findings about log directories, not about one partition
+    collected: dict[str, str]  # source URI of a collected folder -> name of the original log directory, to print
+    collected_log_dirs: dict[str, str]  # source URI of a collected folder -> path of that directory on its host
+    owners: dict[str, MetaProperties]  # source URI -> its meta.properties; absent if the source has none
+    # partition number and source URI of each local replica of `__remote_log_metadata`
     metadata_replicas: list[tuple[int, str]] = field(default_factory=list)
 
 
@@ -136,17 +144,20 @@ def discover(
     may_be_none: bool = False,
     log_starts: Mapping[str, int] = MappingProxyType({}),
 ) -> Discovered:
-    """Return the partitions of the sources that `topic` selects; a source that is named twice is one.
-
-    A broker's disks may hold no partition yet; but if a topic was asked for, one is there, unless `may_be_none`.
+    """Return the log directories of the sources, and their partitions that `topic` selects.
 
     Args:
-        log_starts: offsets by <topic>-<partition>, as --log-start states them.
+        sources: URIs; duplicates count once.
+        topic: matches complete topic names; None for all topics.
+        may_be_none: accept that no partition matches `topic`. Without `topic` no partition is needed.
+        log_starts: the offsets of --log-start, by TOPIC-PARTITION.
 
     Raises:
-        SourceNotFoundError, NotALogDirError: a source is none, or no topic matches.
-        UsageError, CorruptDataError: a collected folder cannot be read.
-        UsageError: --log-start contradicts a checkpoint, or names a partition that no source has.
+        SourceNotFoundError: a source does not exist.
+        NotALogDirError: a source is no log directory, or no partition matches `topic`.
+        CorruptDataError: a collected folder cannot be read.
+        UsageError: a collected folder cannot be read; --log-start contradicts a checkpoint, or names a partition that
+            no source has.
     """
     found = Discovered([], [], {}, {}, {})
     names = places_of(sources)
@@ -172,97 +183,114 @@ def discover(
     if topic is not None and not found.folders and not may_be_none:
         raise NotALogDirError(
             f"{', '.join(names)}: no partition matches --topic",
-            hint="--topic is a regular expression for the whole topic name, as in --topic 'orders.*'",
+            hint="--topic 'orders.*': a regular expression for complete topic names",
         )
     return found
 
 
 def refuse_two_clusters(owners: Mapping[str, MetaProperties]) -> None:
-    """Raise UsageError if two sources name different clusters; `owners` are by source."""
+    """Raise UsageError if the meta.properties of two sources have different cluster ids.
+
+    Args:
+        owners: meta.properties by source URI.
+    """
     first = next(iter(owners), None)
     for source, owner in owners.items():
         if first is not None and owner.cluster_id != owners[first].cluster_id:
             raise UsageError(
                 f"the sources are of two clusters: {first} of {owners[first].cluster_id}, {source} of "
                 f"{owner.cluster_id}",
-                hint="run each cluster alone, with a --warehouse and a --remote prefix of its own",
+                hint="one command per cluster, each with its own --warehouse and --remote",
             )
 
 
 def told_of_cluster(
     cluster: Cluster, found: Discovered, told: Mapping[str, ToldOfPartition], *, is_bounded: bool
 ) -> dict[str, ToldOfPartition]:
-    """Return what is told of partitions, by folder name, with what only the cluster may know of them.
+    """Return `told`, by folder name, with the offsets and topic ids that the cluster returns.
 
-    A bounded scan asks also for their last stable offsets.
+    Args:
+        cluster: asked for the topic ids and the leaders' offsets.
+        found: the partitions; internal topics are skipped.
+        told: facts from the command line, by folder name.
+        is_bounded: the run scans a window only, and needs the last stable offsets too.
 
     Raises:
-        BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
+        BrokerUnavailableError, ClusterRefusedError: the cluster does not answer.
     """
     folders = {split_folder_name(folder) for _, folder in found.folders}
     wanted = {name for name in folders if name and not internal_reason(name[0])}
     topics = cluster.topics({topic for topic, _ in wanted})
     led = [(each.topic, each.partition) for each in led_partitions(topics, sorted(wanted))]
-    # The high watermarks are asked for last: what is stable by then has its markers below them.
+    # Ask for the high watermarks last: transactions that ended below the stable offset have their markers below them.
     stable = cluster.stable_offsets(led) if is_bounded else {}
     offsets = cluster.log_offsets(led)
-    asked = {
-        f"{name}-{number}": replace(
+    answers = dict(told)
+    for name, number in led:
+        log_start, high_watermark = offsets[name, number]
+        answers[f"{name}-{number}"] = replace(
             told.get(f"{name}-{number}", NOTHING_TOLD),
             topic_id=topics[name].topic_id,
-            leader_log_start=offsets[name, number][0],
+            leader_log_start=log_start,
             leader_stable=stable.get((name, number)),
-            leader_high_watermark=offsets[name, number][1],
+            leader_high_watermark=high_watermark,
         )
-        for name, number in led
-    }
-    return {**told, **asked}
+    return answers
 
 
 LEADERS = schema_of(
     ("topic", pa.string()),
     ("partition", pa.int32()),
-    ("leader", pa.int32()),  # a broker's id, -1 where the partition has no leader
-    ("log_dirs", pa.list_(pa.string())),  # the sources that are that broker's
+    ("leader", pa.int32()),  # broker id; -1 if the partition has no leader
+    ("log_dirs", pa.list_(pa.string())),  # the sources whose meta.properties name that broker
 )
 
 
 def leading_replicas(cluster: Cluster, owners: Mapping[str, MetaProperties], topics: Iterable[str]) -> pa.Table:
-    """Return rows of LEADERS, one for each partition that the cluster has of `topics`; `owners` by source.
+    """Return a LEADERS row for each partition of `topics` in the cluster.
+
+    Args:
+        cluster: asked for the leaders.
+        owners: meta.properties by source URI.
+        topics: topic names; unknown ones have no rows.
 
     Raises:
-        UsageError, BrokerUnavailableError: a source is of another cluster; the cluster does not answer.
+        UsageError: a source belongs to another cluster.
+        BrokerUnavailableError: the cluster does not answer.
     """
     check_cluster(cluster, owners)
     log_dirs: dict[int, list[str]] = {}
     for log_dir, owner in owners.items():
         if owner.node_id is not None:
             log_dirs.setdefault(owner.node_id, []).append(log_dir)
-    rows = [
-        {"topic": topic.name, "partition": partition, "leader": leader, "log_dirs": log_dirs.get(leader, [])}
-        for topic in cluster.topics(topics).values()
-        for partition, leader in topic.leaders.items()
-    ]
+    rows: list[dict[str, object]] = []
+    for topic in cluster.topics(topics).values():
+        for partition, leader in topic.leaders.items():
+            of_leader = log_dirs.get(leader, [])
+            rows.append({"topic": topic.name, "partition": partition, "leader": leader, "log_dirs": of_leader})
     return pa.Table.from_pylist(rows, schema=LEADERS)
 
 
 def unled_error(name: str, replica_count: int, leader: int | None) -> TiersnapError:
-    """Return the error about a partition with several replicas, none of which is known to lead.
+    """Return the error for a partition that the run skips because none of its replicas is known as the leader's.
 
-    `leader` is a broker's id, -1 where the partition has none, None where the cluster does not know the partition.
+    Args:
+        name: TOPIC-PARTITION.
+        replica_count: number of replicas in the sources.
+        leader: broker id; -1 if the partition has no leader, None if the cluster has no such partition.
     """
-    which = f"which of its {replica_count} replicas counts nobody knows, and it is left alone"
+    which = f"which of its {replica_count} replicas counts is unknown, and the partition is skipped"
     if leader is None:
         return UnfinishedError(
             f"{name}: the cluster has no such partition; {which}",
-            hint="leave the topic out with --topic, or say with --leader LOGDIR which replica counts",
+            hint="choose the replica with --leader LOGDIR, or exclude the topic with --topic REGEX",
         )
     if leader < 0:
         return TransientError(
             f"{name}: it has no leader now; {which}",
-            hint="run the same command again once it has one, or say with --leader LOGDIR which replica counts",
+            hint="run the same command again later, or choose the replica with --leader LOGDIR",
         )
     return UnfinishedError(
         f"{name}: broker {leader} leads it, and no source is a log directory of that broker; {which}",
-        hint="give that log directory as --source, too, or say with --leader LOGDIR which replica counts",
+        hint="add that broker's log directory with --source LOGDIR, or choose the replica with --leader LOGDIR",
     )

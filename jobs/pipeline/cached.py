@@ -1,4 +1,4 @@
-"""DataFrames that a session caches while a block runs."""
+"""A context that caches DataFrames and drops them at its end."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Keep = Callable[[DataFrame], DataFrame]
 
 @contextmanager
 def kept() -> Iterator[Keep]:
-    """Give a function that caches a DataFrame until the block ends.
+    """Yield a function that caches a DataFrame until the context closes.
 
-    A cache is of the session, and answers a later DataFrame with the same plan: what a failed run left in it would be
-    what the next one finds.
+    Spark answers every later DataFrame with an equal plan from the session's cache. Without the cleanup the next run in
+    this session would read the rows of a failed run.
     """
     frames: list[DataFrame] = []
 
@@ -27,7 +27,7 @@ def kept() -> Iterator[Keep]:
         try:
             frames.append(rows.persist())
         except PySparkException:
-            # A serverless session has no cache: the rows are computed each time.
+            # A serverless session does not support persist(); Spark then computes the rows at each use.
             _log.debug("the session caches nothing", exc_info=True)
         return rows
 
@@ -38,5 +38,5 @@ def kept() -> Iterator[Keep]:
             try:
                 rows.unpersist()
             except Exception:
-                # The session is gone, and its cache with it. What the block itself raised says more.
+                # The session ended, and so did its cache. Do not hide the exception of the block itself.
                 _log.debug("a cached DataFrame could not be dropped", exc_info=True)

@@ -1,6 +1,7 @@
-"""Stage 2, changed: compare each listed partition with its rows in the tables.
+"""Stage 2, changed: compares each listed partition with its rows in the tables.
 
-A partition whose snapshot file could not be read is changed if the file gives another answer now; see `unread`.
+The module `unread` handles snapshot files that could not be read: a partition has also changed if such a file gives
+another answer now.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tiersnap.snapshot.replay.remote_listing import Encryption
 from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, SEGMENT_KEY
 
 _WANTED = ("base_offset", "next_base_offset", "size_bytes", "modified_ns", "cuts", "decode")
-# What a run keeps of the partitions that it replays.
+# Columns that a run caches of the partitions that it replays.
 CHANGED = pa.schema([*ANSWERED, ("start_offset", pa.int64()), ("segment_count", pa.int64())])
 
 
@@ -30,28 +31,33 @@ def partition_changes(
     options_digest: str,
     check_crc: bool,
 ) -> DataFrame:
-    """One row a listed partition: what has to be done about it.
+    """Return one row per listed partition: the decodes and the replay that it needs.
 
     Args:
         listed: LISTED rows.
         segments, partitions, remote_log_segments: the tables.
         options_digest: ReplayOptions.digest of this run.
-        check_crc: decode again what was decoded without.
+        check_crc: decode segments again if an earlier run decoded them without a CRC check.
     Returns:
-        PARTITION_KEY, `start_offset` (of the state that a replay may start from, kept or vouched for by a claim in
-        remote storage, or null), `is_changed`, `segment_count`, `decode_count`, `retry_count` (those of them that are
-        tried again only because they could not be read), `decode_bytes`, `left_out_count` and `left_out_bytes` (of
-        segments that no run has decoded and that need no decode: in remote storage, or before the scan window),
-        `wanted` (array of the segments to decode: WANTED's columns from base_offset on, with topic_id),
-        `finding_count`, `copy_count`, `unknown_encryption` (1 of a partition of which no manifest shows whether the
-        plugin encrypts, else 0), and `unread_count` (of snapshot files that could not be read, where the
-        partition is as it was replayed; see `unread`).
+        - PARTITION_KEY.
+        - `start_offset`: offset of the state that a replay may start from; null if none exists. An earlier run stored
+          the state, or a claim in remote storage names it.
+        - `is_changed` (bool): the partition needs a replay.
+        - `segment_count`: number of listed segments.
+        - `decode_count`: number of segments to decode. `decode_bytes`: their bytes. `wanted`: array of these segments,
+          with topic_id and the columns of WANTED from base_offset on.
+        - `retry_count`: the segments to decode that have not changed, but could not be read before.
+        - `left_out_count`, `left_out_bytes`: segments that no run decoded and that need no decode. They are in remote
+          storage, or before the scan window.
+        - `finding_count`, `copy_count`: length of `findings` and of `copies` in the LISTED row.
+        - `unknown_encryption`: 1 if no manifest shows whether the plugin encrypts this partition, else 0.
+        - `unread_count`: number of snapshot files that the last replay could not read, 0 if `is_changed`; see `unread`.
     """
     rows = _segments(listed, partitions, remote_log_segments, options_digest)
     rows = rows.join(known_decodes(segments), on=list(SEGMENT_KEY), how="left")
     was_not_read = F.col("known.finding_kind").isin([str(kind) for kind in NOT_READ])
     state, end = F.col("partition_state"), F.col("next_base_offset")
-    # What is in remote storage is read only if there is no state beyond it to start from.
+    # Skip a remote segment if a replay may start from a state at or after its end.
     ends_beyond = F.coalesce(end > F.coalesce(state["start_offset"], F.lit(-1)), F.lit(True))
     is_in_window = F.coalesce(F.col("base_offset") >= state["window_offset"], F.lit(True))
     of_segment = rows.select(
@@ -67,7 +73,10 @@ def partition_changes(
 
 
 def _segments(listed: DataFrame, partitions: DataFrame, remote_log_segments: DataFrame, digest: str) -> DataFrame:
-    """One row a segment, or one without, a partition: SEGMENT_FILES, `partition_state` and `lost_decodes`."""
+    """Return one row per segment: SEGMENT_FILES, `partition_state` and `lost_decodes`.
+
+    A partition without segments has one row without a segment.
+    """
     known = listed.join(still_there(partitions), on=list(PARTITION_KEY), how="left")
     known = known.join(lost(remote_log_segments), on=["topic_id", "partition"], how="left")
     is_lost = is_true(F.col("lost_run") >= F.col("replayed.run"))
@@ -86,14 +95,14 @@ def _segments(listed: DataFrame, partitions: DataFrame, remote_log_segments: Dat
         is_unknown.cast("long").alias("unknown_encryption"),
     )
     columns = (*PARTITION_KEY, "topic_id", "lost_decodes")
-    # In a selection of its own: beside an explode it would be computed, and look at all segments, for each segment.
+    # Select the state before the explode: in one select Spark would compute the state again for each segment.
     with_state = of_it.select(*columns, "segments", state.alias("partition_state"))
     exploded = with_state.select(*columns, "partition_state", F.explode_outer("segments").alias("segment"))
     return exploded.select(*columns, "partition_state", "segment.*")
 
 
 def _may_start(digest: str) -> Column:
-    """Return whether a replay may start from the state that an earlier one kept."""
+    """Return a condition: a replay may start from the state that the last replay stored."""
     replayed, high_watermark = F.col("replayed"), F.col("high_watermark")
     is_same_log = F.exists(
         "segments",
@@ -102,14 +111,14 @@ def _may_start(digest: str) -> Column:
         ),
     )
     has_same_options = F.substring_index(replayed["fingerprint"], ":", -1) == digest
-    # Snapshots are stored up to the high watermark of the run that kept the state, and the state at that of this run
-    # says which transactions hold the last stable offset. One that is not known is below.
+    # The last replay stored snapshots up to its own high watermark only. This run needs the state at its own high
+    # watermark, to find the transactions that limit the last stable offset. Both high watermarks must be known.
     is_below = (high_watermark >= replayed["state_offset"]) & (replayed["high_watermark"] >= replayed["state_offset"])
     return ~F.col("is_lost") & is_same_log & has_same_options & is_below
 
 
 def _of_partitions(segments: DataFrame, digest: str) -> DataFrame:
-    """Rows of one segment each -> one row a partition."""
+    """Return one row per partition from rows of one segment each."""
     is_needed, was_read, is_as_it_was = (F.col(name) for name in ("is_needed", "was_read", "is_as_it_was"))
     is_retry = is_needed & is_as_it_was & ~was_read
     is_wanted = is_needed & ~(is_as_it_was & was_read)
@@ -120,7 +129,7 @@ def _of_partitions(segments: DataFrame, digest: str) -> DataFrame:
         F.count("base_offset").alias("segment_count"),
         F.count_if(is_wanted).alias("decode_count"),
         F.count_if(is_retry).alias("retry_count"),
-        # A host that collects has read the bytes already.
+        # `bytes_to_read` is 0 for a collected segment: its host decoded it.
         F.sum(F.when(is_wanted, F.col("bytes_to_read")).otherwise(0)).alias("decode_bytes"),
         F.count_if(is_left_out).alias("left_out_count"),
         F.sum(F.when(is_left_out, F.col("size_bytes")).otherwise(0)).alias("left_out_bytes"),
@@ -147,13 +156,15 @@ def _of_partitions(segments: DataFrame, digest: str) -> DataFrame:
 
 
 def _is_as_it_was(was_not_read: Column, *, check_crc: bool) -> Column:
-    """Return whether a segment is what was decoded.
+    """Return a condition: the segment has not changed since its newest decode, and needs no other cuts.
 
     Args:
-        was_not_read: whether it could not be read.
+        was_not_read: condition that the newest decode could not read the segment.
+        check_crc: treat a decode without a CRC check as outdated.
     """
     known, end = F.col("known"), F.col("next_base_offset")
-    # What is normal at the end of the active segment is damage in a closed one, so only a sound end needs no new look.
+    # An incomplete batch ends the active segment legally, but damages a closed one. So a segment that was active needs
+    # no second decode only if its file ended with a complete batch.
     was_rolled_when_sound = (
         F.isnull(known["next_base_offset"])
         & (known["valid_bytes"] == known["size_bytes"])
@@ -161,7 +172,7 @@ def _is_as_it_was(was_not_read: Column, *, check_crc: bool) -> Column:
         & (known["last_offset"] < end)
     )
     ends_as_it_did = end.eqNullSafe(known["next_base_offset"]) | is_true(was_rolled_when_sound)
-    # Whether a state is wanted inside the segment where its runs were not cut.
+    # A state is wanted at an offset inside the segment, and the decode has no part that starts at this offset.
     has_new_cuts = F.exists(
         "cuts",
         lambda cut: (
@@ -180,5 +191,6 @@ def _is_as_it_was(was_not_read: Column, *, check_crc: bool) -> Column:
         & (~has_new_cuts | is_true(was_not_read))
         & ~is_true(is_other)
     )
-    # What was taken on trust before is looked at now.
-    return is_true(is_same & known["crc_checked"] if check_crc else is_same)
+    if check_crc:
+        is_same &= known["crc_checked"]
+    return is_true(is_same)

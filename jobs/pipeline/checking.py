@@ -1,4 +1,4 @@
-"""`tiersnap verify --remote --warehouse`: remote segments that are new, and those whose last check is old, verified."""
+"""The job of `tiersnap verify --remote --warehouse`: it verifies new remote segments, and repeats checks when due."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True)
 class CheckedPartition:
-    """A partition, and how much of it was verified."""
+    """The sums of a partition's checks."""
 
     topic: str
     topic_id: str | None
@@ -53,25 +53,29 @@ SUMMED = _ROWS.schema
 
 
 def sum_up(group: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Give the SUMMED row of a partition, whose checks come in batches."""
+    """Yield the SUMMED row of one partition.
+
+    Args:
+        group: rows of RemoteCheck of that partition.
+    """
     found = remote_checked(CHECKS.read(group))
     yield _ROWS.batch(CheckedPartition(*key, each) for key, each in found.items())
 
 
 def of_summed(rows: Iterable[Mapping[str, object]]) -> dict[Key, RemoteChecked]:
-    """Return SUMMED rows as what `remote_checked` returns of all."""
+    """Return the sums by partition, from SUMMED rows as dicts."""
     found = _ROWS.read_dicts(list(rows))
     return {(each.topic, each.topic_id, each.partition): each.checked for each in found}
 
 
 @dataclass
 class CheckOutcome:
-    """The outcome of one check: counts by verdict, bytes of the segments, and rows of those that are not sound."""
+    """The outcome of one check."""
 
-    verdicts: Counter[RemoteVerdict] = field(default_factory=Counter)
-    bytes: int = 0
-    segments: int = 0
-    rows: list[RemoteCheck] = field(default_factory=list)
+    verdicts: Counter[RemoteVerdict] = field(default_factory=Counter)  # number of checks by verdict
+    bytes: int = 0  # sum of the checks' bytes
+    segments: int = 0  # number of existing segments
+    rows: list[RemoteCheck] = field(default_factory=list)  # the first checks whose verdict is not sound
 
 
 def check_remote(
@@ -83,13 +87,18 @@ def check_remote(
     recheck: int | None,
     stores: StoreSettings | None = None,
 ) -> CheckOutcome:
-    """Verify the partitions of a plan, and append what is found to the table `remote_checks`.
+    """Verify the partitions of a plan, and append the checks to the table `remote_checks`.
 
     Args:
-        recheck: ms, after which a sound segment is verified again at the latest; None for never.
+        spark: the session, or a function that starts one.
+        warehouse: URI.
+        plan: the partitions to verify.
+        task: verifies a partition's remote segments.
+        recheck: ms; a sound segment is verified again after this time at the latest. None for never.
+        stores: settings of the warehouse's object store.
 
     Raises:
-        TransientError: another run is at work on the warehouse.
+        TransientError: another run writes to the warehouse.
     """
     run_id = new_run_id()
     with spoken("verify"), only_run(warehouse, run_id, stores) as check:
@@ -103,9 +112,14 @@ def check_remote(
 
 
 def holding(checks: DataFrame, *, now: int, recheck: int | None) -> DataFrame:
-    """REMOTE_CHECKS -> the newest rows of each segment that are not too old at `now` (ms): rows of RemoteCheck.
+    """Return the newest RemoteCheck row of each segment whose next check is not due.
 
-    They are due at different times within the second half of `recheck` (ms), so that no run has all of them to do.
+    Checks are due at different times in the second half of `recheck`, so that no run has to repeat all of them.
+
+    Args:
+        checks: rows of the table `remote_checks`.
+        now: ms since the epoch.
+        recheck: ms; None if no check is ever due again.
     """
     order = F.struct("run", "checked_at")
     rows = newest_row(checks.where("segment_id != ''"), CHECK_KEY, order).select(*CHECKS.names)
@@ -116,7 +130,13 @@ def holding(checks: DataFrame, *, now: int, recheck: int | None) -> DataFrame:
 
 
 def compared_snapshots(partitions: DataFrame) -> DataFrame:
-    """PARTITIONS -> topic, topic_id, partition, and `compared`: ComparedSnapshot of those that a replay vouches for."""
+    """Return `topic`, `topic_id`, `partition`, and `compared`: an array of ComparedSnapshot.
+
+    The array contains the snapshots that a replay computed or found trusted.
+
+    Args:
+        partitions: rows of the table `partitions`.
+    """
     facts = current_facts(partitions)
     ids = facts.where(F.col("kind") == str(FactKind.REPLAYED)).select(*PARTITION_KEY, "topic_id")
     of_file = F.when(F.col("compared").isin(sorted(TRUSTED)), F.col("file_crc32c"))
@@ -128,7 +148,7 @@ def compared_snapshots(partitions: DataFrame) -> DataFrame:
 
 
 def verified(warehouse: Warehouse) -> dict[Key, RemoteChecked]:
-    """Return how much of each partition was verified; a row a partition comes to the driver."""
+    """Return the sums of all checks by partition. The driver collects one row per partition."""
     if not warehouse.exists(TABLE):
         return {}
     rows = by_key(warehouse.read(TABLE).select(*CHECKS.names), _PARTITION, ("checked_at",), sum_up, of_arrow(SUMMED))
@@ -136,11 +156,18 @@ def verified(warehouse: Warehouse) -> dict[Key, RemoteChecked]:
 
 
 def to_check(spark: SparkSession, plan: CheckPlan, known: DataFrame, compared: DataFrame) -> DataFrame:
-    """Return TO_CHECK rows of the partitions of a plan, spread over tasks."""
-    columns = zip(*((of.topic, of.topic_id, of.partition) for of in plan.partitions), strict=True)
-    types = (TO_CHECK.field(name).type for name in _PARTITION)
-    table = pa.table([pa.array(each, kind) for each, kind in zip(columns, types, strict=True)], names=list(_PARTITION))
-    # Spark answers a plan from the cache of an equal one, and remote storage changes.
+    """Return the TO_CHECK rows of a plan's partitions, spread over tasks.
+
+    Args:
+        spark: session.
+        plan: the partitions.
+        known: rows of `holding`: checks that need no repetition.
+        compared: rows of `compared_snapshots`.
+    """
+    schema = pa.schema([(name, TO_CHECK.field(name).type) for name in _PARTITION])
+    keys = [{name: getattr(each, name) for name in _PARTITION} for each in plan.partitions]
+    table = pa.Table.from_pylist(keys, schema=schema)
+    # The random literal keeps Spark from using the cached rows of an equal plan: remote storage changes.
     partitions = spark.createDataFrame(table).where(F.lit(uuid.uuid4().hex).isNotNull())
     told = known.groupBy(*_PARTITION).agg(F.collect_list(F.struct(*CHECKS.names)).alias("known"))
     rows = reduce(lambda left, right: left.join(right, on=list(_PARTITION), how="left"), [told, compared], partitions)
@@ -148,7 +175,7 @@ def to_check(spark: SparkSession, plan: CheckPlan, known: DataFrame, compared: D
 
 
 def checked(rows: DataFrame, task: Task) -> DataFrame:
-    """TO_CHECK -> rows of RemoteCheck, by verify.check_task.CheckTask."""
+    """Return the RemoteCheck rows of TO_CHECK rows; `task` is a verify.check_task.CheckTask."""
     return rows.mapInArrow(of_batches(task), of_arrow(CHECKS.schema))
 
 

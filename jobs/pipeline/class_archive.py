@@ -1,7 +1,7 @@
-"""A class-data archive of Spark and Delta Lake (JEP 350): a JVM maps it instead of loading 20,000 classes.
+"""A class-data archive of Spark and Delta Lake (JEP 350): the JVM maps one file instead of loading 20,000 classes.
 
-`python -m tiersnap.jobs.pipeline.class_archive` makes it in the user's cache (170 MB); `make install` calls it. If
-there is none, or another Java made it, a session starts as before, some seconds of CPU later.
+`python -m tiersnap.jobs.pipeline.class_archive` creates the archive (170 MB) in the user's cache; `make install` runs
+this command. Without an archive, or with one from another Java, a session needs some more seconds of CPU to start.
 """
 
 from __future__ import annotations
@@ -24,24 +24,32 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# A JVM says of each archive that it cannot use why.
+# Keep the JVM from printing a warning about an archive that it cannot use.
 _QUIET = "-Xshare:auto -Xlog:disable"
 
 
 def archive() -> Path:
-    """Return the path of the archive: beside Delta's jars, named by their versions."""
+    """Return the path of the archive: next to the folder of Delta's jars, with the same name and the suffix .jsa."""
     return delta_jars.folder().with_name(f"{delta_jars.folder().name}.jsa")
 
 
 def options() -> str:
-    """Return the Java options that use the archive; none where there is none."""
-    return f"-XX:SharedArchiveFile={archive()} {_QUIET}" if archive().is_file() else ""
+    """Return the Java options that use the archive; an empty string if no archive exists."""
+    if not archive().is_file():
+        return ""
+    return f"-XX:SharedArchiveFile={archive()} {_QUIET}"
 
 
 def make_archive(settings: dict[str, str]) -> Path:
-    """Run a few small queries in a JVM of their own, and archive the classes that they needed.
+    """Run small queries in a new JVM, archive the classes that the queries loaded, and return the archive's path.
 
-    `settings` are those of a session of this host (session.local_settings). RuntimeError if the queries fail.
+    If the archive exists, return its path only.
+
+    Args:
+        settings: Spark settings of a session on this host (session.local_settings).
+
+    Raises:
+        RuntimeError: pyspark or Delta's jars are missing, or the queries fail.
     """
     spec, target = importlib.util.find_spec("pyspark"), archive()
     if target.is_file():
@@ -52,8 +60,10 @@ def make_archive(settings: dict[str, str]) -> Path:
         made = Path(work) / target.name
         java = f"{settings['spark.driver.extraJavaOptions']} -XX:ArchiveClassesAtExit={made} {_QUIET}"
         conf = settings | {"spark.driver.extraJavaOptions": java}
-        words = [word for each in conf.items() for word in ("--conf", "=".join(each))]
-        command = [str(Path(spec.origin).parent / "bin/spark-submit"), "--master", "local[1]", *words, __file__, work]
+        command = [str(Path(spec.origin).parent / "bin/spark-submit"), "--master", "local[1]"]
+        for name, value in conf.items():
+            command += ["--conf", f"{name}={value}"]
+        command += [__file__, work]
         environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         if done.returncode or not made.is_file():
@@ -64,7 +74,7 @@ def make_archive(settings: dict[str, str]) -> Path:
 
 
 def _use(work: str) -> None:
-    """Do in small what a run does: Delta's commits, Arrow's tasks, joins and windows."""
+    """Run one small query of each kind that a run uses: Delta commits, Arrow tasks, joins and windows."""
     from pyspark.sql import SparkSession, Window
     from pyspark.sql import functions as F
 

@@ -1,4 +1,4 @@
-"""Batch headers that `tiersnap collect --headers` shipped, as a DataFrame: what producer_state takes."""
+"""Batch headers from `tiersnap collect --headers` as a DataFrame, the input of `jobs.producer_state`."""
 
 from __future__ import annotations
 
@@ -15,19 +15,24 @@ from tiersnap.snapshot.errors import NotALogDirError
 
 
 def collected_batches(spark: SparkSession, uri: str, *, topic: str | None = None) -> DataFrame:
-    """Return RECORD_BATCHES of a collected folder, one row a batch of the segments that its listings name now.
+    """Return the RECORD_BATCHES rows of a collected folder, one per batch of its listed segments.
 
-    Tasks read the objects themselves, so rows of segments that were collected again are not read twice. `topic` is a
-    regular expression for whole topic names; None for all.
+    A segment that was collected several times has the rows of its newest decode only.
+
+    Args:
+        spark: session.
+        uri: the folder that `tiersnap collect` wrote.
+        topic: regular expression for complete topic names; None for all topics.
 
     Raises:
-        SourceNotFoundError, NotALogDirError: `uri` is no collected folder, or no topic is selected.
+        SourceNotFoundError: `uri` does not exist.
+        NotALogDirError: `uri` is no collected folder, or no topic matches.
     """
     found = discover([uri], None if topic is None else re.compile(topic))
     if not found.collected:
         raise NotALogDirError(
-            f"{uri}: a log directory, and not what was collected of one",
-            hint="spark.read.format('kafkasegment') reads the headers of a log directory",
+            f"{uri}: a log directory, not a folder that tiersnap collect wrote",
+            hint=f"spark.read.format('kafkasegment').load({uri!r})",
         )
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""Count what a run did in the rows that it committed: lost attempts of tasks are not among them."""
+"""Counts of a run, from the rows that it committed. Rows of failed task attempts are not committed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.before_spark import unled_error
+from tiersnap.jobs.pipeline.damage import finding_of
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
@@ -30,7 +31,7 @@ from tiersnap.snapshot.errors import (
 )
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
 from tiersnap.snapshot.gate.lost_ranges import lost_error
-from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.masking import masked_uri
 from tiersnap.snapshot.replay.remote_listing import LostRange, place_error
@@ -44,22 +45,28 @@ if TYPE_CHECKING:
 
 MOST_TOLD = 20
 _FORGOTTEN = Rows(Forgotten).names
-_ALL = 2**62  # more producers than there are
+_ALL = 2**62  # rank of a replica that lost no producers, above every number of producers
 
 
 def count_listed(outcome: RunOutcome, counts: RunTotals, listed: DataFrame) -> None:
-    """Add the partitions of LISTED rows of which nobody knows what remote storage holds: nothing of them is tiered."""
+    """Add the errors of LISTED rows whose remote segments could not be listed. The run does not tier these."""
     if _count_failures(outcome, counts):
         unanswered = listed.where("error is not null")
         few = unanswered.orderBy(*PARTITION_KEY).limit(MOST_TOLD).select("error", *RECORDED)
-        outcome.errors += [_failure(row.error, row) for row in few.collect()]
+        outcome.errors += map(_failure, few.collect())
 
 
 def count_forgetful(outcome: RunOutcome, count: int, replicas: DataFrame, collected: Collection[str]) -> None:
-    """Add the `count` replicas that have forgotten producers, the worst first, each with the one that should lead.
+    """Add the replicas that lost active producers, the worst first, each with the replica that should lead.
 
-    Of several `replicas` of a partition (LISTED rows) that is the one that knows most. One that was collected, or of
-    which remote storage tells nothing, is not looked at.
+    The replica with most active producers should lead. Replicas are not compared if they come from a collected folder,
+    or if their remote segments could not be listed.
+
+    Args:
+        outcome: the counts to add to.
+        count: number of replicas that lost producers.
+        replicas: LISTED rows.
+        collected: URIs of the sources that are collected folders.
     """
     outcome.forgetful_count = count
     if not count:
@@ -76,7 +83,13 @@ def count_forgetful(outcome: RunOutcome, count: int, replicas: DataFrame, collec
 
 
 def count_doubt(outcome: RunOutcome, doubted: str | None, place: str) -> None:
-    """Add that `place`, a URI, lacks the beginning of the partition `doubted` if nothing failed that may hide it."""
+    """Record an error if the remote location lacks the start of a partition, unless another error may explain it.
+
+    Args:
+        outcome: the counts to add to.
+        doubted: TOPIC-PARTITION; None if no partition lacks its start.
+        place: URI of the remote location.
+    """
     if doubted is not None and not outcome.error_count:
         outcome.errors.append(place_error(doubted, place))
         outcome.error_codes[outcome.errors[-1].exit_code] += 1
@@ -85,11 +98,14 @@ def count_doubt(outcome: RunOutcome, doubted: str | None, place: str) -> None:
 def count_lost(
     outcome: RunOutcome, count: int, listed: DataFrame, location: Sequence[str], collected: Collection[str]
 ) -> None:
-    """Add the `count` partitions of LISTED rows that lost offsets in remote storage below their first local file.
+    """Add the partitions whose remote storage lost offsets below their first local segment.
 
     Args:
-        location: words of the remote location.
-        collected: sources that no other command reads.
+        outcome: the counts to add to.
+        count: number of these partitions.
+        listed: LISTED rows.
+        location: the options of the remote location, as words of a command.
+        collected: URIs of the sources that are collected folders; a printed command does not name them.
     """
     if not count:
         return
@@ -103,18 +119,22 @@ def count_lost(
 
 
 def count_unled(outcome: RunOutcome, unled: DataFrame) -> None:
-    """Add the partitions whose leader is unknown (rows of `leading.unled`), which the run skips."""
+    """Add the partitions whose leading replica is unknown, which the run skips. `unled`: rows of `leading.unled`."""
     leader = F.when(F.col("leader") < 0, -1).otherwise(F.col("leader") * 0).alias("leader")
-    counts = {row.leader: row["count"] for row in unled.groupBy(leader).count().collect()}
-    for each, count in counts.items():
-        outcome.error_codes[unled_error("", 0, each).exit_code] += count
+    counts = unled.groupBy(leader).count().collect()
+    for row in counts:
+        outcome.error_codes[unled_error("", 0, row.leader).exit_code] += row["count"]
     if counts:
         few = unled.orderBy("topic", "partition").limit(MOST_TOLD).collect()
         outcome.errors += [unled_error(f"{row.topic}-{row.partition}", row.replica_count, row.leader) for row in few]
 
 
 def count_swept(swept: DataFrame) -> tuple[int, int, str]:
-    """Objects that were deleted, partitions of which some were not, and why not of the first; see SweepTask."""
+    """Return the number of deleted objects, the number of partitions with a failure, and the first failure's text.
+
+    Args:
+        swept: rows of SweepTask.
+    """
     why = F.when(F.col("failure").isNotNull(), F.concat_ws(": ", "partition", "failure"))
     sums = F.sum("objects").alias("objects"), F.count("failure").alias("failed"), F.min(why).alias("why")
     counts = swept.agg(*sums).collect()[0]
@@ -122,20 +142,21 @@ def count_swept(swept: DataFrame) -> tuple[int, int, str]:
 
 
 def failures(is_error: Column) -> tuple[Column, ...]:
-    """Aggregates over rows with the columns RECORDED, of those that tell of an error."""
+    """Return aggregates that count errors by kind, over rows with the columns RECORDED.
+
+    Args:
+        is_error: condition that a row contains an error.
+    """
     is_transient = F.coalesce("is_transient", F.lit(False))
-    return (
-        F.count_if(is_error).alias("errors"),
-        F.count_if(is_error & is_transient).alias("transient"),
-        *(
-            F.count_if(is_error & ~is_transient & F.col("error_type").isin(*sorted(names_of(kind)))).alias(column)
-            for column, kind in FAILURES.items()
-        ),
-    )
+    counts = [F.count_if(is_error).alias("errors"), F.count_if(is_error & is_transient).alias("transient")]
+    for column, kind in FAILURES.items():
+        is_of_kind = F.col("error_type").isin(*sorted(names_of(kind)))
+        counts.append(F.count_if(is_error & ~is_transient & is_of_kind).alias(column))
+    return tuple(counts)
 
 
 def _count_failures(outcome: RunOutcome, counts: RunTotals | Row) -> bool:
-    """Add what `failures` counted; whether there is any."""
+    """Add the counts of `failures` by exit code, and return whether any error was counted."""
     by_code = Counter({TransientError.exit_code: counts.transient})
     by_code.update({kind.exit_code: getattr(counts, column) for column, kind in FAILURES.items()})
     by_code[UnfinishedError.exit_code] += counts.errors - by_code.total()
@@ -143,12 +164,19 @@ def _count_failures(outcome: RunOutcome, counts: RunTotals | Row) -> bool:
     return bool(counts.errors)
 
 
-def _failure(message: str, row: Row) -> TiersnapError:
-    return failure(message, is_transient=bool(row.is_transient), error_type=row.error_type, hint=row.hint)
+def _failure(row: Row) -> TiersnapError:
+    return failure(row.error, is_transient=bool(row.is_transient), error_type=row.error_type, hint=row.hint)
 
 
 def count_decoded(outcome: RunOutcome, segments: DataFrame, run: int, collected: Collection[str]) -> None:
-    """Add what run number `run` decoded, by its rows in the table `segments`; `collected` sources were not read."""
+    """Add the number and bytes of the segments that a run decoded.
+
+    Args:
+        outcome: the counts to add to.
+        segments: the table.
+        run: number of the run.
+        collected: URIs of the sources that are collected folders; their bytes are not counted.
+    """
     rows = segments.where((F.col("run") == run) & (F.col("part") == 0))
     size = F.when(~F.col("log_dir").isin(list(collected)), F.col("size_bytes")).otherwise(0)
     counts = rows.agg(F.count("*").alias("segments"), F.sum(size).alias("bytes")).collect()[0]
@@ -156,7 +184,13 @@ def count_decoded(outcome: RunOutcome, segments: DataFrame, run: int, collected:
 
 
 def count_replayed(outcome: RunOutcome, partitions: DataFrame, run: int) -> None:
-    """Add what the replay of run number `run` wrote and found, by its rows in the table `partitions`."""
+    """Add the partitions, written snapshots and errors of a run's replays.
+
+    Args:
+        outcome: the counts to add to.
+        partitions: the table.
+        run: number of the run.
+    """
     facts, is_written = partitions.where((F.col("run") == run) & ~F.col("has_ended")), F.col("written_by") == run
     counts = facts.agg(
         F.count_if(F.col("kind") == str(FactKind.REPLAYED)).alias("partitions"),
@@ -168,30 +202,41 @@ def count_replayed(outcome: RunOutcome, partitions: DataFrame, run: int) -> None
     outcome.counts = replace(outcome.counts, snapshots_written=counts.written, snapshots_mended=counts.mended)
     if _count_failures(outcome, counts):
         failed = facts.where(F.col("kind") == str(FactKind.ERROR)).orderBy(*PARTITION_KEY, "part").limit(MOST_TOLD)
-        outcome.errors += [_failure(row.error, row) for row in failed.select("error", *RECORDED).collect()]
+        outcome.errors += map(_failure, failed.select("error", *RECORDED).collect())
 
 
 def of_findings(findings: DataFrame) -> DataFrame:
-    """FINDING rows of `partitions` -> `finding_kind` and how many `segments` they are about."""
+    """Return `finding_kind` and `segments`, the number of findings of that kind.
+
+    Args:
+        findings: FINDING rows of the table `partitions`.
+    """
     return findings.groupBy("finding_kind").agg(F.count("*").alias("segments"))
 
 
 def count_findings(outcome: RunOutcome, counts: Sequence[Mapping[str, Any]], findings: DataFrame) -> None:
-    """Add the findings among the newest facts of what is listed: of whichever run, they stay until they are mended.
+    """Add the current findings of the listed partitions. A finding of an earlier run stays until it is repaired.
 
-    They come to the exit code that they have in every command. `counts` are rows of `of_findings`, of these `findings`.
+    Args:
+        outcome: the counts to add to.
+        counts: rows of `of_findings(findings)`.
+        findings: FINDING rows of the table `partitions`.
     """
     outcome.finding_count += sum(row["segments"] for row in counts)
     outcome.kinds |= {FindingKind(row["finding_kind"]) for row in counts}
     if counts:
         few = findings.orderBy(*PARTITION_KEY, "part").limit(MOST_TOLD)
-        outcome.findings += [
-            Finding(FindingKind(row.finding_kind), row.path, row.position, row.message) for row in few.collect()
-        ]
+        outcome.findings += map(finding_of, few.collect())
 
 
 def count_tiered(outcome: RunOutcome, remote_log_segments: DataFrame, run: int) -> None:
-    """Add what run number `run` tiered, by its rows in the table `remote_log_segments`."""
+    """Add the uploaded segments and the upload errors of a run.
+
+    Args:
+        outcome: the counts to add to.
+        remote_log_segments: the table.
+        run: number of the run.
+    """
     rows = remote_log_segments.where((F.col("run") == run) & F.col("is_ours"))
     finished, has_failed = F.col("state") == SegmentState.COPY_SEGMENT_FINISHED.name, F.col("error").isNotNull()
     counts = rows.agg(
@@ -204,11 +249,11 @@ def count_tiered(outcome: RunOutcome, remote_log_segments: DataFrame, run: int) 
     outcome.copies_finished = counts.finished
     if _count_failures(outcome, counts):
         failed = rows.where(has_failed).orderBy("topic", "partition", "base_offset").limit(MOST_TOLD)
-        outcome.errors += [_failure(row.error, row) for row in failed.select("error", *RECORDED).collect()]
+        outcome.errors += map(_failure, failed.select("error", *RECORDED).collect())
 
 
 def count_published(outcome: RunOutcome, done: Published, *, apply: bool) -> None:
-    """Add what brokers were told of, or would be, and why not."""
+    """Add the result of a publish. Without `apply` it is a plan, and no published segments are counted."""
     outcome.published = done
     if apply:
         outcome.counts = replace(outcome.counts, segments_published=len(done.told))
@@ -216,13 +261,20 @@ def count_published(outcome: RunOutcome, done: Published, *, apply: bool) -> Non
 
 
 def add_errors(outcome: RunOutcome, errors: Sequence[TiersnapError]) -> None:
-    """Count errors, and keep the first ones to print."""
+    """Count errors by exit code, and keep the first ones to print."""
     outcome.errors += errors[: max(0, MOST_TOLD - len(outcome.errors))]
     outcome.error_codes.update(each.exit_code for each in errors)
 
 
 def row_of_runs(outcome: RunOutcome, settings: RunSettings, run: int, **kept: object) -> dict[str, object]:
-    """Return a row of the table `runs`, as of now; `kept` stands among the settings that it holds."""
+    """Return the row of the table `runs` for a run that finishes now.
+
+    Args:
+        outcome: the counts.
+        settings: the settings to store.
+        run: number of the run.
+        kept: further values to store in the column `settings`.
+    """
     counts = {name: count for name, count in asdict(outcome.counts).items() if name in RUNS.names}
     kept_settings = {**settings.as_dict(), "remote": masked_uri(located(settings.remote)), **kept}
     return {

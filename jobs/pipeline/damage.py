@@ -1,4 +1,4 @@
-"""Damage of log directories, and of segments whose rows end before their file does."""
+"""Damage of log directories, and of segments whose decoded rows end before the end of the file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.cached import Keep
@@ -14,16 +14,19 @@ from tiersnap.jobs.pipeline.decoding import DecodeSegments, decode, work_of
 from tiersnap.snapshot.log.findings import NOT_DAMAGED, Finding, FindingKind
 from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, SEGMENT_KEY
 
-# `run` and `decode` number their rows; nobody keeps these.
+# The task needs a run number for its rows. These rows are not stored.
 _NO_RUN = 0
 _MOST_SHOWN = 1_000
 
 
 @dataclass(frozen=True)
 class Damage:
-    """The damage that was found: the first findings, in the order of the log, and counts of all by kind.
+    """Findings of damage.
 
-    `legacy_count` is of sound segments that end with entries of magic 0 or 1, which have no rows.
+    Attributes:
+        findings: the first findings, in the order of the log.
+        counts: number of all findings by kind.
+        legacy_count: number of undamaged segments that end with entries of magic 0 or 1, which have no rows.
     """
 
     findings: Sequence[Finding] = ()
@@ -37,26 +40,31 @@ class Damage:
 
     @property
     def more(self) -> int:
-        """Return how many are not among `findings`."""
+        """Return the number of findings that `findings` does not contain."""
         return sum(self.counts.values()) - len(self.findings)
 
     @property
     def damaged(self) -> int:
-        """Return the number of findings of damage: neither a missing checkpoint nor a file that may not be read."""
+        """Return the number of findings of damage, without the kinds in NOT_DAMAGED, such as unreadable files."""
         return sum(count for kind, count in self.counts.items() if kind not in NOT_DAMAGED)
 
     def behind(self, findings: Sequence[Finding]) -> Damage:
-        """The same with findings before it, all of them."""
+        """Return a copy with further findings in front."""
         counts = Counter(self.counts)
         counts.update(finding.finding_kind for finding in findings)
         return replace(self, findings=[*findings, *self.findings], counts=counts)
 
 
 def damage(listed: DataFrame, unread: DataFrame, keep: Keep, *, check_crc: bool) -> tuple[Damage, DataFrame]:
-    """Return findings of a listing, and of segments whose rows end before the file does: those are read again.
+    """Return the damage of a listing and of incompletely decoded segments, and a DataFrame of all findings.
 
-    Gives also the rows of all findings, with PARTITION_KEY; they are cached. `unread` are rows of
-    batches.unread_segments. An unfinished tail of the active segment is no damage.
+    The DataFrame has PARTITION_KEY and is cached. An incomplete batch at the end of the active segment is no damage.
+
+    Args:
+        listed: LISTED rows.
+        unread: rows of batches.unread_segments. Tasks read these segments again.
+        keep: caches a DataFrame.
+        check_crc: check the CRC of each batch.
     """
     work, rows, legacy_count = work_of(unread), _of_folders(listed), 0
     if work.segments:
@@ -65,9 +73,15 @@ def damage(listed: DataFrame, unread: DataFrame, keep: Keep, *, check_crc: bool)
         rows = rows.unionByName(_of_segments(ends))
     rows = keep(rows)
     counts = {FindingKind(row.finding_kind): row["count"] for row in rows.groupBy("finding_kind").count().collect()}
-    first = rows.orderBy(*SEGMENT_KEY, "path", "position").limit(_MOST_SHOWN).collect() if counts else []
-    findings = [Finding(FindingKind(row.finding_kind), row.path, row.position, row.message) for row in first]
-    return Damage(findings, counts, legacy_count), rows
+    if not counts:
+        return Damage(legacy_count=legacy_count), rows
+    first = rows.orderBy(*SEGMENT_KEY, "path", "position").limit(_MOST_SHOWN).collect()
+    return Damage(list(map(finding_of, first)), counts, legacy_count), rows
+
+
+def finding_of(row: Row) -> Finding:
+    """Return the finding of a row with its columns."""
+    return Finding(FindingKind(row.finding_kind), row.path, row.position, row.message)
 
 
 def _of_folders(listed: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Batch headers into the table `record_batches`, for analysis: list, what is new, decode, append."""
+"""The job of `tiersnap decode`: it fills the table `record_batches` with batch headers, for analysis."""
 
 from __future__ import annotations
 
@@ -27,46 +27,41 @@ TABLE = "record_batches"
 
 @dataclass(frozen=True)
 class DecodeSettings(JobSettings):
-    """The settings of `tiersnap decode`; without `apply` segments are counted. `topic`: whole names, None for all."""
+    """The settings of `tiersnap decode`."""
 
     sources: tuple[str, ...]
     warehouse: str
-    topic: re.Pattern[str] | None = None
-    apply: bool = False
+    topic: re.Pattern[str] | None = None  # matches complete topic names; None for all topics
+    apply: bool = False  # False counts the segments, and changes nothing
 
 
 @dataclass
 class DecodeOutcome:
-    """The segments that were decoded, or would be: those that are new or have changed, and the bytes of their files.
+    """The counts of one decode. Without `apply` they are a plan."""
 
-    `batches` rows were appended; rows of `stale` segments, whose batches are not in the log any more, were deleted, or
-    would be. `damage` is of the log directories, and of the segments that the table has.
-    """
-
-    segments: int = 0
-    bytes: int = 0
-    batches: int = 0
-    stale: int = 0
-    damage: Damage = field(default_factory=Damage)
+    segments: int = 0  # new and changed segments
+    bytes: int = 0  # size of their files
+    batches: int = 0  # appended rows; 0 without `apply`
+    stale: int = 0  # segments whose batches are no longer in the log; their rows are deleted
+    damage: Damage = field(default_factory=Damage)  # of the log directories, and of the segments in the table
 
 
 @spoken("decode")
 def decode(spark: SparkSession | Session, settings: DecodeSettings) -> DecodeOutcome:
-    """Append the batch headers of the segments that the table does not have as they are now, and delete stale ones.
+    """Append the batch headers of new and changed segments, and delete the rows of stale segments.
 
-    `spark` is the session, or a function that starts it, which is called once the sources were found.
+    `spark` is a session, or a function that starts one. The function is called after the sources were found.
 
     Raises:
-        TransientError: another run is at work on the warehouse.
-        SourceNotFoundError, NotALogDirError: a source is none.
+        TransientError: another run writes to the warehouse.
+        SourceNotFoundError, NotALogDirError: a source does not exist, or is no log directory.
         UsageError: a source is a collected folder, which has no segments.
     """
     found = discover(settings.sources, settings.topic)
     for uri in found.collected:
         raise UsageError(
             f"{uri}: a collected folder has no segments to decode",
-            hint="tiersnap collect --headers ships headers, "
-            "and jobs.pipeline.collected_headers.collected_batches reads them",
+            hint="on the broker's host: tiersnap decode --source LOGDIR --warehouse URI --apply",
         )
     outcome = DecodeOutcome()
     of_one = only_run(settings.warehouse, settings.run_id, settings.stores, writes=settings.apply)
@@ -105,7 +100,7 @@ def _append(
     outcome: DecodeOutcome,
     run: int,
 ) -> DataFrame:
-    """Append the headers of `wanted`; gives the rows of the table that came of it."""
+    """Append the batch headers of the segments `wanted`, and return the appended rows."""
     rows = decoding.decode(wanted, DecodeBatches(settings.check_crc, run), work, schema=schemas.TABLES[TABLE])
     warehouse.append(TABLE, rows, run_id=settings.run_id)
     mine = warehouse.read(TABLE).where(F.col("run") == run)

@@ -1,6 +1,6 @@
-"""Stage 3, decode: the segments that are new, have changed and are needed -> rows of `segments`.
+"""Stage 3, decode: reads the new and changed segments that a replay needs, into rows of the table `segments`.
 
-Damage is named as `scan` names it.
+Damage has the same FindingKind as in `tiersnap scan`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tiersnap.snapshot.tables.decodes import Decoded, SegmentFile, StoredDecode,
 from tiersnap.snapshot.tables.deltas import NO_DELTAS
 from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
 
-# A file system's seek and a row of the table cost about as much as reading this much.
+# Opening a file and writing a row cost about as much as reading this many bytes.
 SEGMENT_OVERHEAD_BYTES = 1 << 18
 LEAST_TASK_BYTES = 32 << 20
-# A second or two of work, seconds over a network: a lost task costs little, and there are tasks for every core.
+# One or two seconds of work. Such short tasks can be repeated cheaply, and keep every core busy.
 MOST_TASK_BYTES = 256 << 20
 _FEW_TASKS = 8
-# Packs are spread by their hash: several to a task even out.
+# Spark assigns packs to tasks by hash. Several packs per task make the tasks about equally large.
 _PACKS_PER_TASK = 8
 
 
@@ -41,9 +41,10 @@ class WantedSegment:
     """A segment to decode.
 
     Attributes:
-        cuts: offsets inside it at which a state is wanted.
-        decode: of a collected folder: the object that holds the decode.
-        not_read: why it could not be read before, where that alone is why it is wanted.
+        file: the segment's file.
+        cuts: offsets inside the segment at which a replay needs a state.
+        decode: name of the object with the segment's decode; None if the source is no collected folder.
+        not_read: the earlier read error, if the segment is wanted only to try again; else None.
     """
 
     file: SegmentFile
@@ -58,9 +59,10 @@ WANTED = WANTED_ROWS.schema
 
 @dataclass(frozen=True)
 class DecodeSegments:
-    """WANTED rows -> SEGMENTS rows.
+    """The task that turns WANTED rows into SEGMENTS rows.
 
     Attributes:
+        check_crc: check the CRC of each batch.
         run: number of the run that decodes.
     """
 
@@ -68,9 +70,9 @@ class DecodeSegments:
     run: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Decode each segment, or take the decode that its host made.
+        """Yield the decode of each segment, from its file or from the collected folder.
 
-        What cannot be read is a row with a finding, once for each reason.
+        An unreadable segment has a row with a finding. It has no new row if an earlier decode has the same error.
         """
         for is_collected, rows in groupby(WANTED_ROWS.read(batches), key=lambda wanted: wanted.decode is not None):
             if not is_collected:
@@ -80,7 +82,10 @@ class DecodeSegments:
                 yield from self._take(name or "", list(group))
 
     def _take(self, name: str, wanted: Sequence[WantedSegment]) -> Iterator[pa.RecordBatch]:
-        """Decodes out of one object of a collected folder: all of it or nothing, since a decode is never a part."""
+        """Yield the decodes of segments that one object of a collected folder contains.
+
+        If the object cannot be read completely, yield findings only: a partial decode is not used.
+        """
         filesystem, folder = wanted[0].file.folder
         path = f"{folder}/{name}"
         files = {each.file.base_offset: each.file for each in wanted}
@@ -101,7 +106,7 @@ class DecodeSegments:
         return StoredDecode(file, walk.end(0, finding), self.run), [Run(base, NO_DELTAS, -1)]
 
     def _decode(self, wanted: WantedSegment) -> Decoded | None:
-        """Return the decode; None where it is as before: nothing has changed."""
+        """Return the decode; None if reading fails with the same error as before."""
         file = wanted.file
         filesystem, _ = file.folder
         runs, end = fold_segment(filesystem, file.segment, cuts=wanted.cuts, check_crc=self.check_crc)
@@ -116,7 +121,7 @@ def _place(wanted: WantedSegment) -> tuple[tuple[str, str, int], str | None]:
 
 
 def wanted_segments(changes: DataFrame) -> DataFrame:
-    """Rows of changes.partition_changes -> WANTED rows."""
+    """Return the WANTED rows in rows of `changes.partition_changes`."""
     one = F.explode("wanted").alias("segment")
     rows = changes.where("decode_count > 0").select(*PARTITION_KEY, one).select(*PARTITION_KEY, "segment.*")
     return rows.select(*WANTED.names)
@@ -124,7 +129,7 @@ def wanted_segments(changes: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class Work:
-    """The amount to read; its weight is spread evenly over tasks."""
+    """The number and bytes of the segments to read. It determines the number of tasks."""
 
     segments: int
     bytes: int
@@ -135,7 +140,7 @@ class Work:
 
     @property
     def task_bytes(self) -> int:
-        """Bytes that one task should read."""
+        """Return the bytes that one task should read."""
         return min(max(self._weight // _FEW_TASKS, LEAST_TASK_BYTES), MOST_TASK_BYTES)
 
     @property
@@ -145,7 +150,7 @@ class Work:
 
 
 def bytes_to_read() -> Column:
-    """Return the bytes of a segment file; 0 of one that its host decoded."""
+    """Return the bytes of a segment file to read; 0 if a collected folder contains the decode."""
     return F.when(F.isnull("decode"), F.col("size_bytes")).otherwise(0)
 
 
@@ -156,11 +161,19 @@ def decode(
     *,
     schema: StructType = schemas.SEGMENTS,
 ) -> DataFrame:
-    """WANTED -> rows of `schema`: neighbouring segments of a partition go together, several such packs to a task."""
+    """Run `task` over WANTED rows and return its rows.
+
+    Each task gets packs of neighbouring segments of a partition, in offset order.
+
+    Args:
+        wanted: WANTED rows.
+        task: turns batches of WANTED rows into batches of `schema`.
+        work: the amount to read, which determines the number of tasks.
+        schema: schema of the result.
+    """
     before = Window.partitionBy(*PARTITION_KEY).orderBy("base_offset")
     weight = F.sum(bytes_to_read() + SEGMENT_OVERHEAD_BYTES).over(before)
     packed = wanted.withColumn("_pack", (weight * _PACKS_PER_TASK / work.task_bytes).cast("long"))
-
     return (
         packed.repartition(work.tasks, *PARTITION_KEY, "_pack")
         .sortWithinPartitions(*PARTITION_KEY, "base_offset")
@@ -170,6 +183,6 @@ def decode(
 
 
 def work_of(wanted: DataFrame) -> Work:
-    """Return the cost of reading some WANTED rows."""
+    """Return the number and bytes of WANTED rows. Runs a Spark job."""
     totals = wanted.agg(F.count("*").alias("segments"), F.sum("size_bytes").alias("bytes")).collect()[0]
     return Work(totals.segments, totals.bytes or 0)

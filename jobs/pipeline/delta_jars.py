@@ -1,8 +1,8 @@
-"""Delta Lake's jars for Spark: resolved once into a folder, so that no session asks the network when it starts.
+"""Delta Lake's jars for Spark, resolved once into a folder, so that a session starts without the network.
 
-`python -m tiersnap.jobs.pipeline.delta_jars` fills the folder; `make install` calls it, and so does the first session
-that tiersnap starts without them. Each jar must have the hash that conf/delta-jars.sha256 pins: they run with all that
-Spark may read.
+`python -m tiersnap.jobs.pipeline.delta_jars` fills the folder. `make install` runs this command. The first session
+that finds no jars fills the folder too. The jars run with all permissions of Spark, so each must have the SHA-256 that
+conf/delta-jars.sha256 pins.
 """
 
 from __future__ import annotations
@@ -39,45 +39,47 @@ _IVY_FILE = """<ivy-module version="2.0">
   </dependencies>
 </ivy-module>
 """
-# In ms; behind a firewall that answers nothing the operating system's own are minutes.
+# Timeouts in ms. Without them a firewall that drops packets would delay the error for minutes.
 _PATIENCE = ("-Dsun.net.client.defaultConnectTimeout=10000", "-Dsun.net.client.defaultReadTimeout=60000")
 
 
 def artifact() -> tuple[str, str]:
-    """Name and revision of the jar that goes with the installed pyspark and delta-spark."""
+    """Return name and version of the jar for the installed pyspark and delta-spark."""
     major, minor, *_ = version("pyspark").split(".")
     return f"delta-spark_{major}.{minor}_2.13", version("delta-spark")
 
 
 def user_cache() -> Path:
-    """Return tiersnap's cache folder: whatever is in it can be made or fetched again."""
+    """Return tiersnap's cache folder. Everything in it can be deleted: tiersnap creates or fetches it again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tiersnap"
 
 
 def folder() -> Path:
-    """Return the folder of the jars: below TIERSNAP_JARS, or the user's cache."""
+    """Return the folder of the jars, in the folder TIERSNAP_JARS if that is set, else in the user's cache."""
     given = os.environ.get("TIERSNAP_JARS")
     name, revision = artifact()
-    return (Path(given) if given else user_cache() / "jars") / f"{name}-{revision}"
+    return Path(given or user_cache() / "jars", f"{name}-{revision}")
 
 
 def jars() -> list[str]:
-    """Paths of the resolved jars, none before `install`."""
+    """Return the paths of the resolved jars; an empty list before `install`."""
     return sorted(str(path) for path in folder().glob("*.jar"))
 
 
 def are_named(settings: Mapping[str, str]) -> bool:
-    """Return whether a session has Delta Lake without us: by its settings, or in Spark's own folder of jars."""
-    named = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
+    """Return whether a session has Delta Lake already, by its settings or in Spark's own folder of jars."""
+    for name in ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath"):
+        if "delta-spark" in settings.get(name, ""):
+            return True
     home = Path(os.environ.get("SPARK_HOME") or _pyspark() or "")
-    return any("delta-spark" in settings.get(name, "") for name in named) or any(home.glob("jars/delta-spark_*.jar"))
+    return any(home.glob("jars/delta-spark_*.jar"))
 
 
 def jars_for_session() -> list[str]:
-    """Return the paths of the jars; fetch them first if there are none.
+    """Return the paths of the jars. If the folder has no jars, fetch them first.
 
     Raises:
-        MissingExtraError: they cannot be fetched; the hint has the command that does it elsewhere.
+        MissingExtraError: the jars cannot be fetched; the hint is the command that fetches them.
     """
     if not jars():
         _log.warning("fetching Delta Lake's jars from Maven Central into %s, once", folder())
@@ -86,14 +88,18 @@ def jars_for_session() -> list[str]:
         except (OSError, RuntimeError) as error:
             _log.debug("no jars of Delta Lake: %s", error)
             raise MissingExtraError(
-                f"Spark needs Delta Lake's jars, and they could not be fetched into {folder()}",
+                f"Delta Lake's jars, which Spark needs, could not be fetched into {folder()}",
                 hint=shlex.join([sys.executable, "-m", "tiersnap.jobs.pipeline.delta_jars"]),
             ) from error
     return jars()
 
 
 def install() -> Path:
-    """Resolve the jars through the Ivy inside pyspark, or check the hashes of those that are there; RuntimeError."""
+    """Fetch the jars with the Ivy of pyspark, unless the folder has jars. Check their hashes and return the folder.
+
+    Raises:
+        RuntimeError: pyspark or Java is missing, Ivy fails, or a hash differs.
+    """
     target = folder()
     if jars():
         check_hashes(target)
@@ -121,7 +127,7 @@ def install() -> Path:
         try:
             (work / "jars").rename(target)
         except OSError:
-            if not jars():  # else another process was first
+            if not jars():  # if the folder has jars now, another process was faster
                 raise
     _log.info("resolved %s:%s into %s", name, revision, target)
     return target
@@ -130,17 +136,19 @@ def install() -> Path:
 def _pyspark() -> Path | None:
     """Return the folder of the installed pyspark."""
     spec = importlib.util.find_spec("pyspark")
-    return None if spec is None or spec.origin is None else Path(spec.origin).parent
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent
 
 
 def pinned() -> dict[str, str]:
-    """SHA-256 by the name of the jar."""
+    """Return the pinned SHA-256 (hexadecimal) by file name of the jar."""
     text = resources.files("tiersnap.conf").joinpath("delta-jars.sha256").read_text(encoding="utf-8")
     return {name: digest for digest, name in map(str.split, text.splitlines())}
 
 
 def check_hashes(found: Path) -> None:
-    """Refuse a folder in which a jar is not pinned, or has changed (RuntimeError)."""
+    """Raise RuntimeError if a jar of the folder is not pinned, or has another hash than the pinned one."""
     known = pinned()
     for jar in sorted(found.glob("*.jar")):
         digest = hashlib.sha256(jar.read_bytes()).hexdigest()
@@ -150,7 +158,7 @@ def check_hashes(found: Path) -> None:
 
 
 def _drop_what_spark_has(resolved: Path, shipped: Path) -> None:
-    """Two versions of one library on a class path are one too many, and Spark's is the one it was built with."""
+    """Delete the resolved jars of libraries that Spark ships. Spark needs the versions that it was built with."""
     names = {_name(jar) for jar in shipped.glob("*.jar")}
     for jar in resolved.glob("*.jar"):
         if _name(jar) in names:
@@ -158,7 +166,7 @@ def _drop_what_spark_has(resolved: Path, shipped: Path) -> None:
 
 
 def _name(jar: Path) -> str:
-    """`parquet-column` of parquet-column-1.16.0.jar."""
+    """Return the library name of a jar, such as `parquet-column` for parquet-column-1.16.0.jar."""
     return re.split(r"-(?=\d)", jar.stem, maxsplit=1)[0]
 
 
@@ -166,4 +174,4 @@ if __name__ == "__main__":
     try:
         print(f"Delta jars: {install()}")  # noqa: T201
     except RuntimeError as error:
-        sys.exit(f"Delta jars: {error}\nIf Maven Central is out of reach, copy {folder()} from a host that has it.")
+        sys.exit(f"Delta jars: {error}\nWithout access to Maven Central, copy {folder()} from another host.")

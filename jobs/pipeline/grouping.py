@@ -1,4 +1,4 @@
-"""Rows of one key at a time, in order, to a function of Arrow batches."""
+"""Helpers that apply functions on Arrow batches to DataFrames, per group or per partition."""
 
 from __future__ import annotations
 
@@ -25,16 +25,21 @@ def by_key(
     *,
     tasks: int | None = None,
 ) -> DataFrame:
-    """Run `task` once for each key and return its batches. It gets the key's rows in batches, sorted by `order`.
+    """Run `task` once for each key and return its batches. The task gets the key's rows in batches, sorted by `order`.
 
-    Spark holds no group whole. It does not promise the order, which one exchange and one sort give; a task that relies
-    on it checks it (partition_input).
+    Spark never loads a complete group into memory. The exchange and the sort below give the order, but Spark does not
+    guarantee it. A task that relies on the order checks it, as partition_input does.
 
     Args:
-        tasks: the most that run at once; None for the session's number.
+        rows: any rows with the columns `keys` and `order`.
+        keys: columns of the group.
+        order: columns to sort each group by.
+        task: called once per group.
+        schema: schema of the task's batches.
+        tasks: number of Spark tasks; None for the session's setting.
     """
 
-    # By these hints Spark knows that the function takes batches: without them it gets each group as one table.
+    # Spark reads these type hints: without them it would pass each group as one table instead of as batches.
     def run(_: tuple[Any, ...], group: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return task(group)
 
@@ -46,7 +51,7 @@ BatchFunction = Callable[[Iterable[pa.RecordBatch]], Batches]
 
 
 def of_batches(task: Callable[[Batches], Batches]) -> BatchFunction:
-    """Return a task, which is an object, as a function: mapInArrow takes nothing else."""
+    """Return a function that calls the task object: mapInArrow accepts functions only."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return task(iter(batches))
@@ -55,19 +60,18 @@ def of_batches(task: Callable[[Batches], Batches]) -> BatchFunction:
 
 
 def matching(topics: re.Pattern[str] | None) -> BatchFunction:
-    """For mapInArrow: the rows whose column `topic` is selected."""
+    """Return a function for mapInArrow that keeps the rows whose column `topic` matches."""
 
     def wanted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield batch.filter(
-                pa.array((matches_topic(str(topic), topics) for topic in batch["topic"].to_pylist()), pa.bool_())
-            )
+            matches = [matches_topic(str(topic), topics) for topic in batch["topic"].to_pylist()]
+            yield batch.filter(pa.array(matches, pa.bool_()))
 
     return wanted
 
 
 def of_topics(rows: DataFrame, topics: re.Pattern[str] | None) -> DataFrame:
-    """Rows (with a column `topic`) of the selected topics; each name is looked at once."""
+    """Return the rows whose column `topic` matches; None keeps all rows. Each topic name is matched once."""
     if topics is None:
         return rows
     names = rows.select("topic").distinct().mapInArrow(matching(topics), "topic string")

@@ -1,4 +1,4 @@
-"""The Java that Spark's scripts would start."""
+"""The Java that Spark's start scripts find."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ _OLDEST = 17
 
 
 def find_java() -> str | None:
-    """Return the path of Java: below JAVA_HOME if that is set, else on the PATH; None if there is none."""
+    """Return the path of the java command: in JAVA_HOME if that is set, else on the PATH. None if it does not exist."""
     home = os.environ.get("JAVA_HOME")
     return shutil.which(Path(home) / "bin" / "java") if home else shutil.which("java")
 
 
 def check_java() -> None:
-    """Refuse a host without Java, or with one older than 17 (MissingExtraError)."""
-    hint = "install Java 17 or 21; one host needs none: tiersnap tier LOGDIR --remote URI"
+    """Raise MissingExtraError if this host has no Java, or one older than 17."""
+    hint = "install Java 17 or 21, or tier one host without Spark: tiersnap tier LOGDIR --remote URI"
     java, home = find_java(), os.environ.get("JAVA_HOME")
     if java is None:
-        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java on the PATH, and no JAVA_HOME"
+        where = "no java on the PATH, and no JAVA_HOME"
+        if home:
+            where = f"JAVA_HOME is {home}, which has no bin/java"
         raise MissingExtraError(f"Spark needs Java: {where}", hint=hint)
     release = _release(java)
     if release is not None and release < _OLDEST:
@@ -35,7 +37,7 @@ def check_java() -> None:
 
 
 def _release(java: str) -> int | None:
-    """Return the feature release of a Java, None if it does not print one."""
+    """Return the feature release, such as 17; None if `java -version` prints none."""
     done = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace", check=False)
     found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
     _log.debug("%s prints %r", java, done.stderr)

@@ -1,4 +1,4 @@
-"""The newest rows that the tables have of partitions, segments and runs, asked without payload."""
+"""The newest rows of partitions, segments and runs in the tables, without the columns of producer deltas."""
 
 from __future__ import annotations
 
@@ -26,48 +26,59 @@ _LOST = (SnapshotVanishedError.__name__, SnapshotChangedError.__name__, SegmentC
 
 
 def is_true(condition: Column) -> Column:
-    """Return the condition, false where it is null."""
+    """Return the condition with false in place of null."""
     return F.coalesce(condition, F.lit(False))
 
 
 def is_of(kinds: Iterable[FactKind]) -> Column:
-    """Return whether a row of `partitions` is of one of the kinds."""
+    """Return a condition: the row of the table `partitions` has one of these kinds."""
     return F.col("kind").isin([str(kind) for kind in kinds])
 
 
 def _with_key(rows: DataFrame, key: Sequence[str]) -> DataFrame:
-    """All rows of a table: no part of a key is null.
+    """Return all rows of a table, with the redundant filter that no key column is null.
 
-    Spark infers that for a join, and Delta Lake asks its log once for each set of filters of a query.
+    A join adds the same filter. Delta Lake reads its log once per set of filters, so equal filters save a read.
     """
     return rows.where(reduce(and_, (F.isnotnull(name) for name in key)))
 
 
 def known_decodes(segments: DataFrame) -> DataFrame:
-    """Return a row for each segment: its newest decode as `known`, and the first offsets of its parts."""
+    """Return SEGMENT_KEY, the newest decode as `known`, and `known_starts`: start offsets of the decode's parts."""
     rows = newest(_with_key(segments, SEGMENT_KEY).select(*SEGMENT_KEY, *_KNOWN, "run_start_offset"), SEGMENT_KEY)
     known = F.any_value(F.struct(*_KNOWN)).alias("known")
     return rows.groupBy(*SEGMENT_KEY).agg(known, F.collect_set("run_start_offset").alias("known_starts"))
 
 
 def last_replayed(partitions: DataFrame, names: Sequence[str] = _REPLAYED) -> DataFrame:
-    """`partitions` -> PARTITION_KEY and `replayed`: `kind` (REPLAYED or GONE), `run`, fields of the newest replay."""
+    """Return PARTITION_KEY and `replayed`, the newest REPLAYED or GONE row of each partition.
+
+    Args:
+        partitions: the table.
+        names: columns of `replayed` besides `kind` and `run`.
+    """
     rows = _with_key(partitions, PARTITION_KEY).where(is_of((FactKind.REPLAYED, FactKind.GONE)) & ~F.col("has_ended"))
     last = newest_row(rows.select(*PARTITION_KEY, "kind", "run", *names), PARTITION_KEY)
     return last.select(*PARTITION_KEY, F.struct("kind", "run", *names).alias("replayed"))
 
 
 def still_there(partitions: DataFrame, names: Sequence[str] = _REPLAYED) -> DataFrame:
-    """The rows of `last_replayed` of partitions that were not found gone since."""
+    """Return the rows of `last_replayed` without partitions that a later run found deleted."""
     return last_replayed(partitions, names).where(F.col("replayed.kind") == str(FactKind.REPLAYED))
 
 
 def lost(remote_log_segments: DataFrame) -> DataFrame:
-    """`remote_log_segments` -> topic_id, partition, and what runs found gone or changed when they came to tier.
+    """Return one row per partition about uploads that failed because a file was deleted or changed.
 
-    `lost_run` is the last run that did: what the tables say is not true any more, so the partition is replayed from its
-    beginning. `lost_decodes` are the runs (`base_offset`, `run`) that found a segment to be another than its decode,
-    though its size and its time are as they were. `last_run` is the last run of all.
+    Args:
+        remote_log_segments: the table.
+    Returns:
+        - `topic_id`, `partition`.
+        - `lost_run`: the last run with such a failure, or null. The tables are outdated then, and the partition is
+          replayed from its log start offset.
+        - `lost_decodes`: array of (`base_offset`, `run`). The segment differed from its decode although its size and
+          time had not changed.
+        - `last_run`: the last run with any row.
     """
     rows, error = _with_key(remote_log_segments, ("topic_id", "partition")), F.col("error_type")
     decodes = F.when(error == SegmentChangedError.__name__, F.struct("base_offset", "run"))
@@ -79,33 +90,26 @@ def lost(remote_log_segments: DataFrame) -> DataFrame:
 
 
 def newest_runs(segments: DataFrame, partitions: DataFrame, remote: DataFrame, runs: DataFrame) -> DataFrame:
-    """The tables -> one row: `newest`, the greatest number of a run in any of them, and `recorded`, that in `runs`.
+    """Return one row: `newest`, the largest run number in any table, and `recorded`, the largest one in `runs`.
 
-    `recorded` is less if the last runs were killed half way; `settings` are those of that row. All are null before the
-    first run. It reads the same rows as the other functions here, so that Spark reads no table again.
+    `recorded` is smaller than `newest` if later runs were killed. `settings` are those of the recorded run. All three
+    are null before the first run. The queries equal those of the other functions here, so Spark reuses their reads.
     """
     numbers = (
         known_decodes(segments).select("known.run"),
         last_replayed(partitions).select("replayed.run"),
         lost(remote).select(F.col("last_run").alias("run")),
-        # Delta Lake would ask its log twice for a maximum of all rows.
-        runs.where("run > 0").select("run", "settings"),
     )
-    maxima = [
-        rows.agg(
-            F.max("run").alias("newest"),
-            F.lit(rows is numbers[-1]).alias("is_runs"),
-            (F.max_by("settings", "run") if rows is numbers[-1] else F.lit(None).cast("string")).alias("settings"),
-        )
-        for rows in numbers
-    ]
-    recorded = F.max(F.when(F.col("is_runs"), F.col("newest"))).alias("recorded")
-    found = reduce(DataFrame.unionByName, maxima)
-    return found.agg(F.max("newest").alias("newest"), recorded, F.max("settings").alias("settings"))
+    # Delta Lake would read its log twice for a maximum without a filter.
+    of_runs = runs.where("run > 0").agg(F.max("run").alias("recorded"), F.max_by("settings", "run").alias("settings"))
+    found = of_runs.select("*", F.col("recorded").alias("newest"))
+    for rows in numbers:
+        found = found.unionByName(rows.agg(F.max("run").alias("newest")), allowMissingColumns=True)
+    return found.agg(*(F.max(name).alias(name) for name in ("newest", "recorded", "settings")))
 
 
 def newest_facts(partitions: DataFrame, among: DataFrame, kinds: Iterable[FactKind]) -> DataFrame:
-    """Return the facts of these kinds that hold in the partitions `among` (PARTITION_KEY)."""
+    """Return the current facts of these kinds about the partitions `among` (rows of PARTITION_KEY)."""
     rows = partitions.where(F.col("kind") != str(FactKind.STATE))
     return current_facts(rows.join(among, on=list(PARTITION_KEY), how="left_semi")).where(is_of(kinds))
 
@@ -113,11 +117,16 @@ def newest_facts(partitions: DataFrame, among: DataFrame, kinds: Iterable[FactKi
 def gone_partitions(
     partitions: DataFrame, listed: DataFrame, *, sources: Sequence[str], topics: re.Pattern[str] | None, run: int
 ) -> DataFrame:
-    """Return rows to append to the table `partitions`: GONE, for each that this run looked for in vain.
+    """Return GONE rows to append to the table `partitions`, one for each partition that the run no longer found.
 
-    `listed` is PARTITION_KEY of what was found; `sources` and `topics` say where and what the run looked for.
+    Args:
+        partitions: the table.
+        listed: PARTITION_KEY of the partitions that the run found.
+        sources: URIs of the run's sources; partitions of other log directories are skipped.
+        topics: the run's topic filter; other topics are skipped. None for all topics.
+        run: number of the run.
     """
-    # One condition, which is not pushed down: the table is read as the changes read it.
+    # Spark does not push this condition down, so it reads the table with the same filters as `partition_changes`.
     is_looked_for = F.when(F.col("replayed.kind") == str(FactKind.REPLAYED), F.col("log_dir").isin(list(sources)))
     missing = last_replayed(partitions).where(is_looked_for).select(*PARTITION_KEY)
     missing = missing.join(listed, on=list(PARTITION_KEY), how="left_anti")
@@ -128,6 +137,6 @@ def gone_partitions(
 
 
 def ended_facts(partitions: DataFrame, gone: DataFrame, *, run: int) -> DataFrame:
-    """Return rows to append to the table `partitions`: the ends of all facts of partitions that are `gone`."""
+    """Return rows to append to the table `partitions` that end all facts of the deleted partitions `gone`."""
     rows = current_facts(partitions.drop(DELTAS).join(gone, on=list(PARTITION_KEY), how="left_semi"))
     return schemas.in_columns(rows, schemas.PARTITIONS, {"run": F.lit(run), "has_ended": F.lit(True)})

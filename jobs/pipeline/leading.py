@@ -1,4 +1,4 @@
-"""The replica of a partition that counts: the one that the user names, or that the cluster says leads."""
+"""The choice of one replica per partition: the one that --leader names, or the leader's by the cluster."""
 
 from __future__ import annotations
 
@@ -12,26 +12,39 @@ from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
 
 
 def led(listed: DataFrame, leaders: Sequence[str]) -> DataFrame:
-    """Keep a partition's replicas in the log directories `leaders`; all if none is there."""
+    """Return the replicas in the log directories `leaders`. A partition without such a replica keeps all replicas."""
     is_leader = F.col("log_dir").isin(list(leaders))
     is_known = F.max(is_leader).over(Window.partitionBy("topic", "partition"))
     return listed.withColumn("_is_led", is_leader | ~is_known).where("_is_led").drop("_is_led")
 
 
 def led_by_cluster(listed: DataFrame, leaders: DataFrame) -> DataFrame:
-    """Keep a partition's replica on a disk of its leader (rows of LEADERS); none if that is not there."""
+    """Return the leader's replica of each partition with several replicas, and all other partitions.
+
+    A partition is left out if it has several replicas and none of them is the leader's.
+
+    Args:
+        listed: LISTED rows.
+        leaders: LEADERS rows.
+    """
     return _marked(listed, leaders).where("_leads or _replicas = 1").select(*listed.columns)
 
 
 def unled(listed: DataFrame, leaders: DataFrame) -> DataFrame:
-    """The partitions that `led_by_cluster` leaves out: topic, partition, replica_count and `leader` of `leaders`."""
+    """Return the partitions that `led_by_cluster` leaves out: `topic`, `partition`, `replica_count`, `leader`."""
     left_out = _marked(listed, leaders).where("_replicas > 1").groupBy("topic", "partition", "leader")
     counts = left_out.agg(F.count("*").alias("replica_count"), F.max("_leads").alias("is_led"))
     return counts.where("not is_led").select("topic", "partition", "replica_count", "leader")
 
 
 def still_led(found: DataFrame, listed: DataFrame, leaders: DataFrame | None) -> DataFrame:
-    """Return the listed partitions (PARTITION_KEY), and those found without a known leader, which may lead here."""
+    """Return PARTITION_KEY of the listed partitions, and of the found ones whose leading replica is unknown.
+
+    Args:
+        found: LISTED rows before the choice of replicas.
+        listed: LISTED rows after it.
+        leaders: LEADERS rows; None if the cluster did not choose.
+    """
     there = listed.select(*PARTITION_KEY)
     if leaders is None:
         return there
@@ -40,7 +53,7 @@ def still_led(found: DataFrame, listed: DataFrame, leaders: DataFrame | None) ->
 
 
 def _marked(listed: DataFrame, leaders: DataFrame) -> DataFrame:
-    """Rows of LISTED with `leader`, `_leads` and, of their partition, `_replicas`."""
+    """Add `leader` (broker id), `_leads` (bool) and `_replicas` (number of the partition's rows) to LISTED rows."""
     replicas = F.count("*").over(Window.partitionBy("topic", "partition"))
     leads = F.coalesce(F.array_contains("log_dirs", F.col("log_dir")), F.lit(False))
     marked = listed.join(leaders, on=["topic", "partition"], how="left")

@@ -1,4 +1,4 @@
-"""Stage 1, list: folders of sources -> LISTED rows, partitions with their segments and their remote segments."""
+"""Stage 1, list: turns partition folders into LISTED rows, each with its local and remote segments."""
 
 from __future__ import annotations
 
@@ -34,35 +34,48 @@ FOLDERS_PER_TASK = 200
 
 
 def with_window(listed: ListedPartition, filesystem: FileSystem, partition: Partition, since: int) -> ListedPartition:
-    """Return it with its `window_offset`, and what the time indexes say of its closed segments."""
+    """Return the partition with the start of its scan window and the largest timestamps of its closed segments.
+
+    Args:
+        listed: the partition.
+        filesystem: of the log directory.
+        partition: the same partition's files.
+        since: ms since the epoch; older segments at the start of the log are outside the window.
+    """
     reader = snapshot_reader(filesystem, partition)
-    told = [None if each.is_active else _largest_timestamp(filesystem, each) for each in partition.segments]
-    # A time index that lost its end tells too early a time. Then the file's own time, if it was kept, is later.
-    largest = [
-        None if time is None else max(time, segment.log.modified_ns // 1_000_000)
-        for time, segment in zip(told, partition.segments, strict=True)
-    ]
+    told: list[int | None] = []
+    largest: list[int | None] = []
+    for segment in partition.segments:
+        time = None if segment.is_active else _largest_timestamp(filesystem, segment)
+        told.append(time)
+        # A truncated time index gives too early a time. The file's own time is then later, unless it was reset.
+        largest.append(None if time is None else max(time, segment.log.modified_ns // 1_000_000))
     bases = [segment.base_offset for segment in partition.segments]
     found = window_offset(bases, largest, since)
     if found is not None and partition.high_watermark is not None:
-        # What transactions are open at the high watermark must be known.
+        # The window must start below the high watermark: the transactions that are open there must be known.
         below = [base for base in bases if base <= max(partition.high_watermark, partition.log_start_offset)]
         found = min(found, below[-1]) if len(below) > 1 else None
     leader, known = listed.leader, listed.fingerprint
     if found is not None and leader is not None and leader.leader_stable_offset >= found:
         known = fingerprint(known, "nothing is open before the window")
     elif found is not None:
-        # The window follows a snapshot that shows what is open there. Without one nothing is computed.
+        # Start the window at a snapshot that shows the open transactions. Without one the replay computes no snapshot.
         proving = proving_offset([base for base in bases if base <= found], partition.snapshots, reader)
-        found = found if proving is None else proving
-    window = found if found is None or found > bases[0] else None
-    is_behind = listed.start is not None and listed.start.snapshot_offset < (window or 0)
+        if proving is not None:
+            found = proving
+    if found is not None and found <= bases[0]:
+        found = None
+    start = listed.start
+    if start is not None and start.snapshot_offset < (found or 0):
+        start = None  # a replay of the window never starts before the window
+    timed = zip(listed.segments, told, strict=True)
     return replace(
         listed,
         fingerprint=known,
-        segments=tuple(replace(each, largest_timestamp=time) for each, time in zip(listed.segments, told, strict=True)),
-        window_offset=window,
-        start=None if is_behind else listed.start,  # no replay begins there
+        segments=tuple(replace(each, largest_timestamp=time) for each, time in timed),
+        window_offset=found,
+        start=start,
     )
 
 
@@ -79,13 +92,14 @@ def _largest_timestamp(filesystem: FileSystem, segment: Segment) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ToldOfPartition:
-    """The facts about a partition that its files may not tell.
+    """Facts about a partition from the command line and the cluster, which its files may lack.
 
     Attributes:
-        log_start: the offset of --log-start; None if it names no offset for this partition.
-        topic_id: of the topic in the cluster, whose partition the other facts are of; None without a cluster.
-        leader_log_start: log start offset of its leader, remote segments included.
-        leader_stable, leader_high_watermark: see LeaderOffsets; None where they are not asked for.
+        log_start: offset that --log-start states for this partition; None if it states none.
+        topic_id: the topic's id in the cluster, to which the leader's offsets belong; None without a cluster.
+        leader_log_start: log start offset that the leader returned; remote segments count.
+        leader_stable: the leader's last stable offset; None if it was not requested. See LeaderOffsets.
+        leader_high_watermark: the leader's high watermark; None without a cluster. See LeaderOffsets.
     """
 
     log_start: int | None = None
@@ -95,12 +109,15 @@ class ToldOfPartition:
     leader_high_watermark: int | None = None
 
     def located(self, partition: Partition) -> Partition:
-        """Return the partition with its log start, if the files do not tell it, or tell an older one."""
+        """Return the partition with the stated log start offset, or the leader's if its files have none or a lower one.
+
+        The leader's offset counts only if the topic ids are equal.
+        """
         stated = with_log_start(partition, self.log_start)
         return with_leaders(stated, self.leader_log_start) if self.topic_id == stated.topic_id else stated
 
     def leader_of(self, partition: Partition) -> LeaderOffsets | None:
-        """Return the offsets of the partition's leader; None if they were not asked for, or are of another topic."""
+        """Return the leader's offsets; None if they were not requested, or belong to a topic with another id."""
         if self.topic_id != partition.topic_id or self.leader_stable is None or self.leader_high_watermark is None:
             return None
         return LeaderOffsets(self.leader_stable, self.leader_high_watermark)
@@ -111,16 +128,16 @@ NOTHING_TOLD = ToldOfPartition()
 
 @dataclass(frozen=True, slots=True)
 class SourceFolder:
-    """A partition's folder in a source."""
+    """The folder of a partition in a source."""
 
     log_dir: str
     folder: str
     told: ToldOfPartition = NOTHING_TOLD
-    # Of `__remote_log_metadata`, also of other topics that had the name; none if no records were read.
+    # Records of `__remote_log_metadata`, one element per topic id that the topic name had.
     records: tuple[PartitionRecords, ...] = ()
 
     def records_of(self, topic_id: str | None) -> PartitionRecords | None:
-        """Return the records of the partition; None if none were read."""
+        """Return the partition's records for this topic id; None if no records were read."""
         return merged(each for each in self.records if each.topic_id == topic_id)
 
 
@@ -130,14 +147,14 @@ FOLDERS = FOLDER_ROWS.schema
 
 @dataclass(frozen=True)
 class ListPartitions:
-    """FOLDERS rows -> LISTED rows.
+    """The task that turns FOLDERS rows into LISTED rows.
 
     Attributes:
-        topic_ids: ids by topic, for topics that have none on disk.
-        look: reads remote storage; None leaves it unread.
-        since: ms; a bounded scan leaves out the segments before the first one that has a later record. None scans all.
-        wants_start: ask remote storage for a state to start from, since no table has any.
-        living: when brokers drop idle producers: ask which living producers a replica has forgotten. None asks nothing.
+        topic_ids: topic ids by name, for topics without an id on disk.
+        look: lists remote segments; None does not read remote storage.
+        since: ms since the epoch. A bounded scan starts with the first segment that has a later record. None scans all.
+        wants_start: find a snapshot in remote storage to start from, because no table has a state.
+        living: the broker's expiration of producers, to find replicas that lost active producers. None to skip this.
     """
 
     topic_ids: dict[str, str] = field(default_factory=dict)
@@ -151,7 +168,7 @@ class ListPartitions:
         object.__setattr__(self, "_lister", RemoteLister(self.look, self.wants_start))
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """List each folder; one that vanished or may not be read is a row with a finding."""
+        """Yield a row for each folder. A deleted or unreadable folder has a row with a finding."""
         opened: dict[str, PartitionSource] = {}
         for batch in batches:
             folders = FOLDER_ROWS.read([batch])
@@ -165,7 +182,7 @@ class ListPartitions:
         listing = PartitionListing(source.filesystem, partition)
         listed = listed.with_remote(self._lister.with_remote(listing, found.records_of(partition.topic_id)))
         if not isinstance(source, LogDirSource):
-            return listed  # what was collected is decoded already
+            return listed  # a collected folder contains complete decodes, so no scan is bounded
         if self.look is not None and self.living is not None and listed.remote_error is None:
             lost = told_forgotten(self.look, source.filesystem, partition, self.living)
             listed = replace(listed, forgotten=lost)
@@ -177,7 +194,7 @@ class ListPartitions:
 
 @dataclass(frozen=True)
 class RecordsInput:
-    """The records that executors read: rows of records_task.WANTED, and the task."""
+    """The partitions of `__remote_log_metadata` to read (rows of records_task.WANTED), and the task that reads them."""
 
     wanted: pa.RecordBatch
     task: ReadRecords
@@ -191,13 +208,16 @@ def folders(
     records: RecordsInput | None = None,
     per_task: int = FOLDERS_PER_TASK,
 ) -> DataFrame:
-    """(log directory, folder name) pairs as rows, spread over tasks, with what is told of a folder's partition.
+    """Return FOLDERS rows, spread over tasks.
 
-    Spark answers a plan from the cache of an equal one, of whichever run and session of the application. Files change,
-    and no plan says so; each call gives a plan that equals no other.
+    Each call returns a new plan: Spark would answer an equal plan from its cache, although the files have changed.
 
     Args:
-        records: those that tasks read, each partition of `__remote_log_metadata` once.
+        spark: session.
+        found: pairs of a source's URI and a folder name.
+        told: facts by folder name.
+        records: the partitions of `__remote_log_metadata` to read; tasks read each of them once. None to read none.
+        per_task: number of folders per Spark task.
     """
     rows = (SourceFolder(*each, told.get(each[1], NOTHING_TOLD)) for each in found)
     made = _of_its_own(spark, FOLDER_ROWS.batch(rows))
@@ -209,7 +229,7 @@ def folders(
             records.task,
             schemas.of_arrow(FOUND),
         )
-        # A partition whose number of metadata partitions was raised has records in two of them.
+        # A partition has records in two metadata partitions if the number of metadata partitions was raised.
         read = read.groupBy("folder").agg(F.flatten(F.collect_list("records")).alias("read"))
         joined = made.join(read, on="folder", how="left")
         made = joined.withColumn("records", F.coalesce("read", "records")).select(*FOLDERS.names)
@@ -224,12 +244,12 @@ def _of_its_own(spark: SparkSession, rows: pa.RecordBatch) -> DataFrame:
 def list_partitions(
     folder_rows: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 ) -> DataFrame:
-    """FOLDERS -> LISTED, by ListPartitions or another of its kind, as the folders are now."""
+    """Return the LISTED rows of FOLDERS rows; `task` is a ListPartitions or a similar task."""
     return folder_rows.mapInArrow(of_batches(task), schemas.LISTED)
 
 
 def listed_segments(listed: DataFrame) -> DataFrame:
-    """One row a listed segment: log_dir, topic, partition, topic_id and the fields of SEGMENT_FILES."""
+    """Return one row per listed segment: PARTITION_KEY, topic_id and the fields of SEGMENT_FILES."""
     return listed.select("log_dir", "topic", "partition", "topic_id", F.explode("segments").alias("segment")).select(
         "log_dir", "topic", "partition", "topic_id", "segment.*"
     )

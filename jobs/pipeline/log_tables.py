@@ -1,8 +1,8 @@
-"""The log of one partition as the tables tell it: the state at its end, and where every producer was seen.
+"""The log of one partition, read from the tables: the producer state at the log end, and each producer's sightings.
 
-Decodes say what each segment does to each producer; the newest replay keeps the state at the active segment's base
-offset, with what it took from a broker's snapshot. Together they are what a replay of the log would give, without
-reading it. The newest batches of each producer are known where `tiersnap decode` wrote the headers of the same files.
+The table `segments` has the producer deltas of each segment. The newest replay stored the state at the active
+segment's base offset. The two together give the result of a replay without reading the log. The newest batches of each
+producer are available only if `tiersnap decode` wrote the headers of the same files.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ from tiersnap.snapshot.tables.facts import StoredReplay, StoredResults
 
 @dataclass(frozen=True, slots=True)
 class LogTables:
-    """One partition that was replayed.
+    """The rows of one partition that was replayed.
 
     Attributes:
-        state: entries (ENTRY_DTYPE) at `state_offset`, the active segment's base offset.
-        end: entries at the log end; None, like the state, where the tables do not lead there.
-        after: DELTA_DTYPE, what lies between the two.
-        sightings: of every run that was decoded.
-        read_from: base offset from which on every segment was decoded.
-        closed_timestamp: ms, largest record timestamp of the last closed segment, -1 without one.
-        batches: BATCH_DTYPE, the newest five of each producer; none without headers.
-        has_headers: `batches` are all that a broker would have in its cache.
+        results: all results of the newest replay.
+        replayed: its REPLAYED row.
+        state: entries (ENTRY_DTYPE) at `state_offset`, the active segment's base offset; None if the tables have gaps.
+        end: entries (ENTRY_DTYPE) at the log end; None if the tables have gaps.
+        after: deltas (DELTA_DTYPE) from `state_offset` to the log end.
+        sightings: the producers' sightings in all decoded segments.
+        read_from: base offset of the first segment of the gapless decoded end of the log.
+        closed_timestamp: ms, largest record timestamp of the last closed segment; -1 if no segment is closed.
+        batches: BATCH_DTYPE, the newest five of each producer; empty without complete headers.
+        has_headers: `batches` are complete, like the broker's cache (ProducerStateEntry) after a restart.
     """
 
     results: StoredResults
@@ -50,7 +52,7 @@ class LogTables:
 
 
 def read_log_tables(rows: PartitionInput) -> LogTables | None:
-    """Read the rows of one partition to their end; None of one that was never replayed."""
+    """Return the tables of one partition; None if it was never replayed. Reads all of `rows`."""
     results = rows.results
     if results is None or results.replayed is None:
         return None
@@ -90,7 +92,7 @@ def read_log_tables(rows: PartitionInput) -> LogTables | None:
 
 
 def _read_from(segments: dict[int, SegmentFacts], decoded: set[int]) -> int:
-    """Base offset of the first of the decoded segments behind which none is missing; the log end without one."""
+    """Return the base offset of the first segment after which all are decoded; the log end if the last one is not."""
     found = max((each.next_base_offset or base for base, each in segments.items()), default=0)
     for base in sorted(segments, reverse=True):
         if base not in decoded:
@@ -104,7 +106,7 @@ def _is_damaged(segment: SegmentFacts) -> bool:
 
 
 def _headers(rows: PartitionInput) -> tuple[np.ndarray, int]:
-    """BATCH_DTYPE in offset order, and how many headers the tables have."""
+    """Return the data batches (BATCH_DTYPE) in offset order, and the number of headers in the tables."""
     count, found = 0, [np.empty(0, RECORD_BATCH_DTYPE)]
     for batch in rows.headers():
         is_count = pc.is_valid(batch["header_count"])

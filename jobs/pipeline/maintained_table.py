@@ -1,4 +1,4 @@
-"""A row of `maintain tables`."""
+"""The output row of `tiersnap maintain tables`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tiersnap.snapshot.units import human_bytes
 
 @dataclass(frozen=True, slots=True)
 class MaintainedTable:
-    """A table of `maintain tables`, with the rows to remove, or removed."""
+    """A table of the warehouse and its superseded rows, which `--apply` deletes."""
 
     COLUMNS: ClassVar = ("table", "rows", "superseded", "files", "size")
     table: str
@@ -23,5 +23,5 @@ class MaintainedTable:
 
     @property
     def size(self) -> str:
-        """Return the bytes in words."""
+        """Return the bytes with a unit."""
         return human_bytes(self.size_bytes)

@@ -1,4 +1,4 @@
-"""Rows that no reader of the tables asks for any more: deleted by MERGE, files compacted and vacuumed by Delta."""
+"""The job of `tiersnap maintain tables`: it deletes superseded rows by MERGE, then compacts and vacuums the files."""
 
 from __future__ import annotations
 
@@ -27,14 +27,17 @@ _log = logging.getLogger(__name__)
 _LEAST_HOURS = 168
 _STATE_KEY = (*ATTEMPT_KEY, "state", "run")
 _DELTA_CHECKS = "spark.databricks.delta.retentionDurationCheck.enabled"
-# Delta lists a table's folder with as many tasks as Spark's setting says: 10,000, for a folder or two.
+# Spark's default lists a table's few folders in 10,000 tasks.
 _FEW_LISTING_TASKS = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "8"}
 
 
 def superseded_segments(segments: DataFrame, partitions: DataFrame) -> DataFrame:
-    """SEGMENT_KEY and run of decodes that are not the newest, or whose segment a later replay did not find."""
+    """Return SEGMENT_KEY and run of superseded decodes.
+
+    A decode is superseded by a newer one of its segment, or by a later replay that did not find the segment.
+    """
     keys = segments.select(*SEGMENT_KEY, "run").distinct()
-    # A replay that came to no end states no segments, and says nothing of any.
+    # A replay that failed has no SEGMENT facts. It does not prove that segments were deleted.
     facts = current_facts(partitions)
     there = facts.where(is_of([FactKind.SEGMENT])).select(*SEGMENT_KEY)
     replayed = facts.where(is_of([FactKind.REPLAYED])).select(*PARTITION_KEY, F.col("run").alias("_replayed"))
@@ -49,41 +52,45 @@ def superseded_segments(segments: DataFrame, partitions: DataFrame) -> DataFrame
 
 
 def superseded_keys(rows: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Return `key` and run of the rows that are not of the newest run of their key."""
+    """Return `key` and run of the rows of all runs except each key's newest run."""
     return superseded(rows.select(*key, "run").distinct(), key)
 
 
 def superseded_facts(partitions: DataFrame) -> DataFrame:
-    """Return FACT_KEY and run of the rows of facts that have a newer row, or have ended."""
+    """Return FACT_KEY and run of the rows of ended facts, and of rows that a newer row of the fact supersedes."""
     rows = partitions.select(*FACT_KEY, "run", "has_ended")
     ended = newest(rows, FACT_KEY).where("has_ended")
     return superseded(rows, FACT_KEY).unionByName(ended).select(*FACT_KEY, "run").distinct()
 
 
 def superseded_states(remote_log_segments: DataFrame) -> DataFrame:
-    """ATTEMPT_KEY, state and run of states that an attempt has left.
+    """Return ATTEMPT_KEY, state and run of the earlier states of each copy attempt.
 
-    Two rows of one state and run have one key: the published one does not supersede the other.
+    A published row and an unpublished one of the same state and run share a key, so neither supersedes the other.
     """
     return superseded(entered(remote_log_segments), ATTEMPT_KEY, progress()).select(*_STATE_KEY).distinct()
 
 
 def maintain(warehouse: Warehouse, *, apply: bool, vacuum_after_hours: float = 168) -> Iterator[MaintainedTable]:
-    """Look at each table, and with `apply` delete what is superseded, compact the files and vacuum old ones.
+    """Yield one row per table, with the number of its superseded rows.
+
+    With `apply`, also delete these rows, compact the files and vacuum files of older versions.
 
     Args:
-        vacuum_after_hours: files of older versions go after that long; less than 168 needs a setting of Delta's own,
-            because a reader or a writer may still be at them.
+        warehouse: the tables.
+        apply: False changes nothing.
+        vacuum_after_hours: age in hours from which files of older versions are deleted. Readers and writers may use
+            younger files, so less than 168 needs the Delta setting in _DELTA_CHECKS.
 
     Raises:
-        UsageError: it is less without that setting; nothing was done.
+        UsageError: `vacuum_after_hours` is below 168 without that setting; nothing was changed.
     """
     is_checked = warehouse.spark.conf.get(_DELTA_CHECKS, "true") != "false"
     if vacuum_after_hours < _LEAST_HOURS and is_checked:
         raise UsageError(
             f"--vacuum-after {format_duration(round(vacuum_after_hours * 3_600_000))}: readers and writers of a table "
-            "may be at its older versions for 7d",
-            hint=f"if nobody else is: --spark-conf {_DELTA_CHECKS}=false",
+            "may use its older versions for 7d",
+            hint=f"if no other job uses the warehouse: --spark-conf {_DELTA_CHECKS}=false",
         )
     if not warehouse.exists("partitions"):
         return
@@ -91,10 +98,10 @@ def maintain(warehouse: Warehouse, *, apply: bool, vacuum_after_hours: float = 1
     plans: list[tuple[str, Sequence[str], DataFrame]] = [
         ("segments", (*SEGMENT_KEY, "run"), superseded_segments(warehouse.read("segments"), partitions)),
         ("remote_log_segments", _STATE_KEY, superseded_states(warehouse.read("remote_log_segments"))),
-        # A history, of which every row counts: its files are compacted.
+        # The table readiness is a history. No row is superseded; only the files are compacted.
         ("readiness", (*SEGMENT_KEY, "run"), warehouse.read("readiness").where(F.lit(False))),
         ("remote_checks", (*CHECK_KEY, "run"), superseded_keys(warehouse.read("remote_checks"), CHECK_KEY)),
-        # Last: what is superseded elsewhere is told by it.
+        # The table partitions is last: it determines the superseded rows of the other tables.
         ("partitions", (*FACT_KEY, "run"), superseded_facts(partitions)),
     ]
     for table, key, doomed in plans:
@@ -116,7 +123,8 @@ def _one(
         delta.optimize().executeCompaction()
         with with_settings(warehouse.spark, _FEW_LISTING_TASKS):
             delta.vacuum(vacuum_after_hours)
-        _log.info("maintained %s: %d superseded rows went", warehouse.path(table), superseded)
+        _log.info("maintained %s: deleted %d superseded rows", warehouse.path(table), superseded)
     detail = delta.detail().select("numFiles", "sizeInBytes").first()
-    files, size = (0, 0) if detail is None else (detail.numFiles, detail.sizeInBytes)
-    return MaintainedTable(table, before, superseded, files, size)
+    if detail is None:
+        return MaintainedTable(table, before, superseded, 0, 0)
+    return MaintainedTable(table, before, superseded, detail.numFiles, detail.sizeInBytes)

@@ -1,4 +1,4 @@
-"""The newest rows of a table: the one place that decides which rows count."""
+"""The newest rows of a table. All readers of the tables use these functions to choose the valid rows."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
 
 
 def newest(rows: DataFrame, key: Sequence[str | Column]) -> DataFrame:
-    """Return all rows of the greatest `run` of each key, for tables in which a run writes several rows of a key."""
+    """Return all rows of each key's largest `run`. Use it for tables in which a run writes several rows per key."""
     last = F.max("run").over(Window.partitionBy(*key))
     return rows.withColumn("_newest", last).where(F.col("run") == F.col("_newest")).drop("_newest")
 
 
 def current_facts(partitions: DataFrame) -> DataFrame:
-    """Rows of `partitions` -> the facts that hold: of each fact the newest row, if the fact has not ended."""
-    # One value, below which no condition on the kind is pushed: a query about several kinds reads the table once.
+    """Return the newest row of each fact that has not ended, from the table `partitions`."""
+    # Spark pushes no condition on the kind below this struct, so a query about several kinds reads the table once.
     fact = F.struct(*(name for name in FACT_KEY if name not in PARTITION_KEY))
     return newest(partitions, (*PARTITION_KEY, fact)).where(~F.col("has_ended"))
 
 
 def newest_row(rows: DataFrame, key: Sequence[str], order: Column | None = None) -> DataFrame:
-    """Return the row of the greatest `order` (the run if None) of each key.
+    """Return the row of each key's largest `order`; `order` is the run if None.
 
-    Each task keeps one row of a key, so select first the columns that are needed.
+    Each task keeps one complete row per key in memory, so select the needed columns first.
     """
     last = F.max_by(F.struct("*"), F.col("run") if order is None else order)
     return rows.groupBy(*key).agg(last.alias("_row")).select("_row.*")
@@ -37,13 +37,16 @@ def newest_row(rows: DataFrame, key: Sequence[str], order: Column | None = None)
 def newest_among(
     rows: DataFrame, key: Sequence[str], keys: DataFrame, *more: str, sent: Callable[[DataFrame], DataFrame]
 ) -> DataFrame:
-    """Return `newest` of the keys that are given, with `more` of their columns.
+    """Return the rows of `newest` whose keys are in `keys`.
 
-    The runs are compared without the payload, which is then read only of the rows that are wanted.
+    Spark compares the runs without the other columns, and reads those of the newest rows only.
 
     Args:
-        keys: rows with columns of `key` and `more`.
-        sent: prepares keys for a join.
+        rows: rows of a table.
+        key: columns of the table's key.
+        keys: rows with some columns of `key`, and `more`.
+        more: further columns of `keys` to add to the result.
+        sent: prepares a DataFrame of keys for a join, such as F.broadcast.
     """
     given = [name for name in key if name in keys.columns]
     runs = rows.select(*key, "run").join(sent(keys), on=given).groupBy(*key, *more).agg(F.max("run").alias("run"))
@@ -53,8 +56,8 @@ def newest_among(
 def current_facts_among(
     partitions: DataFrame, keys: DataFrame, *more: str, sent: Callable[[DataFrame], DataFrame]
 ) -> DataFrame:
-    """Return `current_facts` of the partitions that are given, as `newest_among` does."""
-    # A join needs a key without nulls.
+    """Return the rows of `current_facts` whose partitions are in `keys`; see `newest_among` for the arguments."""
+    # An equality join never matches nulls, so replace a null offset.
     offset = F.coalesce("snapshot_offset", "base_offset", F.lit(-1))
     key = (*PARTITION_KEY, "kind", "part", "_offset")
     rows = newest_among(partitions.withColumn("_offset", offset), key, keys, *more, sent=sent)
@@ -62,7 +65,7 @@ def current_facts_among(
 
 
 def superseded(rows: DataFrame, key: Sequence[str], order: Column | None = None) -> DataFrame:
-    """Return the rows that are not of the greatest `order` (the run if None) of their key."""
+    """Return the rows below their key's largest `order`; `order` is the run if None."""
     place = F.col("run") if order is None else order
     last = F.max(place).over(Window.partitionBy(*key))
     return rows.withColumn("_last", last).where(place < F.col("_last")).drop("_last")

@@ -1,4 +1,4 @@
-"""A warehouse has one writer at a time: a lock on a local folder, a lease in a store with conditional writes."""
+"""One writer per warehouse: a file lock in a local folder, a lease in an object store with conditional writes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 LEASE_KEY = "tiersnap-lease.json"
 _LOCK_TRIES, _LOCK_PAUSE_S = 10, 0.05
-# The file systems of Hadoop have no conditional write that is used here, and docs/warehouse.md says so.
+# tiersnap uses no lease on Hadoop file systems; docs/warehouse.md leaves the exclusion to the scheduler.
 _OF_THE_SCHEDULER = ("hdfs://", "viewfs://")
 
 
@@ -39,18 +39,23 @@ def only_run(
     writes: bool = True,
     renewed_each_s: float = RENEWED_EACH_S,
 ) -> Iterator[Callable[[], None]]:
-    """Keep other runs off a warehouse, if any, and give the function to call before each commit.
+    """Exclude other runs from a warehouse, and yield a function to call before each commit.
 
-    A second run would take the first one for killed, and delete the remote segments that it is uploading. On HDFS the
-    scheduler must keep runs apart.
+    Without this a second run would treat the first one as killed, and delete the remote segments that it is uploading.
+    On HDFS nothing is excluded: the scheduler must not start two runs.
 
     Args:
-        writes: False for a plan, which writes no lease and keeps no run off; it is refused while a run is at work.
+        warehouse: URI; None excludes nothing.
+        run_id: id of this run, written to the lock or the lease.
+        stores: settings of the object store.
+        writes: False for a plan. It takes no lock and no lease, and fails while a run writes.
+        renewed_each_s: seconds between two renewals of the lease.
 
     Raises:
-        TransientError: another run is at work; the function raises it if another run has taken over.
-        UsageError: the folder cannot be created, or is a broker's (LogDirAsTargetError); or the warehouse is in a store
-            without conditional writes.
+        TransientError: another run writes to the warehouse. The yielded function raises it if another run took the
+            lease.
+        UsageError: the folder cannot be created, or the store has no conditional writes.
+        LogDirAsTargetError: the folder is a broker's log directory.
     """
     if warehouse is None or warehouse.startswith(_OF_THE_SCHEDULER):
         yield _nothing
@@ -75,15 +80,15 @@ def only_run(
 
 
 def _nothing() -> None:
-    """Check nothing: a lock of the kernel is not taken over."""
+    """Check nothing: no other process can take a file lock while this process runs."""
 
 
 def _refuse_without_conditions(warehouse: str) -> None:
     scheme = warehouse.partition("://")[0]
     if scheme not in SCHEMES:
         raise UsageError(
-            f"{scheme}://: no lease of a warehouse there: tiersnap knows no conditional writes of that store",
-            hint="use s3://bucket/folder, a folder, or hdfs:// if the scheduler keeps runs apart",
+            f"{scheme}://: no lease of a warehouse there: tiersnap supports no conditional writes of that store",
+            hint="--warehouse s3://BUCKET/FOLDER or FOLDER; hdfs:// only if the scheduler starts one run at a time",
         )
 
 
@@ -91,7 +96,7 @@ def _refuse_without_conditions(warehouse: str) -> None:
 def _leased(
     warehouse: str, run_id: str, stores: StoreSettings | None, renewed_each_s: float
 ) -> Iterator[Callable[[], None]]:
-    """Hold a lease, which a thread renews."""
+    """Take the lease, renew it in a thread, and yield a function that raises if the lease was lost."""
     lease = Lease(open_store(warehouse, stores), LEASE_KEY, run_id)
     is_over, lost = threading.Event(), list[TransientError]()
 
@@ -103,8 +108,8 @@ def _leased(
                 lost.append(error)
                 return
             except TiersnapError as error:
-                # The next renewal may succeed before the lease is stale.
-                _log.warning("%s: the lease is not renewed yet, trying again: %s", warehouse, error.message)
+                # Another renewal follows before the lease becomes stale.
+                _log.warning("%s: the lease was not renewed, trying again: %s", warehouse, error.message)
 
     def check() -> None:
         if lost:
@@ -123,7 +128,7 @@ def _leased(
 
 @contextmanager
 def _locked(warehouse: str, folder: Path, run_id: str) -> Iterator[None]:
-    """Lock a file that names the run. The kernel releases the lock when the process ends."""
+    """Lock a file and write the run's id to it. The kernel releases the lock when the process ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder / LEASE_KEY, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
@@ -135,7 +140,7 @@ def _locked(warehouse: str, folder: Path, run_id: str) -> Iterator[None]:
         try:
             _lock(descriptor)
         except OSError as error:
-            # Other errors: some network file systems have no locks.
+            # Ignore other errors: some network file systems have no locks.
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 raise _held(file, folder / LEASE_KEY) from error
         try:
@@ -148,7 +153,7 @@ def _locked(warehouse: str, folder: Path, run_id: str) -> Iterator[None]:
 
 
 def _lock(descriptor: int) -> None:
-    """Lock a file exclusively. Retries for half a second, because a plan shares the lock for an instant.
+    """Lock a file exclusively. Retry for half a second, because a plan takes a shared lock for an instant.
 
     Raises:
         OSError: another run holds the lock, or the file system has no locks.
@@ -162,11 +167,11 @@ def _lock(descriptor: int) -> None:
 
 
 def _no_folder(warehouse: str, error: OSError) -> UsageError:
-    return UsageError(f"{warehouse}: {error.strerror or error}", hint="--warehouse names a folder")
+    return UsageError(f"{warehouse}: {error.strerror or error}", hint="--warehouse FOLDER")
 
 
 def _refuse_locked(warehouse: str, folder: Path) -> None:
-    """Raise TransientError if a run has locked the folder; it is not kept off."""
+    """Raise TransientError if a run has locked the folder. A run may still lock it later."""
     try:
         file = (folder / LEASE_KEY).open("rb", buffering=0)
     except FileNotFoundError:
@@ -186,7 +191,8 @@ def _held(file: BinaryIO, path: Path) -> TransientError:
         holder = LeaseHolder.decode(file.read(), name=str(path))
     except CorruptDataError:
         return TransientError(
-            f"{path}: another run is at work on this warehouse", hint="wait for it, then run this again"
+            f"{path}: another run is at work on this warehouse",
+            hint="run the same command again when the other run has ended",
         )
     heard = os.fstat(file.fileno()).st_mtime_ns // 1_000_000
     return held_by_another(str(path), holder, heard, "the lock ends with its process")

@@ -1,4 +1,4 @@
-"""The outcome of a run, as the driver knows it: counts, and a few rows to show."""
+"""The outcome of a run on the driver: counts, and a few rows to print."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ from tiersnap.snapshot.report.run_info import RunCounts, RunInfo
 
 @dataclass
 class RunOutcome:
-    """Counts of one run; `findings`, `errors` and `forgetful` hold the first few, their counts are of all."""
+    """Counts of one run. `findings`, `errors` and `forgetful` contain the first few only; their counts are complete."""
 
-    partitions: int = 0
-    segments: int = 0
+    partitions: int = 0  # listed
+    segments: int = 0  # listed
     partitions_replayed: int = 0
-    counts: RunCounts = field(default_factory=RunCounts)  # of what the run did
-    copies_finished: int = 0  # copies that other attempts had made, and that count since; nothing was sent
+    counts: RunCounts = field(default_factory=RunCounts)  # changes that the run made
+    copies_finished: int = 0  # complete remote segments of earlier attempts that the run finished without an upload
     finding_count: int = 0
     findings: list[Finding] = field(default_factory=list)
-    forgetful_count: int = 0
+    forgetful_count: int = 0  # replicas that lost active producers
     forgetful: list[ForgetfulReplica] = field(default_factory=list)
-    unknown_topics: tuple[str, ...] = ()  # for which an id was given, and which are in no source
-    kinds: set[FindingKind] = field(default_factory=set)  # of all findings, but for files that were deleted meanwhile
+    unknown_topics: tuple[str, ...] = ()  # topics of --topic-id that no source has
+    kinds: set[FindingKind] = field(default_factory=set)  # kinds of all findings
     errors: list[TiersnapError] = field(default_factory=list)
-    error_codes: Counter[ExitCode] = field(default_factory=Counter)  # all errors by their code
-    lost_count: int = 0  # partitions that lost offsets in remote storage: their errors stay whatever a run writes
-    has_rows: bool = False  # rows were appended to the tables; of a plan, `--apply` appends some
-    has_leftovers: bool = False  # ended attempts left objects of some partition
-    encryption_unknown: int = 0  # partitions of which no manifest shows whether the plugin encrypts
-    verdicts: dict[Verdict, int] = field(default_factory=dict)  # segments, after the run
-    # Segments to upload of collected sources, by the log directory from which alone they can be tiered
+    error_codes: Counter[ExitCode] = field(default_factory=Counter)  # number of all errors by exit code
+    lost_count: int = 0  # partitions that lost offsets in remote storage; another run has the same errors
+    has_rows: bool = False  # the run appended rows to the tables; in a plan: `--apply` would
+    has_leftovers: bool = False  # a partition has leftovers in remote storage
+    encryption_unknown: int = 0  # partitions without a manifest that shows whether the plugin encrypts
+    verdicts: dict[Verdict, int] = field(default_factory=dict)  # number of segments after the run
+    # Segments to upload that this run cannot read: their number by the log directory on the collecting host.
     ready_elsewhere: dict[str, int] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)  # by stage
-    published: Published = field(default_factory=lambda: Published(()))  # nothing of a run that does not publish
+    seconds: dict[str, float] = field(default_factory=dict)  # duration by stage
+    published: Published = field(default_factory=lambda: Published(()))  # empty if the run does not publish
     info: RunInfo | None = None
     report: Report | None = None
 
     @property
     def error_count(self) -> int:
-        """Number of all errors."""
+        """Return the number of all errors."""
         return self.error_codes.total()
 
     @property
     def may_end_better(self) -> bool:
-        """Return whether there is an error that another run may not meet."""
+        """Return whether the run had an error that another run may not have."""
         return self.error_count > self.lost_count
 
     def problems(self, settings: RunSettings) -> Iterator[Problem]:
-        """Yield what was met; of a run without uploads only what one with them does not clear."""
+        """Yield the problems that decide the exit code. A plan skips the verdicts that `--apply` resolves."""
         yield from self.kinds
         yield from +self.error_codes
         cleared = () if settings.uploads else cleared_by_apply(settings.replay)
@@ -67,16 +67,16 @@ class RunOutcome:
             yield OtherProblem.REPLICA_WITHOUT_PRODUCERS
 
     def as_facts(self) -> dict[str, object]:
-        """Counts as plain data, for lineage."""
+        """Return the counts as plain data, for lineage events."""
         return {**asdict(self.counts), "verdicts": {str(verdict): count for verdict, count in self.verdicts.items()}}
 
     @property
     def ready_here(self) -> int:
-        """Return how many segments that `--apply` uploads lie in sources that were not collected."""
+        """Return the number of segments to upload whose files this run can read."""
         return sum(self.verdicts.get(each, 0) for each in TO_UPLOAD) - sum(self.ready_elsewhere.values())
 
     @property
     def did_nothing(self) -> bool:
-        """Return whether the run wrote no object and committed no version."""
+        """Return whether the run wrote no object, published no segment and committed no table version."""
         counts = self.counts
         return not (counts.delta_commits or counts.snapshots_written or counts.segments_uploaded or self.published.told)

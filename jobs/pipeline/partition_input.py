@@ -1,21 +1,21 @@
-"""The input of a partition's replay: rows in one order, read as a stream.
+"""The input of a partition's replay: a stream of rows from several tables, sorted by INPUT_ORDER.
 
-    LISTED    one row: the partition as it was listed
-    FACTS     rows of `partitions` that hold; of a replay that may not start from their state, without that state
-    COPIES    rows of `remote_log_segments`, the newest of each attempt; to judge within a scan window also refusals
-    WINDOW    of a partition that is replayed from the edge of a scan window: its decodes once more, ahead of them
-    DECODES   rows of `segments`, ascending in base offset and part
-    BATCHES   of a survey: headers of the newest batches of each producer, ascending in offset
+    LISTED    one row: the listed partition
+    FACTS     current rows of the table `partitions`; without the stored state if the replay may not start from it
+    COPIES    the newest row of each copy attempt in `remote_log_segments`; with a scan window refusals too
+    WINDOW    only for a replay that starts inside the log: the rows of DECODES, a second time
+    DECODES   rows of the table `segments`, ascending in base offset and part
+    BATCHES   only for a survey: headers of the newest batches of each producer, ascending in offset
 
-Rows come sorted by INPUT_ORDER, by which Spark sorts them. A replay in another order is another replay, so the order is
-checked here.
+The replay of rows in another order would give another state. Spark does not guarantee the order, so PartitionInput
+checks it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,7 @@ INPUT_ORDER = ("source", "offset", "part")
 
 
 class Source(IntEnum):
-    """The origin of a row."""
+    """The kind of an input row; the value is its rank in INPUT_ORDER."""
 
     LISTED = 0
     FACTS = 1
@@ -65,21 +65,13 @@ INPUT = schema_of(
 )
 
 
-# What a survey needs of a header, and how many headers the tables have of the partition: a row with nothing but that
-# count comes first.
+_SURVEYED = {
+    *("base_offset", "batch_length", "attributes", "last_offset_delta"),
+    *("producer_id", "producer_epoch", "base_sequence"),
+}
+# The header fields that a survey needs. The first row has `header_count` only: the partition's headers in the tables.
 HEADER = pa.struct(
-    [
-        ("header_count", pa.int64()),
-        *(
-            (name, kind)
-            for name, kind in RECORD_BATCH_FIELDS
-            if name
-            in (
-                *("base_offset", "batch_length", "attributes", "last_offset_delta"),
-                *("producer_id", "producer_epoch", "base_sequence"),
-            )
-        ),
-    ]
+    [("header_count", pa.int64()), *(field for field in RECORD_BATCH_FIELDS if field[0] in _SURVEYED)],
 )
 SURVEY_INPUT = schema_of(
     *_KEY,
@@ -91,66 +83,70 @@ SURVEY_INPUT = schema_of(
 
 
 class PartitionInput:
-    """The rows of one partition, read once, in order. A column that no row fills may be absent.
+    """The rows of one partition, read once and in order. A column may be absent if it is null in all rows.
 
     Attributes:
-        listed, results: None if no row has them.
+        listed: the listed partition; None without a LISTED row.
+        results: the results of the last replay; None without FACTS rows.
         facts: the facts of `results`.
-        copies: finished copies, and copies under way.
-        refusals: uploads that refused a segment whose snapshot lacks a transaction.
+        copies: complete remote segments and running copy attempts.
+        refusals: uploads that failed because the segment's snapshot lacks a transaction.
     """
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Read up to the window or the first decode.
+        """Read the rows before WINDOW and DECODES.
 
         Raises:
-            ValueError: the rows are not in order; so `decode` does when it comes to them.
+            ValueError: the rows are not in order. The other methods raise it too, for the rows that they read.
         """
         self._slices = _slices(batches)
         self._slice = next(self._slices, None)
         self._part: tuple[StoredDecode, Run] | None = None
         self._decodes = self._parts(Source.DECODES)
         self.listed = next(iter(list(LISTED_ROWS.read(self._of(Source.LISTED)))), None)
-        facts = [fact for rows in self._of(Source.FACTS) for fact in read_facts(rows)]
+        facts = list(chain.from_iterable(map(read_facts, self._of(Source.FACTS))))
         self.facts = [fact for fact, _ in facts]
         self.results = StoredResults.of(facts) if facts else None
         copies = list(self._of(Source.COPIES))
-        self.copies = [state.attempt for rows in copies for state in read_states(rows) if state.is_there]
-        self.refusals = [refusal for rows in copies for refusal in read_refusals(rows)]
+        states = chain.from_iterable(map(read_states, copies))
+        self.copies = [state.attempt for state in states if state.is_there]
+        self.refusals = list(chain.from_iterable(map(read_refusals, copies)))
 
     def _of(self, source: Source) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a source, if they come next."""
+        """Yield the next rows while they are of this source."""
         while self._slice is not None and self._slice[0] is source:
             yield self._slice[1]
             self._slice = next(self._slices, None)
 
     def _parts(self, source: Source) -> Iterator[tuple[StoredDecode, Run]]:
-        return (part for rows in self._of(source) for part in read_decodes(rows))
+        return chain.from_iterable(map(read_decodes, self._of(source)))
 
     def window(self) -> Iterator[WindowDecode]:
-        """Yield the parts of the window's decodes, ascending; once, before the first `decode`."""
+        """Yield the parts of the WINDOW rows in ascending order. Call it once, before the first `decode`."""
         for decode, run in self._parts(Source.WINDOW):
             yield WindowDecode(decode.file.base_offset, decode.end.last_offset + 1, run.deltas)
 
     def decode(self, base_offset: int) -> tuple[StoredDecode, Iterator[Run]] | None:
-        """Return how the decode of a segment ended, and its runs; None if there is none. Ask in ascending order."""
+        """Return a segment's decode and its runs; None if the tables have none. Call it in ascending order."""
         for _ in self.window():
             pass
         while (part := self._next()) is not None and part[0].file.base_offset < base_offset:
             self._part = None
-        return None if part is None or part[0].file.base_offset != base_offset else (part[0], self._runs(base_offset))
+        if part is None or part[0].file.base_offset != base_offset:
+            return None
+        return part[0], self._runs(base_offset)
 
     def decodes(self) -> Iterator[tuple[StoredDecode, Iterator[Run]]]:
-        """Every decode in ascending order, as `decode` gives it; its runs are to be read before the next one."""
+        """Yield every decode and its runs in ascending order. Read the runs before the next decode."""
         while (part := self._next()) is not None:
             yield part[0], self._runs(part[0].file.base_offset)
 
     def headers(self) -> Iterator[pa.RecordBatch]:
-        """Rows with the columns of HEADER; once, behind the decodes."""
+        """Yield rows with the columns of HEADER. Call it once, after the decodes were read."""
         return self._of(Source.BATCHES)
 
     def _next(self) -> tuple[StoredDecode, Run] | None:
-        """Return the next part of a decode without taking it; `_part = None` takes it."""
+        """Return the next part of a decode without consuming it. Set `_part = None` to consume it."""
         if self._part is None:
             self._part = next(self._decodes, None)
         return self._part
@@ -178,7 +174,7 @@ _STRUCTS = {
 
 
 def _slices(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Source, pa.RecordBatch]]:
-    """Yield neighbouring rows of one source, with the columns of its struct."""
+    """Yield each run of rows of one source, with the columns of the source's struct."""
     last = (-1, -1, -1)
     for batch in batches:
         sources, offsets, parts = (batch.column(name).to_numpy().tolist() for name in INPUT_ORDER)
@@ -196,26 +192,38 @@ def _slices(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Source, pa.Reco
 def input_rows(
     rows: DataFrame, source: Source, names: Sequence[str], *, offset: Column | None = None, part: Column | None = None
 ) -> DataFrame:
-    """Rows of INPUT with the struct of their source, of the columns that are named; 0 for an offset or part of None."""
-    places = {"source": F.lit(int(source)), "offset": offset, "part": part}
-    place = ((name, F.lit(0) if column is None else column) for name, column in places.items())
-    typed = (column.cast(_TYPES[name]).alias(name) for name, column in place)
+    """Return INPUT rows: PARTITION_KEY, INPUT_ORDER, and the struct of the source.
+
+    Args:
+        rows: any rows with PARTITION_KEY and the columns `names`.
+        source: kind of the rows.
+        names: columns to put into the struct.
+        offset: value for the order; None for 0.
+        part: value for the order; None for 0.
+    """
+    zero = F.lit(0)
+    places = {
+        "source": F.lit(int(source)),
+        "offset": zero if offset is None else offset,
+        "part": zero if part is None else part,
+    }
+    typed = (column.cast(_TYPES[name]).alias(name) for name, column in places.items())
     return rows.select(*PARTITION_KEY, *typed, F.struct(*names).alias(_STRUCTS[source]))
 
 
 def fact_rows(facts: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Rows of `partitions` as rows of INPUT, each at its place among those of its replay."""
+    """Return rows of the table `partitions` as INPUT rows, ordered by snapshot offset or base offset, then by part."""
     offset = F.coalesce("snapshot_offset", "base_offset", F.lit(0))
     return input_rows(facts, Source.FACTS, names, offset=offset, part=F.col("part"))
 
 
 def decode_rows(decodes: DataFrame, source: Source = Source.DECODES) -> DataFrame:
-    """Rows of `segments` as rows of INPUT."""
+    """Return rows of the table `segments` as INPUT rows."""
     return input_rows(decodes, source, SEGMENTS.names, offset=F.col("base_offset"), part=F.col("part"))
 
 
 def united(rows: Sequence[DataFrame]) -> DataFrame:
-    """Return the rows as rows of INPUT, without the columns that none of them has."""
+    """Return the union of INPUT rows of several sources. Each struct column is null in rows of other sources."""
     first, *others = rows
     for each in others:
         first = first.unionByName(each, allowMissingColumns=True)

@@ -1,4 +1,4 @@
-"""The two kinds of source of a run: log directories, and what `tiersnap collect` shipped of one."""
+"""The two kinds of source of a run: a log directory, and a folder that `tiersnap collect` wrote."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from tiersnap.snapshot.tables.listed import ListedPartition
 
 @dataclass(frozen=True, slots=True)
 class LogDirSource:
-    """A log directory.
+    """A log directory as a source.
 
     Attributes:
-        uri: as the user named it.
-        properties: None if it has no meta.properties.
+        uri: URI or path from the command line.
+        log_dir: the opened directory.
+        properties: its meta.properties; None if it has none.
+        collected_from, collected_log_dir: None; a CollectedSource has values.
     """
 
     uri: str
@@ -32,32 +34,33 @@ class LogDirSource:
 
     @property
     def filesystem(self) -> FileSystem:
-        """Return its file system."""
+        """Return the file system of the directory."""
         return self.log_dir.filesystem
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Return the names of its partition folders."""
+        """Return the names of the partition folders."""
         return self.log_dir.folders
 
     @property
     def log_starts(self) -> Mapping[TopicPartition, int]:
-        """Return the log start offsets that its checkpoint names."""
+        """Return the offsets in `log-start-offset-checkpoint`, by partition."""
         return self.log_dir.checkpoints.log_start_offsets
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Return the findings about the source as a whole."""
+        """Return the findings about the directory itself, not about one partition."""
         return self.log_dir.findings
 
     def listed(
         self, folder: str, topic_ids: Mapping[str, str], located: Callable[[Partition], Partition] = lambda each: each
     ) -> tuple[ListedPartition, Partition]:
-        """Return a partition; one that cannot be read has a finding and no segments.
+        """Return a partition. An unreadable one has a finding and no segments.
 
         Args:
-            topic_ids: ids by topic, for topics that have none on disk.
-            located: gives the partition with its log start, if something else than its files tells it.
+            folder: name of the partition folder.
+            topic_ids: topic ids by name, for topics without an id on disk.
+            located: returns the partition with a log start offset from another source than its files.
         """
         found = self.log_dir.partition(folder)
         partition = located(replace(found, topic_id=found.topic_id or topic_ids.get(found.topic)))
@@ -68,11 +71,12 @@ PartitionSource = LogDirSource | CollectedSource
 
 
 def open_source(uri: str) -> PartitionSource:
-    """The source at a URI or path, whichever kind it is.
+    """Return the source at a URI or path.
 
     Raises:
-        SourceNotFoundError, NotALogDirError: it is neither.
-        UsageError, CorruptDataError: it is a collected folder that cannot be read.
+        SourceNotFoundError: `uri` does not exist.
+        NotALogDirError: `uri` is neither a log directory nor a collected folder.
+        UsageError, CorruptDataError: the collected folder cannot be read.
     """
     collected = open_collected(uri)
     if collected is not None:

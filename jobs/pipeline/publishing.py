@@ -1,4 +1,4 @@
-"""Stage 7, publish: brokers are told of segments in remote storage that they do not know, and the table says so."""
+"""Stage 7, publish: writes records of UPLOADED segments to `__remote_log_metadata`, and marks them as published."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED
 from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
 
-pc: Any = pyarrow.compute  # its stubs take no plain value beside a column
+pc: Any = pyarrow.compute  # the stubs reject a comparison of a column with a plain value
 _UPLOADED = str(Verdict.UPLOADED)
 
 
 def publish(run: RunContext, groups: pa.Table, listed: DataFrame) -> Published:
-    """Tell brokers of the UPLOADED segments, and remember it.
+    """Publish the UPLOADED segments, and append the published rows to `remote_log_segments`.
 
-    A bounded scan does not see what lies before its window. So segments are compared with the log before they are
-    published, also those that it uploaded. Topics of the sources that a killed run left paused are resumed.
+    Before a segment is published, it is compared with the log. Only the segments that this run uploaded are exempt. A
+    bounded scan has no exemption: it did not read the log before its window. Topics that a killed run left paused are
+    resumed.
 
     Args:
+        run: the run.
         groups: counts of segments by partition and verdict.
-        listed: LISTED rows of the partitions that count.
+        listed: LISTED rows, one replica per partition.
     """
     given = run.given
     assert given.teller is not None
@@ -49,42 +51,48 @@ def publish(run: RunContext, groups: pa.Table, listed: DataFrame) -> Published:
 
 
 def without_refused(run: RunContext, names: pa.Table, listed: DataFrame) -> pa.Table:
-    """Return the partitions whose segments the cluster can take, all without one; a refusal is an error of the run.
+    """Return the partitions whose segments the cluster accepts; all partitions if the run has no cluster.
+
+    Each refusal is added to the run's errors.
 
     Args:
+        run: the run.
         names: PARTITION_KEY of partitions with segments to upload.
-        listed: LISTED rows of the partitions that count.
+        listed: LISTED rows, one replica per partition.
     """
     teller, outcome = run.given.teller, run.outcome
     if teller is None or not names.num_rows:
         return names
     rows = _waiting(listed, run.spark.createDataFrame(names))
     refusal_of = teller.refusals({each.topic for each in rows})
-    found = [(each, refusal_of(TopicIdPartition(each.topic, each.topic_id, each.partition))) for each in rows]
-    refusals = [refusal for _, refusal in found if refusal is not None]
-    counts.add_errors(outcome, refusals)
-    taken = [{name: each[name] for name in PARTITION_KEY} for each, refusal in found if refusal is None]
+    taken: list[dict[str, object]] = []
+    for each in rows:
+        refusal = refusal_of(TopicIdPartition(each.topic, each.topic_id, each.partition))
+        if refusal is None:
+            taken.append({name: each[name] for name in PARTITION_KEY})
+        else:
+            counts.add_errors(outcome, [refusal])
     return pa.Table.from_pylist(taken, names.schema)
 
 
 def _waiting(listed: DataFrame, groups: DataFrame) -> list[Row]:
-    """Return log_dir, topic, topic_id and partition of listed partitions among the groups of verdicts.
+    """Return log_dir, topic, topic_id and partition of the listed partitions that `groups` names.
 
-    The driver publishes them, so it holds their names, as it holds those of all folders.
+    The driver collects one small row per partition, because it publishes the segments itself.
     """
     names = listed.select(*PARTITION_KEY, "topic_id")
     return names.join(groups.select(*PARTITION_KEY), on=list(PARTITION_KEY), how="left_semi").collect()
 
 
 def _uploaded(remote_log_segments: DataFrame, run: int) -> frozenset[str]:
-    """Return the ids of segments whose bytes run number `run` sent, and compared with the log on their way."""
+    """Return the segment ids that run number `run` uploaded. The upload compared their bytes with the log."""
     is_finished = F.col("is_ours") & (F.col("state") == COPY_FINISHED)
     sent = remote_log_segments.where((F.col("run") == run) & is_finished & (F.col("object_bytes") > 0))
     return frozenset(row.segment_id for row in sent.select("segment_id").collect())
 
 
 def _told_rows(remote_log_segments: DataFrame, told: Iterable[RemoteLogSegmentId], run: int) -> DataFrame:
-    """Return the rows that say that records name these segments; their newest rows, as of run number `run`."""
+    """Return the newest row of each published segment, with `is_published` true and the number of this run."""
     ids = remote_log_segments.sparkSession.createDataFrame([(each.segment_id,) for each in told], "segment_id string")
     known = current(remote_log_segments).join(ids, on="segment_id", how="left_semi")
     changed = known.withColumns({"is_published": F.lit(True), "run": F.lit(run).cast("long")})

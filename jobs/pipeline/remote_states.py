@@ -1,4 +1,4 @@
-"""Rows of `remote_log_segments`: the newest state of each remote segment, and the states that a run adds."""
+"""The table `remote_log_segments`: the newest state of each copy attempt, and the rows that a run appends."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from tiersnap.snapshot.tables.remote_log_segments import (
 
 
 def progress() -> Column:
-    """Order the states of an attempt: by run, and in one run by state."""
+    """Return the sort key of a copy attempt's states: the run, then the rank of the state in STATES."""
     return F.struct(
         "run", F.array_position(F.array(*(F.lit(state) for state in STATES)), F.col("state")).alias("state")
     )
 
 
 def order() -> Column:
-    """Order the rows of an attempt: by `progress`, and a published row after others of the same state."""
+    """Return the sort key of an attempt's rows: `progress`, then a published row after an unpublished one."""
     return F.struct(progress().alias("progress"), F.coalesce("is_published", F.lit(False)).alias("is_published"))
 
 
 def current(remote_log_segments: DataFrame) -> DataFrame:
-    """The newest state of every attempt."""
+    """Return the newest row of each copy attempt."""
     return newest_row(entered(remote_log_segments), ATTEMPT_KEY, order())
 
 
 def entered(remote_log_segments: DataFrame) -> DataFrame:
-    """Return the rows of states, without failures that entered none."""
+    """Return the rows with a state. The other rows are failures before the attempt's first state."""
     return remote_log_segments.where("segment_id is not null and state is not null")
 
 
 def refusals(remote_log_segments: DataFrame) -> DataFrame:
-    """Return the rows of uploads that refused a segment whose snapshot lacks a transaction."""
+    """Return the rows of uploads that failed because the segment's snapshot lacks a transaction."""
     return remote_log_segments.where(F.col("error_type") == REFUSAL)
 
 
 def observed(listed: DataFrame, *, run: int) -> DataFrame:
-    """Return a REMOTE_LOG_SEGMENTS row for each copy that was found, and for each replica that was listed."""
+    """Return a REMOTE_LOG_SEGMENTS row for each remote segment in `copies` of LISTED rows, once per replica."""
     copies = listed.where("topic_id is not null").select(*TOPIC_PARTITION, F.explode("copies").alias("copy"))
     rows = copies.select(*TOPIC_PARTITION, "copy.*").select(*(name for name in STATE_COLUMNS if name != "run"))
     values = {"object_bytes": F.lit(0), "rebuilt_indexes": F.create_map(), "run": F.lit(run)}
@@ -55,14 +55,14 @@ def observed(listed: DataFrame, *, run: int) -> DataFrame:
 
 
 def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) -> DataFrame:
-    """Rows to append to `remote_log_segments` so that it says what was found.
+    """Return the rows to append to `remote_log_segments` so that it equals the listed remote segments.
 
-    Copies below the first local segment are not looked at, so what the table says of them stays. A copy that an earlier
-    run did not see is there again once it is seen. That a record names a copy is remembered; that none does is true of
-    the run alone that read the records.
+    A run does not list remote segments below the first local segment, so their rows stay. A segment with the state
+    DELETE_SEGMENT_FINISHED gets a new row if it is found again. `is_published` stays true once a record was read; that
+    no record exists is valid for the run that read the records only.
     """
     found = observed(listed, run=run).select(*ATTEMPT_KEY, F.struct("*").alias("found"))
-    # A failure that entered no state has no order. All rows are read, as `known.lost` reads them.
+    # Failures without a state get no order. They are not filtered out, so that Spark shares the read of `known.lost`.
     is_state = F.isnotnull("segment_id") & F.isnotnull("state")
     place = F.when(is_state, order()).alias("_order")
     rows = remote_log_segments.where("topic_id is not null and partition is not null")
@@ -78,15 +78,15 @@ def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) 
 
 
 def _is_published() -> Column:
-    """Return whether a record names the copy: what was found, or what is remembered."""
+    """Return `is_published` of the found remote segment; if that is null, the stored value if it is true."""
     return F.coalesce(F.col("found.is_published"), F.when(F.col("known.is_published"), F.lit(True)))
 
 
 def _has_come() -> Column:
-    """Return whether the copy that was found has another state than the table says."""
+    """Return a condition: the remote segment was found, and the table has no row of it or another state."""
     known, found = F.col("known.state"), F.col("found.state")
     has_finished = (known == COPY_STARTED) & (found == COPY_FINISHED)
-    # A copy of ours counted while nobody knew that another attempt has its claim.
+    # Our segment was stored as finished before the run learned that another attempt has the claim.
     counts_no_more = (known == COPY_FINISHED) & (found == COPY_STARTED) & F.col("found.is_ours")
     is_told = (known == found) & ~F.col("known.is_published").eqNullSafe(_is_published())
     is_other = F.isnull("known") | (known == DELETE_FINISHED) | has_finished | counts_no_more | is_told
@@ -98,7 +98,7 @@ def _told() -> Column:
 
 
 def _is_gone() -> Column:
-    """Return whether a copy that the table has was looked for in vain."""
+    """Return a condition: the table has the remote segment, its offsets were listed, and it was not found."""
     was_there = F.col("known.state").isin(str(COPY_STARTED), str(COPY_FINISHED))
     return F.isnull("found") & was_there & (F.col("known.next_base_offset") > F.col("local_start"))
 
@@ -109,5 +109,5 @@ def _deleted(run: int) -> Column:
 
 
 def tiered_rows(tiered: DataFrame, *, run: int) -> DataFrame:
-    """Rows of upload.tier_task.TIERED -> rows of REMOTE_LOG_SEGMENTS."""
+    """Return the REMOTE_LOG_SEGMENTS rows of TIERED rows (upload.tier_task)."""
     return tiered.withColumn("run", F.lit(run).cast("long"))

@@ -1,4 +1,4 @@
-"""Stage 4, replay: the partitions that changed, each with its decodes and the state that an earlier replay left."""
+"""Stage 4, replay: replays the changed partitions from their decodes, starting at the state of an earlier replay."""
 
 from __future__ import annotations
 
@@ -44,17 +44,18 @@ from tiersnap.snapshot.tables.facts import (
 from tiersnap.snapshot.tables.listed import ListedPartition
 from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, SEGMENT_KEY
 
-# Keys of so many segments are sent to every task, so that no row of another one is moved.
+# Largest number of segments whose keys are broadcast. A broadcast join does not shuffle the table's rows.
 _MOST_SENT = 100_000
+# Largest number of partitions to name in a filter.
 _MOST_NAMED = 100
 
 
 @dataclass(frozen=True)
 class ReplayPartition(ListingReplay):
-    """INPUT rows of one partition -> PARTITIONS rows."""
+    """The task that replays one partition: INPUT rows to PARTITIONS rows."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Replay the partition.
+        """Yield the facts of the replay that the tables lack.
 
         Raises:
             ValueError: the rows are not in order.
@@ -66,28 +67,29 @@ class ReplayPartition(ListingReplay):
         replayed = self.replay(listing, TableDecodes(rows), resume_of(rows.results))
         digest = self.options.digest(place=None if self.sink is None else self.sink.uri)
         facts = list(facts_of(replayed, rows.listed, listing, self.run, digest))
-        state = None if replayed.state is None else replayed.state.deltas
-        count = 0 if state is None else len(list(parts(state)))
-        yield from fact_batches(news(rows.facts, facts, count, self.run))
-        if state is not None:
-            yield from state_batches(facts[0], state)
+        if replayed.state is None:
+            yield from fact_batches(news(rows.facts, facts, 0, self.run))
+            return
+        state = replayed.state.deltas
+        yield from fact_batches(news(rows.facts, facts, len(list(parts(state))), self.run))
+        yield from state_batches(facts[0], state)
 
 
 @dataclass
 class TableDecodes:
-    """Decodes as they come, sorted, among the rows of one partition: a DecodeSource."""
+    """The DecodeSource over the sorted rows of one partition."""
 
     rows: PartitionInput
 
     def begin_at(self, offset: int) -> None:
-        """Nothing: below where a replay begins there are no deltas among the rows."""
+        """Do nothing: the rows below the start of the replay have no deltas."""
 
     def window(self) -> Iterator[WindowDecode]:
         """See DecodeSource."""
         return self.rows.window()
 
     def decode(self, segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd] | None:
-        """See DecodeSource; the cuts were made by the decode."""
+        """See DecodeSource. `cuts` are ignored: the stored decode is cut already."""
         found = self.rows.decode(segment.base_offset)
         if found is None:
             return None
@@ -96,9 +98,11 @@ class TableDecodes:
 
 
 def resume_of(results: StoredResults | None) -> Resume:
-    """Return what the results of an earlier replay say to go on from."""
-    replayed = None if results is None else results.replayed
-    if results is None or replayed is None or replayed.state_offset is None:
+    """Return the state and the snapshots of an earlier replay to continue from; FROM_THE_BEGINNING without a state."""
+    if results is None:
+        return FROM_THE_BEGINNING
+    replayed = results.replayed
+    if replayed is None or replayed.state_offset is None:
         return FROM_THE_BEGINNING
     start = StartState(
         replayed.state_offset, results.state, replayed.history_from or 0, has_adopted=bool(replayed.has_adopted)
@@ -109,17 +113,21 @@ def resume_of(results: StoredResults | None) -> Resume:
 def facts_of(
     replayed: Replayed, listed: ListedPartition, listing: PartitionListing, run: int, options_digest: str
 ) -> Iterator[Fact]:
-    """Yield the facts of a replay.
+    """Yield the facts of a replay; the REPLAYED fact is the first.
 
     Args:
-        listed: that `listing` was made of.
+        replayed: result of the replay.
+        listed: the LISTED row.
+        listing: the listing in `listed`.
+        run: number of the run.
         options_digest: ReplayOptions.digest.
     """
     found, state = replayed.examination, replayed.state
     fact = partial(Fact, log_dir=listed.log_dir, topic=listed.topic, partition=listed.partition, run=run)
-    stored = StoredReplay(
-        facts=found.facts, fingerprint=f"{listed.fingerprint}:{options_digest}" if replayed.is_finished else ""
-    )
+    fingerprint = ""
+    if replayed.is_finished:
+        fingerprint = f"{listed.fingerprint}:{options_digest}"
+    stored = StoredReplay(facts=found.facts, fingerprint=fingerprint)
     if found.partition.segments or not listing.partition.segments:
         stored = replace(
             stored,
@@ -151,17 +159,21 @@ def facts_of(
 
 @dataclass(frozen=True)
 class Changed:
-    """The partitions to replay: PARTITION_KEY and `start_offset`, computed once; how many, with how many segments."""
+    """The partitions to replay."""
 
-    rows: DataFrame
-    partitions: int
-    segments: int
+    rows: DataFrame  # PARTITION_KEY and `start_offset`, cached
+    partitions: int  # number of partitions
+    segments: int  # number of their segments
 
     def of_them(self, table: DataFrame) -> DataFrame:
-        """Rows of a table without what files of other partitions hold: of a few, readers skip the rest by name."""
+        """Return the table, filtered by name if the partitions are few. Delta then skips files of other partitions.
+
+        The result may still contain rows of other partitions.
+        """
         if self.partitions > _MOST_NAMED:
             return table
-        topics, numbers = ([row[name] for row in self._names] for name in ("topic", "partition"))
+        topics = [row.topic for row in self._names]
+        numbers = [row.partition for row in self._names]
         return table.where(F.col("topic").isin(topics) & F.col("partition").isin(numbers))
 
     @cached_property
@@ -169,23 +181,28 @@ class Changed:
         return self.rows.select("topic", "partition").limit(_MOST_NAMED).collect()
 
     def sent(self, keys: DataFrame) -> DataFrame:
-        """Keys to join a table with, sent to its tasks where they are few."""
+        """Return keys for a join, marked for broadcast if the segments are few."""
         return F.broadcast(keys) if self.segments <= _MOST_SENT else keys
 
 
 def partition_input(
     listed: DataFrame, changed: Changed, segments: DataFrame, partitions: DataFrame, *, is_bounded: bool = False
 ) -> DataFrame:
-    """Return INPUT rows of the partitions that changed; payloads of the tables go nowhere but here.
+    """Return the INPUT rows of the changed partitions. Only this function reads the deltas in the tables.
 
-    `segments` has the decodes of this run in it; `is_bounded`: some partitions were listed with a scan window.
+    Args:
+        listed: LISTED rows.
+        changed: the partitions to replay.
+        segments: the table, with the decodes of this run.
+        partitions: the table.
+        is_bounded: some partitions were listed with a scan window.
     """
     key = list(PARTITION_KEY)
     ours = listed.join(changed.rows, on=key)
-    # Not those that retention has deleted since: the table remembers them until `maintain`.
+    # Join with the listed segments: the table keeps decodes of deleted ones until `tiersnap maintain tables`.
     bases = ours.select(*key, "start_offset", F.explode("segments.base_offset").alias("base_offset"))
     decodes = newest_among(changed.of_them(segments), SEGMENT_KEY, bases, "start_offset", sent=changed.sent)
-    # Below the start only how each segment ended is asked for, not its deltas.
+    # Below the start offset the replay needs the end of each segment, but no deltas.
     is_below = is_true(F.col("base_offset") < F.col("start_offset"))
     decodes = decodes.where(~is_below | (F.col("part") == 0))
     decodes = decodes.withColumn("deltas", F.when(~is_below, F.col("deltas")))
@@ -195,7 +212,7 @@ def partition_input(
         decode_rows(decodes),
     ]
     if is_bounded:
-        # A window is looked through before it is replayed, and no task can read its rows twice.
+        # The replay reads a window twice, and a task can read each row once. So send these rows twice.
         windows = ours.where("window_offset is not null and start_offset is null").select(*key, "window_offset")
         shown = decodes.join(windows, on=key).where("base_offset >= window_offset")
         rows.append(decode_rows(shown, Source.WINDOW))
@@ -203,7 +220,7 @@ def partition_input(
 
 
 def _facts(partitions: DataFrame, changed: Changed) -> DataFrame:
-    """Return the facts that hold in the partitions that changed, without a state from which no replay may start."""
+    """Return the current facts of the changed partitions. The stored state is null if the replay may not use it."""
     facts = current_facts_among(partitions, changed.rows, "start_offset", sent=changed.sent)
     may_start = F.isnotnull("start_offset")
     facts = facts.withColumn("state_offset", F.when(may_start, F.col("state_offset")))
@@ -211,5 +228,5 @@ def _facts(partitions: DataFrame, changed: Changed) -> DataFrame:
 
 
 def replay(rows: DataFrame, task: ReplayPartition, *, tasks: int | None = None) -> DataFrame:
-    """INPUT -> PARTITIONS, one partition at a time; the snapshots are put from the tasks."""
+    """Return the PARTITIONS rows of INPUT rows. Each task replays partitions and uploads their snapshots."""
     return by_key(rows, PARTITION_KEY, INPUT_ORDER, task, schemas.PARTITIONS, tasks=tasks)

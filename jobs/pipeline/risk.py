@@ -1,7 +1,8 @@
-"""`tiersnap simulate --risk --warehouse`: the risks of every replayed partition, the worst first."""
+"""The job of `tiersnap simulate --risk --warehouse`: it computes the risks of every replayed partition."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -34,7 +35,14 @@ from tiersnap.snapshot.units import count_of
 
 @dataclass(frozen=True)
 class RiskPartition:
-    """One partition; one that is never tiered, or was never replayed, gives no rows."""
+    """The task that computes the risks of one partition.
+
+    A partition has no rows if it is never tiered, or was never replayed.
+
+    Attributes:
+        settings: settings of the simulation.
+        boundaries: yield a row per snapshot offset instead of one per partition.
+    """
 
     settings: RiskSettings
     boundaries: bool = False
@@ -45,17 +53,22 @@ class RiskPartition:
         return BOUNDARIES.schema if self.boundaries else PARTITIONS.schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Reckon the numbers of the partition."""
+        """Yield the rows of the partition."""
         found = read_log_tables(PartitionInput(batches))
-        survey = None if found is None else survey_of(found)
-        if survey is None or survey.never_tiered:
+        if found is None:
+            return
+        survey = survey_of(found)
+        if survey.never_tiered:
             return
         risk = partition_risk(survey, self.settings)
-        yield BOUNDARIES.batch(boundary_rows(risk)) if self.boundaries else PARTITIONS.batch([partition_row(risk)])
+        if self.boundaries:
+            yield BOUNDARIES.batch(boundary_rows(risk))
+        else:
+            yield PARTITIONS.batch([partition_row(risk)])
 
 
 def survey_of(found: LogTables) -> Survey:
-    """Return the survey of a partition from its tables, as a pass over its log would make it."""
+    """Return the survey of a partition from its tables. It equals the survey of the log itself."""
     results, facts = found.results, found.replayed.facts
     snapshots, log_end = results.snapshots, facts.log_end_offset
     return Survey(
@@ -78,11 +91,11 @@ _WORST = ("doubled", "lost", "degraded")
 
 @dataclass
 class RiskOutcome:
-    """The worst rows, the sums over all, and what else is to be said."""
+    """The worst rows, and sums over all rows."""
 
-    rows: Sequence[BoundaryRow | PartitionRow]
+    rows: Sequence[BoundaryRow | PartitionRow]  # the worst first
     totals: RiskTotals
-    said: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)  # further sentences to print
 
 
 @spoken("simulate --risk")
@@ -95,7 +108,19 @@ def risk_of_warehouse(
     boundaries: bool,
     limit: int,
 ) -> RiskOutcome:
-    """Reckon the numbers from the tables, and bring the worst `limit` rows; SourceNotFoundError without a replay."""
+    """Compute the risks from the tables, and return the worst rows.
+
+    Args:
+        spark: a session, or a function that starts one.
+        warehouse: URI.
+        selection: the partitions.
+        settings: settings of the simulation.
+        boundaries: return rows per snapshot offset instead of rows per partition.
+        limit: largest number of rows.
+
+    Raises:
+        SourceNotFoundError: no partition was replayed in the warehouse.
+    """
     spark = started_on(warehouse, spark)
     rows = surveyed_partitions(spark, warehouse, selection, RiskPartition(settings))
     totals, headless = _totals(rows)
@@ -107,22 +132,24 @@ def risk_of_warehouse(
         outcome.said.append(f"these are the worst {limit}; --limit shows more")
     if headless:
         outcome.said.append(
-            f"{count_of(headless, 'partition')} without batch headers: doubled_bytes is not known, and degraded "
-            "leaves out older batches: tiersnap decode --apply writes the headers"
+            f"{count_of(headless, 'partition')} without batch headers: doubled_bytes is unknown, and degraded excludes "
+            f"older batches. Write the headers: tiersnap decode --source LOGDIR --warehouse {warehouse} --apply"
         )
     return outcome
 
 
 def _worst(rows: DataFrame, limit: int, *, boundaries: bool) -> Sequence[BoundaryRow | PartitionRow]:
-    worst = [*_WORST, *([] if boundaries else ["untiered_bytes"])]
-    place = ["topic", "partition", "log_dir", *(["offset"] if boundaries else [])]
-    order = [*(F.coalesce(name, F.lit(0)).desc() for name in worst), *(F.col(name) for name in place)]
-    kind: Rows[BoundaryRow] | Rows[PartitionRow] = BOUNDARIES if boundaries else PARTITIONS
-    return kind.read_dicts([row.asDict() for row in rows.orderBy(*order).limit(limit).collect()])
+    kind: Rows[BoundaryRow] | Rows[PartitionRow] = PARTITIONS
+    worst, place = [*_WORST, "untiered_bytes"], ["topic", "partition", "log_dir"]
+    if boundaries:
+        kind, worst, place = BOUNDARIES, [*_WORST], [*place, "offset"]
+    order = [F.coalesce(name, F.lit(0)).desc() for name in worst]
+    found = rows.orderBy(*order, *map(F.col, place)).limit(limit).collect()
+    return kind.read_dicts([row.asDict() for row in found])
 
 
 def _totals(rows: DataFrame) -> tuple[RiskTotals, int]:
-    """Sums, and the partitions without headers."""
+    """Return the sums over all rows, and the number of partitions without headers."""
     is_endless = (F.col("lost") > 0) & F.isnull("exposed_ms")
     waits = rows.groupBy("wait").agg(
         F.count("*").alias("partitions"),
@@ -133,11 +160,15 @@ def _totals(rows: DataFrame) -> tuple[RiskTotals, int]:
         *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in ADDED),
         *(F.coalesce(F.max(name), F.lit(0)).alias(name) for name in GREATEST),
     )
-    found = [row.asDict() for row in waits.collect()]  # a row a state of Wait
-    added = {name: sum(row[name] for row in found) for name in ADDED}
-    greatest = {name: max((row[name] for row in found), default=0) for name in GREATEST}
-    by_wait = {str(row["wait"]): int(row["partitions"]) for row in sorted(found, key=lambda row: str(row["wait"]))}
-    partitions, blocked, unread, endless, headless = (
-        sum(row[name] for row in found) for name in ("partitions", "blocked", "unread", "endless", "headless")
-    )
-    return RiskTotals(partitions, blocked, unread, endless, by_wait, added | greatest), headless
+    by_wait: dict[str, int] = {}
+    sums: Counter[str] = Counter()
+    greatest = dict.fromkeys(GREATEST, 0)
+    for row in sorted(waits.collect(), key=lambda row: str(row["wait"])):  # one row per member of Wait
+        counts = row.asDict()
+        by_wait[str(counts.pop("wait"))] = row["partitions"]
+        for name in GREATEST:
+            greatest[name] = max(greatest[name], counts.pop(name))
+        sums.update(counts)
+    numbers = {name: sums[name] for name in ADDED} | greatest
+    total = RiskTotals(sums["partitions"], sums["blocked"], sums["unread"], sums["endless"], by_wait, numbers)
+    return total, sums["headless"]

@@ -1,4 +1,4 @@
-"""The main job: a list of stages, DataFrame -> DataFrame, on whatever session is given."""
+"""The job of `tiersnap run`: a list of stages, each from DataFrame to DataFrame, on any Spark session."""
 
 from __future__ import annotations
 
@@ -34,21 +34,23 @@ def run(
     publishes: Callable[[ObjectStore], TellBrokers | None] = lambda _: None,
     talk: Talk = lambda _: None,
 ) -> RunOutcome:
-    """List, decode, replay, judge, tier, publish; without `settings.apply` nothing is written.
+    """List, decode, replay, judge, tier, publish and report. Without `settings.apply` the run is a plan.
 
-    A plan reads the stored rows, and keeps in the session's cache what it would add to them.
+    A plan writes nothing. It caches the rows that it would append, and reads them together with the stored rows.
 
     Args:
-        spark: the session, or a function that starts it, which is called once all that needs no Spark was checked.
-        store: remote storage, where it is not the one that the settings name.
-        cluster: asked whether copy tasks work and, if there are several replicas and no named leaders, who leads.
-        publishes: returns what tells brokers of uploaded segments, by remote storage; None if nothing does.
-        talk: hears of each stage.
+        spark: a session, or a function that starts one. It is called after all checks that need no Spark.
+        settings: settings of the run.
+        store: object store of the remote location; None to open the one in the settings.
+        cluster: asked for leaders and copy tasks; None for a run without a cluster.
+        publishes: returns the publisher for the store; None to publish nothing.
+        talk: called with a sentence about each stage.
 
     Raises:
-        TransientError: another run is at work on the warehouse.
-        UsageError: two sources hold the same partition; a source is of another cluster; the workers lack the package.
-        SourceNotFoundError, NotALogDirError: a source is none; see `run_input` for what else is refused.
+        TransientError: another run writes to the warehouse.
+        UsageError: two sources contain the same partition; a source belongs to another cluster; the workers lack the
+            package.
+        SourceNotFoundError, NotALogDirError: a source does not exist, or is no log directory. `run_input` raises more.
     """
     given = run_input(settings, store, cluster, publishes)
     of_one = only_run(settings.warehouse, settings.run_id, settings.stores, writes=settings.apply)
@@ -59,12 +61,11 @@ def run(
 
 
 def _stages(run: RunContext) -> RunOutcome:
-    """Run all stages, in order."""
     with run.timed("list"):
         found = list_sources(run)
         changed = changes_of(run, found.listed)
         totals = count_all(run, found, changed)
-        judging = Judging.of(run, found.listed, totals)  # it asks for the store's time, which is that of the listing
+        judging = Judging.of(run, found.listed, totals)  # reads the store's clock, so call it right after the listing
     with run.timed("decode"):
         has_decoded = decode_changed(run, changed, totals)
     with run.timed("replay"):
@@ -83,7 +84,7 @@ def _stages(run: RunContext) -> RunOutcome:
         has_news = verdicts.changed.num_rows > 0
         run.outcome.has_rows = has_news or run.warehouse.has_rows or bool(totals.unrecorded)
         if run.settings.apply:
-            # The row of the run comes first: no later run has the number of a verdict.
+            # Write the run's row before the verdicts, so that no later run gets the number of these verdicts.
             record(run, totals, has_more=has_news)
             remember_verdicts(judging, verdicts)
         report(judging, verdicts.groups)

@@ -1,4 +1,4 @@
-"""The things that the stages of one run share."""
+"""The objects that the stages of one run share."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ class RunContext:
     warehouse: Warehouse
     settings: RunSettings
     given: RunInput
-    most_tasks: int  # of those that read segments or send bytes
-    talk: Talk  # hears of each stage
+    most_tasks: int  # largest number of tasks that read segments or upload
+    talk: Talk  # called with a sentence about each stage
     outcome: RunOutcome = field(default_factory=RunOutcome)
 
     @property
     def spark(self) -> SparkSession:
-        """Return the session."""
+        """Return the Spark session."""
         return self.warehouse.spark
 
     @property
     def number(self) -> int:
-        """Return the number of the run, 0 before it is known."""
+        """Return the number of the run; 0 before `count_all` sets it."""
         return self.warehouse.number
 
     @property
     def store(self) -> ObjectStore:
-        """Return remote storage."""
+        """Return the object store of the remote location."""
         return self.given.store
 
     @cached_property
@@ -58,7 +58,7 @@ class RunContext:
 
     @cached_property
     def look(self) -> Observe:
-        """Return the reader of remote storage that tasks get."""
+        """Return the object with which tasks list remote segments."""
         return Observe(self.location, refuses_plaintext=not self.settings.allow_plaintext)
 
     @cached_property
@@ -68,21 +68,21 @@ class RunContext:
 
     @property
     def is_bounded(self) -> bool:
-        """Return whether segments before a scan window are not decoded."""
+        """Return whether the run decodes a scan window only, not the segments before it."""
         return self.settings.replay.scan is Scan.WINDOW
 
     @property
     def collected(self) -> dict[str, str]:
-        """Return the sources that were collected, each with its log directory for people."""
+        """Return the collected folders by URI, each with the name of its original log directory to print."""
         return self.given.found.collected
 
     def append(self, table: str, rows: DataFrame) -> None:
-        """Commit rows to a table; the only action on `rows`."""
+        """Commit rows to a table. Spark computes `rows` once."""
         self.warehouse.append(table, rows, run_id=self.settings.run_id)
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
-        """Note the seconds that a stage takes."""
+        """Record the duration of a stage in the outcome."""
         started = time.monotonic()
         yield
         self.outcome.seconds[stage] = time.monotonic() - started

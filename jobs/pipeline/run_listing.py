@@ -1,4 +1,4 @@
-"""The first stages of a run: list the sources, find what has changed, and count both in one query."""
+"""The first stages of a run: lists the sources, finds changed partitions, and counts both in one query."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _NUMBERED = ("segments", "partitions", "remote_log_segments", "runs")
 
 @dataclass(frozen=True)
 class RunListing:
-    """The listed partitions of one run, LISTED rows.
+    """The listed partitions of one run.
 
     Attributes:
-        replicas: all that the sources hold.
-        found: those in the log directories that the settings name as leaders; all if they name none.
-        listed: those that count, one replica of a partition.
-        leaders: rows of LEADERS; None if no cluster was asked who leads.
+        replicas: LISTED rows of all replicas in the sources.
+        found: LISTED rows of the replicas after --leader; equal to `replicas` without that option.
+        listed: LISTED rows of the replicas that the run uses, one per partition.
+        leaders: LEADERS rows; None if the cluster did not choose the replicas.
     """
 
     replicas: DataFrame
@@ -38,10 +38,10 @@ class RunListing:
 
 
 def list_sources(run: RunContext) -> RunListing:
-    """List the partitions of the sources, and leave out replicas that do not lead.
+    """List the partitions of the sources, and choose one replica per partition.
 
     Raises:
-        UnfinishedError, TransientError: no partition has a replica that is known to lead.
+        UnfinishedError, TransientError: the leading replica is unknown for every partition.
     """
     settings, leaders = run.settings, run.given.leaders
     _count_found(run)
@@ -76,7 +76,7 @@ def _count_found(run: RunContext) -> None:
 
 
 def changes_of(run: RunContext, listed: DataFrame) -> DataFrame:
-    """Return the rows of `partition_changes` of listed partitions, by the tables as they are now."""
+    """Compare the listed partitions with the current tables; see `partition_changes` for the result."""
     return partition_changes(
         listed,
         run.warehouse.read("segments"),
@@ -88,28 +88,37 @@ def changes_of(run: RunContext, listed: DataFrame) -> DataFrame:
 
 
 def remote_differences(run: RunContext, listed: DataFrame) -> DataFrame:
-    """Return the rows that bring `remote_log_segments` to what was found."""
+    """Return the rows to append to `remote_log_segments`; see `differences`."""
     return differences(listed, run.warehouse.read("remote_log_segments"), run=run.number)
 
 
 def gone(run: RunContext, found: RunListing) -> DataFrame:
-    """Return rows of `partitions` for those that are not where they were: a report of the tables leaves them out."""
+    """Return GONE rows for the partitions that the run no longer found; see `gone_partitions`."""
     there = leading.still_led(found.found, found.listed, found.leaders)
     table, settings = run.warehouse.read("partitions"), run.settings
     return gone_partitions(table, there, sources=settings.sources, topics=settings.topics, run=run.number)
 
 
 def count_all(run: RunContext, found: RunListing, changed: DataFrame) -> RunTotals:
-    """Count what was listed and has to be done; number the run."""
+    """Count the listed partitions and the work on them in one query, and set the number of the run.
+
+    Args:
+        run: the run.
+        found: the listing.
+        changed: rows of `partition_changes`.
+
+    Raises:
+        NotALogDirError, UsageError: see `totals.refuse`.
+    """
     of_replicas = found.replicas.agg(F.count("known").alias("forgetful"), F.count("error").alias("unasked"))
-    to_append = {"differences": remote_differences(run, found.listed), "gone": gone(run, found)}
     totals = asked(
         [
             of_changes(changed),
             of_listing(found.listed),
             newest_runs(*map(run.warehouse.read, _NUMBERED)),
             of_replicas,
-            *(rows.agg(F.count("*").alias(name)) for name, rows in to_append.items()),
+            remote_differences(run, found.listed).agg(F.count("*").alias("differences")),
+            gone(run, found).agg(F.count("*").alias("gone")),
         ]
     )
     refuse(totals, changed, run.settings.sources)
@@ -127,5 +136,7 @@ def count_all(run: RunContext, found: RunListing, changed: DataFrame) -> RunTota
 def _tell(run: RunContext, totals: RunTotals) -> None:
     run.talk(f"listed {count_of(totals.segment_count, 'segment')} of {count_of(totals.partitions, 'partition')}")
     if totals.left_out_count:
-        why = "remote storage holds them" + (", or they lie before the scan window" if run.is_bounded else "")
-        run.talk(f"left out {count_of(totals.left_out_count, 'segment')} ({human_bytes(totals.left_out_bytes)}): {why}")
+        why = "they are in remote storage"
+        if run.is_bounded:
+            why += ", or before the scan window"
+        run.talk(f"skipped {count_of(totals.left_out_count, 'segment')} ({human_bytes(totals.left_out_bytes)}): {why}")

@@ -1,4 +1,4 @@
-"""The middle stages of a run: decode, replay, and remember what is in remote storage and what is gone."""
+"""The middle stages of a run: decodes, replays, and stores remote segments and deleted partitions in the tables."""
 
 from __future__ import annotations
 
@@ -22,27 +22,35 @@ from tiersnap.snapshot.units import count_of
 
 
 def decode_changed(run: RunContext, changed: DataFrame, totals: RunTotals) -> bool:
-    """Decode the segments that are wanted; return whether any row was committed."""
+    """Decode the new and changed segments; return whether rows were committed."""
     if not totals.decode_count:
-        run.talk("decoded nothing: no segment is new or has changed")
+        run.talk("decoded nothing: no segment is new or changed")
         return False
     task = DecodeSegments(run.settings.check_crc, run.number)
     work = decoding.Work(totals.decode_count, totals.decode_bytes)
     rows = decoding.decode(decoding.wanted_segments(changed), task, work)
     if totals.retry_count == totals.decode_count:
-        rows = run.warehouse.keep("decoded", rows, schemas.SEGMENTS)  # no commit for segments that still cannot be read
+        # All segments are retries after a read error. Commit only if one of them can be read now.
+        rows = run.warehouse.keep("decoded", rows, schemas.SEGMENTS)
         if rows.isEmpty():
-            run.talk(f"decoded nothing: {count_of(totals.retry_count, 'segment')} cannot be read, as before")
+            run.talk(f"decoded nothing: {count_of(totals.retry_count, 'segment')} still cannot be read")
             return False
     run.append("segments", rows)
     outcome = run.outcome
     outcome.counts = replace(outcome.counts, segments_decoded=totals.decode_count, bytes_decoded=totals.decode_bytes)
-    run.talk(f"decoded {count_of(totals.decode_count, 'segment')}, new or changed")
+    run.talk(f"decoded {count_of(totals.decode_count, 'new or changed segment')}")
     return True
 
 
 def replay_changed(run: RunContext, listed: DataFrame, totals: RunTotals, *, has_decoded: bool) -> None:
-    """Replay the partitions that have changed, as the decodes of this run say."""
+    """Replay the changed partitions.
+
+    Args:
+        run: the run.
+        listed: LISTED rows, one replica per partition.
+        totals: sums of the listing.
+        has_decoded: the decode stage of this run committed rows.
+    """
     has_reread = has_decoded and totals.retry_count > 0
     if not (has_decoded or totals.changed or totals.unread_count):
         run.talk("replayed nothing: no partition has changed")
@@ -66,7 +74,10 @@ def _changed(run: RunContext, listed: DataFrame, totals: RunTotals, *, looks_aga
     """Return the partitions to replay.
 
     Args:
-        looks_again: at snapshot files that could not be read, and at segments that can be read now.
+        run: the run.
+        listed: LISTED rows, one replica per partition.
+        totals: sums of the listing.
+        looks_again: read the unreadable snapshot files again, and count the changed partitions again.
     """
     changed = changes_of(run, listed)
     if looks_again:
@@ -83,7 +94,7 @@ def _changed(run: RunContext, listed: DataFrame, totals: RunTotals, *, looks_aga
 
 
 def remember(run: RunContext, found: RunListing, totals: RunTotals) -> None:
-    """Bring the tables to what was found in remote storage, and to the partitions that are gone."""
+    """Append rows about changed remote segments, and end the rows of deleted partitions."""
     if totals.differences:
         run.append("remote_log_segments", remote_differences(run, found.listed))
     if totals.gone:
@@ -91,10 +102,12 @@ def remember(run: RunContext, found: RunListing, totals: RunTotals) -> None:
         ended = verdicts.gone(
             verdicts.current(run.warehouse.read("readiness"), missing), run=run.number, now=settings.now
         )
-        # First: a run that is killed in between finds these partitions gone once more.
+        # Append to readiness first. If the run is killed here, the next run finds the same partitions deleted.
         if not ended.isEmpty():
             run.append("readiness", ended)
         ends = ended_facts(run.warehouse.read("partitions"), missing, run=run.number)
         run.append("partitions", missing.unionByName(ends))
-        why = ", or led elsewhere," if run.settings.leaders or found.leaders is not None else ""
-        run.talk(f"{count_of(totals.gone, 'partition is', 'partitions are')} gone{why} since an earlier run")
+        fate = "deleted"
+        if run.settings.leaders or found.leaders is not None:
+            fate = "deleted, or moved to another leader,"
+        run.talk(f"{count_of(totals.gone, 'partition was', 'partitions were')} {fate} since an earlier run")

@@ -1,4 +1,4 @@
-"""The end of a run: its row of the table `runs`, and its report."""
+"""The end of a run: its row in the table `runs`, and its report."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ from tiersnap.snapshot.tables.spark_made_tables import RUNS
 
 
 def record(run: RunContext, totals: RunTotals, *, has_more: bool) -> None:
-    """Write the run's row of `runs` if it changed something, and those of earlier runs that were killed first.
+    """Append the run's row to `runs` if the run changed anything, and the missing rows of earlier, killed runs.
 
     Args:
-        has_more: the run has something to append yet.
+        run: the run.
+        totals: sums of the listing.
+        has_more: the run will append more rows.
     """
     collected, settings = run.given.found.collected_log_dirs, run.settings
     forgetful = summary.KnownForgetful.of(run.outcome.forgetful, totals, settings, run.collected)
@@ -39,7 +41,7 @@ def record(run: RunContext, totals: RunTotals, *, has_more: bool) -> None:
 
 
 def report(judging: Judging, groups: pa.Table) -> None:
-    """Put the report of the run, and the facts about it, into its outcome."""
+    """Set `info` and `report` in the outcome of the run."""
     run, outcome, settings = judging.run, judging.run.outcome, judging.run.settings
     outcome.counts = replace(outcome.counts, delta_commits=run.warehouse.commits)
     outcome.info = RunInfo(

@@ -1,4 +1,4 @@
-"""The last stages of a run: judge the listed segments, upload the READY ones, publish, and remove leftovers."""
+"""The last stages of a run: judges the listed segments, uploads the READY ones, publishes, and deletes leftovers."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
 from tiersnap.snapshot.units import count_of
 
-pc: Any = pyarrow.compute  # its stubs take no plain value beside a column
+pc: Any = pyarrow.compute  # the stubs reject a comparison of a column with a plain value
 
 
 @dataclass(frozen=True)
 class VerdictCounts:
-    """The verdicts of a run's listed segments, counted.
+    """Counts of the verdicts of a run's listed segments.
 
     Attributes:
         groups: rows of summary.verdict_groups.
-        changed: PARTITION_KEY of the partitions of which `readiness` says something else.
+        changed: PARTITION_KEY of the partitions with verdicts that differ from the table `readiness`.
     """
 
     groups: pa.Table
@@ -44,7 +44,7 @@ class VerdictCounts:
 
 @dataclass(frozen=True)
 class Judging:
-    """Judges the LISTED partitions of a run, by the tables as they are when it is asked."""
+    """Judges the listed partitions of a run. Each method reads the current tables."""
 
     run: RunContext
     listed: DataFrame
@@ -52,7 +52,7 @@ class Judging:
 
     @classmethod
     def of(cls, run: RunContext, listed: DataFrame, totals: RunTotals) -> Judging:
-        """Return the judging of a run's partitions."""
+        """Return the Judging of the partitions `listed`. Reads the store's clock if remote segments were listed."""
         settings = run.settings
         beside = BesideBrokers(left_for=settings.left_for, tasks=run.given.copy_tasks)
         if totals.copy_count and settings.left_for is not None:
@@ -62,20 +62,20 @@ class Judging:
         return cls(run, listed, task)
 
     def judged(self, among: DataFrame) -> DataFrame:
-        """Return JUDGED rows of some partitions (PARTITION_KEY)."""
+        """Return the JUDGED rows of the partitions `among` (rows of PARTITION_KEY)."""
         read = self.run.warehouse.read
         return verdicts.verdicts(read("partitions"), read("remote_log_segments"), among, self.task)
 
     def beside_stored(self, among: DataFrame) -> DataFrame:
-        """Return JUDGED rows of some partitions (PARTITION_KEY), each with the row that `readiness` has of it."""
+        """Return the JUDGED rows of the partitions `among` (rows of PARTITION_KEY), each with its `readiness` row."""
         stored = verdicts.current(self.run.warehouse.read("readiness"), among)
         return verdicts.beside_stored(self.judged(among), stored)
 
     def counts(self) -> VerdictCounts:
-        """Count the verdicts; they go to the outcome, and so do the findings, the first time."""
+        """Count the verdicts and set them in the outcome. The first call adds the findings to the outcome too."""
         outcome, among = self.run.outcome, self.listed.select(*PARTITION_KEY)
         findings = newest_facts(self.run.warehouse.read("partitions"), among, [FactKind.FINDING])
-        # Of a few partitions the runs come at once, of many those of the partitions that are shown in the end.
+        # Collect the runs of segments now if the partitions are few. Else the report reads those that it shows.
         groups_of = summary.verdict_runs if outcome.partitions <= summary.DETAILS else summary.verdict_groups
         news = F.count_if(verdicts.is_news()).alias("news")
         judged = groups_of(self.beside_stored(among), self.run.settings.now, sums=(news,))
@@ -91,17 +91,17 @@ class Judging:
 
 
 def _partitions_of(groups: pa.Table) -> pa.Table:
-    """Return PARTITION_KEY of groups, each once."""
+    """Return the distinct PARTITION_KEY rows of groups."""
     return groups.select(PARTITION_KEY).group_by(list(PARTITION_KEY)).aggregate([])
 
 
 def _to_upload(groups: pa.Table) -> pa.Table:
-    """Return the groups of segments that `--apply` uploads."""
+    """Return the groups whose verdict lets `--apply` upload the segments."""
     return groups.filter(pc.is_in(groups["verdict"], value_set=pa.array(sorted(TO_UPLOAD), pa.string())))
 
 
 def remember_verdicts(judging: Judging, found: VerdictCounts) -> None:
-    """Append the verdicts that changed to `readiness`."""
+    """Append the changed verdicts to the table `readiness`."""
     if found.changed.num_rows:
         run = judging.run
         beside = judging.beside_stored(run.spark.createDataFrame(found.changed))
@@ -109,7 +109,7 @@ def remember_verdicts(judging: Judging, found: VerdictCounts) -> None:
 
 
 def tier(judging: Judging, groups: pa.Table) -> bool:
-    """Upload the READY segments that lie in a source; return whether there was any."""
+    """Upload the READY segments whose files this run can read; return whether any segment was to be uploaded."""
     run, settings, outcome = judging.run, judging.run.settings, judging.run.outcome
     if not settings.uploads or not outcome.ready_here:
         return False
@@ -126,7 +126,7 @@ def tier(judging: Judging, groups: pa.Table) -> bool:
     kept = tiering.in_steps(ready, tasks, whole_partitions=run.is_bounded)
     ready = run.warehouse.keep("ready", kept, kept.schema)
     steps = sorted(row.step for row in ready.select("step").distinct().collect())
-    if not steps:  # they end too late, or nobody knows what remote storage holds of their partitions
+    if not steps:  # the segments end after `until`, or their partitions' remote segments could not be listed
         return False
     tierer = Tierer(settings.run_id, settings.now, warehouse=settings.warehouse)
     task = TierTask(replace(run.location, store=store), tierer)
@@ -142,7 +142,7 @@ def tier(judging: Judging, groups: pa.Table) -> bool:
 
 
 def publish(judging: Judging, groups: pa.Table) -> bool:
-    """Publish uploaded segments, topic by topic, from the driver; return whether a record was written."""
+    """Publish the UPLOADED segments from the driver, one topic at a time; return whether a record was written."""
     run = judging.run
     if run.given.teller is None:
         return False
@@ -152,7 +152,7 @@ def publish(judging: Judging, groups: pa.Table) -> bool:
 
 
 def sweep(judging: Judging) -> None:
-    """Remove what killed runs and ended attempts left in remote storage, also where nothing was tiered."""
+    """Delete the leftovers of killed runs and ended copy attempts from remote storage."""
     run = judging.run
     if run.settings.uploads:
         sweep_whole_store(run.store, run.settings.topics, run.talk)

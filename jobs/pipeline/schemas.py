@@ -1,4 +1,4 @@
-"""Spark schemas as constants, each derived from its Arrow twin."""
+"""The Spark schemas of all tables and stages, derived from their Arrow schemas."""
 
 from __future__ import annotations
 
@@ -16,16 +16,22 @@ from tiersnap.snapshot.tables.listed import LISTED as LISTED_ARROW
 
 
 def of_arrow(schema: pa.Schema) -> StructType:
-    """The Spark schema of an Arrow one."""
+    """Return the Spark schema of an Arrow schema."""
     found: StructType = from_arrow_schema(schema)
     return found
 
 
 def in_columns(rows: DataFrame, schema: StructType, values: Mapping[str, Column]) -> DataFrame:
-    """Return rows in the columns of a schema: those that they have, then `values`, and null in all others."""
-    there = {name: F.col(name) for name in rows.columns} | dict(values)
-    columns = ((each, there.get(each.name, F.lit(None))) for each in schema)
-    return rows.select(*(column.cast(each.dataType).alias(each.name) for each, column in columns))
+    """Return rows with exactly the columns of a schema.
+
+    A column's value comes from `values`, else from `rows`, else it is null.
+    """
+    found = {name: F.col(name) for name in rows.columns} | dict(values)
+    columns: list[Column] = []
+    for field in schema:
+        column = found.get(field.name, F.lit(None))
+        columns.append(column.cast(field.dataType).alias(field.name))
+    return rows.select(*columns)
 
 
 LISTED = of_arrow(LISTED_ARROW)

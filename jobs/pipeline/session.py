@@ -1,9 +1,9 @@
-"""The Spark session of a command: the one that is there, the one that a submit asked for, or one of this host's own.
+"""The Spark session of a command: the active one, the one of spark-submit, or a new one on this host.
 
-Settings of tiersnap (conf/spark-defaults.conf) are for sessions that are made here. What a submit says of its master,
-and everything of a session that is there, stays as it is.
+conf/spark-defaults.conf applies to new sessions only. An active session keeps all its settings, and a submitted one
+keeps its master.
 
-Failures of Spark become our errors: a sentence and an exit code, no traceback.
+Failures of Spark are raised as TiersnapError, with one sentence and an exit code instead of a traceback.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ _THEIRS = ("pyspark", "py4j", "grpc")
 
 
 def _said(error: Exception) -> str:
-    """Return the text of an error of Spark's, "" for any other; sockets of a JVM that has ended raise Python's own."""
+    """Return the text of an error from Spark; an empty string for other errors.
+
+    A ConnectionError counts as Spark's: Python raises it on a socket to a JVM that has ended.
+    """
     if isinstance(error, ConnectionError):
         return f"Py4JNetworkError: {error}"
     if not type(error).__module__.startswith(_THEIRS):
@@ -47,10 +50,13 @@ def _said(error: Exception) -> str:
 
 @contextmanager
 def spoken(what: str) -> Iterator[None]:
-    """Raise what Spark's classes say within as ours, where it is known; `what` is the subject of the message.
+    """Convert Spark's errors in the block to TiersnapError if `snapshot.tables.known_failures` knows their text.
+
+    Args:
+        what: subject of the error message.
 
     Raises:
-        TiersnapError: the one that `snapshot.tables.known_failures` has for the words.
+        TiersnapError: the known failure. Other errors are raised unchanged.
     """
     try:
         yield
@@ -59,23 +65,23 @@ def spoken(what: str) -> Iterator[None]:
         known = of_words(what, told) if told else None
         if known is None:
             raise
-        # A notebook shows what an error came from: hundreds of lines of two languages.
+        # "from None": a notebook would print Spark's own traceback, hundreds of lines of Python and Java.
         _log.debug("%s: Spark said: %s", what, told)
         raise known from None
 
 
-# The work is done in Python; a JVM that only hands out tasks starts sooner with the quick compiler alone. Java gives
-# that one 48 MB for its code. A run fills them, and then the JVM discards code and compiles it again all the time.
+# Python does the work. The JVM schedules tasks only, and starts faster with the C1 compiler. Java's default code cache
+# for C1 alone is 48 MB. A run fills it, and the JVM would then discard and recompile code all the time.
 QUICK_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 QUICK_START = f"{QUICK_COMPILER} -XX:+UseSerialGC"
-# An audit sorts and compares in the JVM.
+# An audit sorts and compares in the JVM, so it uses all compilers.
 LONG_WORK = "-XX:+UseParallelGC"
-# Set by spark-submit for the Python that it starts.
+# spark-submit sets this variable for the Python process that it starts.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
 
 def defaults() -> dict[str, str]:
-    """The settings of conf/spark-defaults.conf."""
+    """Return the settings of conf/spark-defaults.conf."""
     text = resources.files("tiersnap.conf").joinpath("spark-defaults.conf").read_text(encoding="utf-8")
     settings = {}
     for line in text.splitlines():
@@ -86,7 +92,7 @@ def defaults() -> dict[str, str]:
 
 
 def parse_conf(spark_conf: tuple[str, ...]) -> dict[str, str]:
-    """Return --spark-conf NAME=VALUE as settings; UsageError for another word."""
+    """Return the settings of --spark-conf NAME=VALUE; UsageError if a value has no `=`."""
     conf = {}
     for setting in spark_conf:
         name, separator, value = setting.partition("=")
@@ -97,22 +103,22 @@ def parse_conf(spark_conf: tuple[str, ...]) -> dict[str, str]:
 
 
 def open_session(master: str | None, conf: Mapping[str, str], *, java_options: str = QUICK_START) -> SparkSession:
-    """Return the active session, or make one.
+    """Return the active session, or create one.
 
     Args:
-        master: None for that of the active session or of spark-submit, else this host.
-        conf: settings over the defaults.
-        java_options: of a JVM that is started here, where `conf` has none.
+        master: None for the master of the active session or of spark-submit; without these, this host.
+        conf: settings that override the defaults.
+        java_options: options of a JVM that starts here, if `conf` has none.
 
     Raises:
-        MissingExtraError: pyspark is not installed, there is no Java 17, or Delta's jars cannot be fetched.
-        UsageError: Spark is older than 4.1, or knows no such master.
+        MissingExtraError: pyspark is not installed, Java 17 is missing, or Delta's jars cannot be fetched.
+        UsageError: Spark is older than 4.1, or does not know the master.
         TransientError: the master does not answer.
     """
     if importlib.util.find_spec("pyspark") is None:
         raise MissingExtraError(
             "this command runs on Spark, and pyspark is not installed",
-            hint=f"{with_extra('spark')}; one host needs none: tiersnap tier LOGDIR --remote URI",
+            hint=f"{with_extra('spark')}; one host needs no Spark: tiersnap tier LOGDIR --remote URI",
         )
     import pyspark
     from pyspark.sql import SparkSession
@@ -120,7 +126,7 @@ def open_session(master: str | None, conf: Mapping[str, str], *, java_options: s
     check_spark(pyspark.__version__)
     active = SparkSession.getActiveSession()
     if active is not None:
-        _log.debug("the active Spark session is taken")
+        _log.debug("using the active Spark session")
         return active
     wanted = dict(conf)
     if master is not None:
@@ -131,17 +137,17 @@ def open_session(master: str | None, conf: Mapping[str, str], *, java_options: s
     settings = _settings(wanted, java_options)
     with _interrupts_later(), spoken("Spark"), _java_writes_to_stderr():
         session = _build(settings)
-    check_spark(session.version)  # a Connect server has its own
+    check_spark(session.version)  # a Connect server may have another version
     return session
 
 
 def is_on_server(conf: Mapping[str, str]) -> bool:
-    """Return whether a session with these settings is one of a Connect server, which may see other files than we."""
+    """Return whether these settings name a Spark Connect server. Such a server may not see the files of this host."""
     return conf.get("spark.master", "").startswith("sc://") or "SPARK_REMOTE" in os.environ
 
 
 def _settings(conf: Mapping[str, str], java_options: str) -> dict[str, str]:
-    """Return all settings of a session: of a Connect server, of a submit's JVM, or of one that starts here."""
+    """Return all settings for a session on a Connect server, in the JVM of spark-submit, or in a new JVM."""
     if is_on_server(conf):
         # A Connect server has its own settings, so send only the given ones.
         return dict(conf)
@@ -154,10 +160,10 @@ def _settings(conf: Mapping[str, str], java_options: str) -> dict[str, str]:
 
 
 def _own_defaults() -> dict[str, str]:
-    """Return the defaults of a session that starts here.
+    """Return the defaults of a session that starts on this host.
 
-    Spark makes the folder of its default database, `spark-warehouse` in the working directory, unless it exists. No
-    table of tiersnap is in there.
+    Without the last setting Spark would create a folder `spark-warehouse` in the working directory. tiersnap has no
+    table in that folder.
     """
     return {**defaults(), "spark.sql.warehouse.dir": Path(tempfile.gettempdir()).as_uri()}
 
@@ -171,13 +177,13 @@ def _build(settings: dict[str, str]) -> SparkSession:
         builder = builder.remote(settings.pop("spark.master", "") or os.environ["SPARK_REMOTE"])
     else:
         if master.startswith("local"):
-            # Otherwise the driver binds to whatever the host's name resolves to, which a laptop's VPN may not answer.
+            # The driver would bind to the address of the host's name, which a laptop's VPN may block.
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            # Workers would take the first python3 on the path, which has none of our packages; on a cluster that is for
-            # spark.pyspark.python or the archive to say, which the environment of the driver would win over.
+            # Workers would use the first python3 on the PATH, which lacks our packages. Set it for a local master only:
+            # on a cluster this variable would override spark.pyspark.python and the shipped archive.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if python := settings.get("spark.pyspark.python"):
-            # Of the settings spark-submit alone takes it; PySpark looks at the environment.
+            # Only spark-submit reads this setting; PySpark reads the variable.
             os.environ["PYSPARK_PYTHON"] = python
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -186,38 +192,38 @@ def _build(settings: dict[str, str]) -> SparkSession:
 
 
 def with_delta(settings: dict[str, str]) -> dict[str, str]:
-    """Return the settings with Delta's jars: the driver has the files, and executors fetch them from it.
+    """Return the settings with Delta's jars. Executors fetch the jars from the driver.
 
-    MissingExtraError if the jars are not here and cannot be fetched.
+    Raises:
+        MissingExtraError: this host has no jars, and cannot fetch them.
     """
     if delta_jars.are_named(settings):
         return settings
     jars, added = delta_jars.jars_for_session(), dict(settings)
     for name, separator in (("spark.jars", ","), ("spark.driver.extraClassPath", ":")):
-        given = [settings[name]] if settings.get(name) else []
-        added[name] = separator.join([*jars, *given])
+        added[name] = separator.join(filter(None, [*jars, settings.get(name)]))
     return added
 
 
 def local_settings(conf: Mapping[str, str], java_options: str) -> dict[str, str]:
-    """Return all settings of a session of this host, whose JVM is started here; see `with_delta`."""
+    """Return all settings of a session with a local master. `with_delta` may raise MissingExtraError."""
     settings = with_delta({**_own_defaults(), **conf})
     log4j = resources.files("tiersnap.conf").joinpath("log4j2.properties")
     options = settings.get("spark.driver.extraJavaOptions", "") or java_options
     settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j} {options}"
     settings.setdefault("spark.sql.shuffle.partitions", str(4 * (os.cpu_count() or 1)))
-    # On a cluster the workers' Python may lack this package when their daemon starts.
+    # Set the daemon for a local master only: on a cluster the workers' Python may lack this package.
     settings.setdefault("spark.python.daemon.module", "tiersnap.jobs.pipeline.worker_daemon")
     return settings
 
 
 @contextmanager
 def _java_writes_to_stderr() -> Iterator[None]:
-    """A JVM that is started meanwhile has our stderr as its stdout: Delta Lake prints what a vacuum deleted."""
+    """Redirect the stdout of a JVM that starts in this block to our stderr, because Delta Lake prints to stdout."""
     try:
         stdout = os.dup(1)
         os.dup2(2, 1)
-    except OSError:  # one of them was closed by whoever started us
+    except OSError:  # the parent process closed stdout or stderr
         yield
         return
     try:
@@ -229,10 +235,10 @@ def _java_writes_to_stderr() -> Iterator[None]:
 
 @contextmanager
 def _interrupts_later() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM, while Spark starts, count when it has started.
+    """Delay Ctrl-C and SIGTERM until Spark has started.
 
-    Interrupted in between, PySpark leaves a JVM behind that waits for ever. Its own handler, which is replaced, cancels
-    the jobs, whose failure then hides that it was Ctrl-C.
+    An interrupt during the start would leave a JVM that waits forever. This also replaces PySpark's own handler, which
+    cancels jobs, so that their failure would hide the interrupt.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

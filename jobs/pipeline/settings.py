@@ -1,4 +1,4 @@
-"""The settings of one run."""
+"""The settings of the Spark jobs."""
 
 from __future__ import annotations
 
@@ -28,25 +28,27 @@ class JobSettings:
 
 @dataclass(frozen=True)
 class RunSettings(JobSettings, UploadOptions):
-    """Settings of a run; all but the first three have defaults. UsageError for a leader that is no source.
+    """The settings of `tiersnap run`.
 
-    UsageError also for an expiration by which what is written lacks producers that brokers keep.
+    Raises:
+        UsageError: a leader is no source, or the expiration would omit producers that brokers keep.
     """
 
-    sources: tuple[str, ...]  # as `places_of` names them, one replica of a partition each
-    remote: str  # URI
+    sources: tuple[str, ...]  # URIs of log directories or collected folders
+    remote: str  # URI of the remote location
     warehouse: str  # URI of the folder with the Delta tables
     replay: ReplayOptions = field(default_factory=ReplayOptions)
     layout: str = "aiven"
-    topic: str | None = None  # a regular expression for whole topic names; None for all
-    topic_ids: dict[str, str] = field(default_factory=dict)  # by topic, for brokers before 2.8
-    log_starts: dict[str, int] = field(default_factory=dict)  # by <topic>-<partition>, as the user states them
-    leaders: tuple[str, ...] = ()  # of two replicas of a partition only those in these log directories are looked at
-    # ms, exclusive: segments of a partition below the first whose largest timestamp is not older; None for all
+    topic: str | None = None  # regular expression for complete topic names; None for all topics
+    topic_ids: dict[str, str] = field(default_factory=dict)  # by topic name, for brokers before 2.8
+    log_starts: dict[str, int] = field(default_factory=dict)  # offsets of --log-start, by TOPIC-PARTITION
+    leaders: tuple[str, ...] = ()  # sources with the replica to use, if several sources contain a partition
+    # ms since the epoch. Upload a partition's segments up to the first one whose largest timestamp is `until` or later,
+    # exclusive. None for all.
     until: int | None = None
     no_upload: bool = False  # with `apply`: write the tables, and nothing to remote storage
-    left_for: int | None = LEFT_FOR_MS  # ms after a broker's upload in which segments are left to it; None leaves none
-    now: int = field(default_factory=lambda: int(time.time() * 1000))  # ms; the one time that a run knows
+    left_for: int | None = LEFT_FOR_MS  # ms after a broker's upload in which its segments are skipped; None skips none
+    now: int = field(default_factory=lambda: int(time.time() * 1000))  # ms since the epoch; a run reads no other clock
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # see RunInfo
 
     def __post_init__(self) -> None:
@@ -55,7 +57,7 @@ class RunSettings(JobSettings, UploadOptions):
         self.replay.expiry(self.now).checked(self.replay.producer_expiration)
         for leader in self.leaders:
             if leader not in self.sources:
-                raise UsageError(f"--leader {leader} is none of the sources", hint="give it with --source, too")
+                raise UsageError(f"--leader {leader} is none of the sources", hint=f"--source {leader}")
 
     @property
     def uploads(self) -> bool:
@@ -64,14 +66,14 @@ class RunSettings(JobSettings, UploadOptions):
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Return the URIs to which the run writes."""
+        """Return the URIs that the run writes to."""
         return (self.remote,) * self.uploads + (self.warehouse,) * self.apply
 
     @property
     def topics(self) -> re.Pattern[str] | None:
-        """`topic`, compiled."""
+        """Return the compiled regular expression of `topic`; None for all topics."""
         return None if self.topic is None else re.compile(self.topic)
 
     def as_dict(self) -> dict[str, object]:
-        """Return the settings as plain data for the table of runs, without passwords and queries of URIs."""
+        """Return the settings as plain data for the table `runs`, without passwords and query strings in URIs."""
         return {name: masked_values(value) for name, value in asdict(self).items()}

@@ -1,7 +1,7 @@
-"""`tiersnap simulate --warehouse`: what the producers of every replayed partition meet, what doubles first.
+"""The job of `tiersnap simulate --warehouse`: it simulates the writes of the producers of every replayed partition.
 
-The replica begins at the newest segment's base offset, which is where a follower begins whose leader has tiered
-everything: the tables keep the state there.
+The simulated replica starts at the newest segment's base offset. So does a follower whose leader has tiered all closed
+segments. The tables contain the producer state at that offset.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ class SimulatedCounts:
     """The counts of one partition.
 
     Attributes:
-        is_simulated: the tables lead to the log's end.
-        is_unlocated: nothing tells where its log begins, so they do not.
-        has_headers: likewise, older batches were sent again, too.
-        expired: producers that are left out.
+        is_simulated: the tables contain the state at the log end.
+        is_unlocated: the log start offset is unknown, so the tables contain no state.
+        has_headers: the tables have all batch headers, so retries of older batches were simulated too.
+        expired: number of skipped producers, which every broker has expired.
+        tally: sums of the simulated writes.
     """
 
     is_simulated: bool
@@ -54,11 +55,11 @@ class SimulatedCounts:
 
 @dataclass(frozen=True, slots=True)
 class WhatIfRow:
-    """Answers of a partition's replica, or its counts."""
+    """One simulated write to a partition's replica, or the counts of the partition."""
 
     replica: ReplicaKey
-    answers: WriteOutcome | None = None
-    differs: bool | None = None
+    answers: WriteOutcome | None = None  # the brokers' answers to the write; None in the row of counts
+    differs: bool | None = None  # the leader answers differently
     counts: SimulatedCounts | None = None
 
 
@@ -67,10 +68,11 @@ WHAT_IF = Rows(WhatIfRow)
 
 @dataclass(frozen=True)
 class SimulatePartition:
-    """One partition.
+    """The task that simulates one partition.
 
     Attributes:
-        origin: `ours` or `empty`; of other files the tables hold no entries.
+        origin: the replica's snapshot: OURS or EMPTY. The tables have no entries of other snapshot files.
+        settings: settings of the simulation.
     """
 
     origin: SnapshotOrigin
@@ -82,13 +84,13 @@ class SimulatePartition:
         return WHAT_IF.schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Simulate the partition; one that was never replayed gives no rows."""
+        """Yield the rows of the partition; none if it was never replayed."""
         found = read_log_tables(PartitionInput(batches))
         if found is not None:
             yield WHAT_IF.batch(self.rows(found))
 
     def rows(self, found: LogTables) -> Iterator[WhatIfRow]:
-        """Yield the answers, and the counts behind them."""
+        """Yield a row for each answer, then the row of counts."""
         key, settings = ReplicaKey(found.results.log_dir, found.results.topic, found.results.partition), self.settings
         tally = Tally()
         both = self._both(found)
@@ -126,19 +128,30 @@ _COUNTED = ("writes", "example")
 
 @dataclass
 class SimulateOutcome:
-    """Rows of SIMULATED summed over so many `partitions`, what doubles first; the counts; what else is to be said."""
+    """The answers of all partitions."""
 
-    rows: list[FleetWrite]
+    rows: list[FleetWrite]  # kinds of writes with their number of partitions, duplicates first
     tally: Tally
-    said: list[str] = field(default_factory=list)
-    unlocated: int = 0  # partitions that are left out: nothing tells where their logs begin
+    said: list[str] = field(default_factory=list)  # further sentences to print
+    unlocated: int = 0  # skipped partitions, whose log start offset is unknown
 
 
 @spoken("simulate")
 def simulate_warehouse(
     spark: SparkSession | Session, warehouse: str, selection: Selection, task: SimulatePartition, *, everything: bool
 ) -> SimulateOutcome:
-    """Simulate from the tables (`everything`: also answers as the leader's); SourceNotFoundError without a replay."""
+    """Simulate the writes from the tables.
+
+    Args:
+        spark: a session, or a function that starts one.
+        warehouse: URI.
+        selection: the partitions.
+        task: simulates one partition.
+        everything: return answers that equal the leader's too.
+
+    Raises:
+        SourceNotFoundError: no partition was replayed in the warehouse.
+    """
     spark = started_on(warehouse, spark)
     return _simulated(surveyed_partitions(spark, warehouse, selection, task), everything)
 
@@ -151,8 +164,8 @@ def _simulated(rows: DataFrame, everything: bool) -> SimulateOutcome:
         F.min("example").alias("example"),
         F.count_distinct("log_dir", "topic", "partition").alias("partitions"),
     )
-    order = [F.col("doubles").desc(), F.col("differs").desc(), F.col("writes").desc(), *(F.col(name) for name in same)]
-    found = [row.asDict() for row in counted.orderBy(*order).collect()]  # kinds of answers, not partitions
+    order = [F.col("doubles").desc(), F.col("differs").desc(), F.col("writes").desc(), *map(F.col, same)]
+    found = [row.asDict() for row in counted.orderBy(*order).collect()]  # one row per kind of answer, so few
     totals = (
         rows.where("write is null")
         .agg(
@@ -173,12 +186,11 @@ def _simulated(rows: DataFrame, everything: bool) -> SimulateOutcome:
         )
     if totals["headless"]:
         outcome.said.append(
-            f"{count_of(totals['headless'], 'partition')} without batch headers: only last batches are sent again "
-            "there: tiersnap decode --apply writes the headers"
+            f"{count_of(totals['headless'], 'partition')} without batch headers: only retries of last batches were "
+            "simulated. Write the headers: tiersnap decode --source LOGDIR --warehouse URI --apply"
         )
     if totals["expired"]:
         outcome.said.append(
-            f"{count_of(totals['expired'], 'producer is', 'producers are')} left out, every broker has dropped them "
-            "by now"
+            f"{count_of(totals['expired'], 'producer was', 'producers were')} skipped: every broker has expired them"
         )
     return outcome

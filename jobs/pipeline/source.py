@@ -9,15 +9,21 @@
         .load("s3://broker-volumes/kafka-1")
     )
 
-Options: `path` (or load's argument), one log directory on file:, s3: or hdfs:; `topic`, a regular expression for the
-whole name; `partition`, a number; `fromOffset` (inclusive) and `untilOffset` (exclusive), of the batches' base offsets:
-segments that hold none are not opened; `checkCrc` (true); `taskBytes` (134217728): segments are packed into tasks of
-about that size; `onDamage`, `fail` (the default) or `stop`, which gives of a damaged segment the rows up to the damage
-and logs it. Columns are those of tables.RECORD_BATCHES. An option that is not among these, and a topic or partition
-that the log directory does not have, are errors: no rows without a word.
+The columns are those of RECORD_BATCHES. The options are:
 
-Filters of a query are left to Spark. Pushed down they would select segments too, but Spark 4.1 keeps the selection that
-one query made for the next one on the same DataFrame, which then lacks rows if it has no filter.
+- `path`, or the argument of load(): one log directory on file:, s3: or hdfs:.
+- `topic`: regular expression for complete topic names.
+- `partition`: partition number.
+- `fromOffset` (inclusive), `untilOffset` (exclusive): limits of the batches' base offsets. Segments outside are not
+  opened.
+- `checkCrc`: true (the default) or false.
+- `taskBytes`: approximate size of the segments of one task; the default is 134217728.
+- `onDamage`: `fail` (the default) raises an error. `stop` returns the rows up to the damage and logs a warning.
+
+An unknown option is an error, and so is a topic or partition that the log directory does not have.
+
+Spark applies the filters of a query itself. With filter pushdown this source could skip segments. But Spark 4.1 reuses
+the pushed filter of one query for the next query on the same DataFrame, and rows would be missing.
 """
 
 from __future__ import annotations
@@ -49,46 +55,61 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SourceFilter:
-    """The part of a log directory that is read; `topic` matches the whole name, `until_offset` is exclusive."""
+    """The part of a log directory to read."""
 
-    topic: re.Pattern[str] | None = None
-    partition: int | None = None
-    from_offset: int = 0
-    until_offset: int = _NO_LIMIT
+    topic: re.Pattern[str] | None = None  # matches complete topic names; None for all topics
+    partition: int | None = None  # None for all partitions
+    from_offset: int = 0  # inclusive
+    until_offset: int = _NO_LIMIT  # exclusive
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> SourceFilter:
-        """Return the filter of a reader's options, names in lower case; ValueError if one is not what it should be."""
-        try:
-            topic = re.compile(options["topic"]) if "topic" in options else None
-        except re.error as error:
-            raise ValueError(f"kafkasegment: topic {options['topic']!r} is no regular expression: {error}") from error
-        partition = options.get("partition")
+        """Return the filter of a reader's options.
+
+        Args:
+            options: values by name in lower case.
+
+        Raises:
+            ValueError: `topic` is no regular expression, or another value is no number.
+        """
+        topic = partition = None
+        if "topic" in options:
+            try:
+                topic = re.compile(options["topic"])
+            except re.error as error:
+                text = f"kafkasegment: topic {options['topic']!r} is no regular expression: {error}"
+                raise ValueError(text) from error
+        if "partition" in options:
+            partition = _number("partition", options["partition"])
         return cls(
             topic,
-            None if partition is None else _number("partition", partition),
+            partition,
             _number("fromOffset", options.get("fromoffset", "0")),
             _number("untilOffset", options.get("untiloffset", str(_NO_LIMIT))),
         )
 
     def has_partition(self, topic: str, partition: int) -> bool:
-        """Return whether the partition is read."""
+        """Return whether the filter selects the partition."""
         return (self.topic is None or bool(self.topic.fullmatch(topic))) and self.partition in (None, partition)
 
     def can_be_in(self, segment: Segment) -> bool:
-        """Return whether the segment may hold a batch that is read."""
+        """Return whether the segment may contain a selected batch."""
         begins_early = segment.base_offset < self.until_offset
         return begins_early and (segment.next_base_offset is None or segment.next_base_offset > self.from_offset)
 
 
 def _number(name: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= _LARGEST_DIGITS):
-        raise ValueError(f"kafkasegment: {name} {text!r} is no number from 0 on")
+        raise ValueError(f"kafkasegment: {name} {text!r} is no integer from 0 to 2^63 - 1")
     return int(text)
 
 
 def _one_of(options: Mapping[str, str], name: str, *values: str) -> str:
-    """The option, one of `values`; the first of them where it is not given."""
+    """Return an option's value in lower case, or the first of `values` if it is not given.
+
+    Raises:
+        ValueError: the value is none of `values`.
+    """
     value = options.get(name.lower(), values[0]).lower()
     if value not in values:
         raise ValueError(f"kafkasegment: {name} {value!r} is not one of {', '.join(values)}")
@@ -97,15 +118,15 @@ def _one_of(options: Mapping[str, str], name: str, *values: str) -> str:
 
 @dataclass(frozen=True)
 class SegmentRef:
-    """A segment to decode; paths are inside the filesystem of `log_dir`."""
+    """A segment to decode."""
 
     log_dir: str
     topic: str
     partition: int
     base_offset: int
-    next_base_offset: int | None
-    path: str
-    size: int
+    next_base_offset: int | None  # None for the active segment
+    path: str  # path of the .log file in the file system of `log_dir`
+    size: int  # bytes
 
 
 class SegmentTask(InputPartition):
@@ -117,21 +138,25 @@ class SegmentTask(InputPartition):
 
 
 class KafkaSegmentDataSource(DataSource):
-    """Batch headers of a broker's log directory."""
+    """The Spark data source of a log directory's batch headers."""
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Return the name for `spark.read.format`."""
         return "kafkasegment"
 
     def schema(self) -> StructType:
-        """The columns of record_batches."""
+        """Return the columns RECORD_BATCHES."""
         return RECORD_BATCHES
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of the `path` option."""
+        """Return a reader of the log directory in the option `path`.
+
+        Raises:
+            ValueError: an option is unknown or invalid, or `path` is missing.
+        """
         options = {name.lower(): value for name, value in self.options.items()}
-        if unknown := sorted(options.keys() - {name.lower() for name in OPTIONS}):
+        if unknown := sorted(options.keys() - set(map(str.lower, OPTIONS))):
             raise ValueError(f"kafkasegment: no option {', '.join(unknown)}; there are {', '.join(OPTIONS)}")
         if "path" not in options:
             raise ValueError("kafkasegment: no path; give one log directory: .load('/var/lib/kafka/data')")
@@ -145,7 +170,7 @@ class KafkaSegmentDataSource(DataSource):
 
 
 class KafkaSegmentReader(DataSourceReader):
-    """Plans tasks on the driver, decodes on executors."""
+    """Plans tasks on the driver, and decodes segments on executors."""
 
     def __init__(
         self, path: str, selection: SourceFilter, *, check_crc: bool, task_bytes: int, stops_at_damage: bool = False
@@ -154,9 +179,10 @@ class KafkaSegmentReader(DataSourceReader):
         self._stops_at_damage = stops_at_damage
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return segments that can hold a selected row, packed by size in the order of the log.
+        """Return the tasks: segments that may contain a selected batch, packed by size in the order of the log.
 
-        ValueError if nothing is selected, or rows are missing and onDamage is `fail`.
+        Raises:
+            ValueError: the log directory has no selected partition, or a file is unreadable and onDamage is `fail`.
         """
         tasks: list[list[SegmentRef]] = [[]]
         size = 0
@@ -166,12 +192,15 @@ class KafkaSegmentReader(DataSourceReader):
                 size = 0
             tasks[-1].append(segment)
             size += segment.size
-        return [SegmentTask(task) for task in tasks]
+        return list(map(SegmentTask, tasks))
 
     def _segments(self) -> Iterator[SegmentRef]:
         log_dir = open_log_dir(self._path)
-        names = {folder: split_folder_name(folder) or ("", -1) for folder in log_dir.folders}
-        folders = [folder for folder, name in names.items() if self._selection.has_partition(*name)]
+        folders: list[str] = []
+        for folder in log_dir.folders:
+            topic, number = split_folder_name(folder) or ("", -1)
+            if self._selection.has_partition(topic, number):
+                folders.append(folder)
         if not folders:
             raise ValueError(self._nothing_selected(log_dir))
         for folder in folders:
@@ -191,24 +220,31 @@ class KafkaSegmentReader(DataSourceReader):
                     )
 
     def _nothing_selected(self, log_dir: LogDir) -> str:
-        wanted = [] if self._selection.topic is None else [f"topic {self._selection.topic.pattern!r}"]
-        wanted += [] if self._selection.partition is None else [f"partition {self._selection.partition}"]
-        there = sorted({(split_folder_name(folder) or ("", -1))[0] for folder in log_dir.folders})
-        more = f" and {len(there) - _MOST_NAMED} more" if len(there) > _MOST_NAMED else ""
+        wanted: list[str] = []
+        if self._selection.topic is not None:
+            wanted.append(f"topic {self._selection.topic.pattern!r}")
+        if self._selection.partition is not None:
+            wanted.append(f"partition {self._selection.partition}")
+        topics = sorted({(split_folder_name(folder) or ("", -1))[0] for folder in log_dir.folders})
+        more = ""
+        if len(topics) > _MOST_NAMED:
+            more = f" and {len(topics) - _MOST_NAMED} more"
         return (
-            f"kafkasegment: {self._path} has no {', '.join(wanted)}; a topic must match as a whole, and there are "
-            f"{', '.join(there[:_MOST_NAMED])}{more}"
+            f"kafkasegment: {self._path} has no {', '.join(wanted)}; its topics, which must match completely, are "
+            f"{', '.join(topics[:_MOST_NAMED])}{more}"
         )
 
     def _tell(self, finding: Finding) -> None:
         if not self._stops_at_damage:
-            raise ValueError(
-                f"kafkasegment: {finding}; rows behind it would be missing: .option('onDamage', 'stop') goes without"
-            )
-        _log.warning("kafkasegment: %s; rows behind it are left out", finding)
+            raise ValueError(f"kafkasegment: {finding}; to skip the rows after the damage: .option('onDamage', 'stop')")
+        _log.warning("kafkasegment: %s; the rows after the damage are skipped", finding)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Decode the segments of a task; ValueError for damage below the selected end if onDamage is `fail`."""
+        """Yield the batch headers of a task's segments.
+
+        Raises:
+            ValueError: a segment is damaged below `untilOffset`, and onDamage is `fail`.
+        """
         assert isinstance(partition, SegmentTask)
         filesystem, _ = resolve(self._path)
         for segment in partition.segments:
@@ -234,5 +270,5 @@ class KafkaSegmentReader(DataSourceReader):
 
 
 def _unlisted(partition: Partition) -> Iterator[Finding]:
-    """Findings of a listing that cost rows: a log file, or the folder itself, that cannot be read."""
+    """Return the findings that cause missing rows: the folder or a .log file that cannot be read."""
     return (each for each in partition.findings if each.path == partition.path or each.path.endswith(".log"))

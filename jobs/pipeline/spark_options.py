@@ -1,4 +1,4 @@
-"""The options of the Spark session that a command runs on."""
+"""The options --master and --spark-conf of a command that uses Spark."""
 
 from __future__ import annotations
 
@@ -16,13 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SparkRequest:
-    """The Spark session that is wanted: `conf` is over conf/spark-defaults.conf.
+    """The Spark session that the options request."""
 
-    `master` is None for that of the session that is there, of the submit, or else this host.
-    """
-
-    master: str | None
-    conf: Mapping[str, str]
+    master: str | None  # None for the master of the active session or of spark-submit; without these, this host
+    conf: Mapping[str, str]  # overrides conf/spark-defaults.conf
 
     def session(self, **options: str) -> SparkSession:
         """Return the active session, or a new one; see `open_session`."""
@@ -32,10 +29,13 @@ class SparkRequest:
 
     @property
     def is_on_server(self) -> bool:
-        """Return whether a Connect server is asked for, which may see other files than this host."""
+        """Return whether the options name a Spark Connect server, which may not see the files of this host."""
         from tiersnap.jobs.pipeline.session import is_on_server
 
-        return is_on_server({**self.conf, **({} if self.master is None else {"spark.master": self.master})})
+        conf = dict(self.conf)
+        if self.master is not None:
+            conf["spark.master"] = self.master
+        return is_on_server(conf)
 
 
 def _spark(master: str | None, spark_conf: tuple[str, ...]) -> SparkRequest:
@@ -44,16 +44,16 @@ def _spark(master: str | None, spark_conf: tuple[str, ...]) -> SparkRequest:
     return SparkRequest(master, parse_conf(spark_conf))
 
 
-# Given to the command as `spark: SparkRequest`.
+# The command gets the argument `spark: SparkRequest`.
 spark_options = opt.as_one(
     "spark",
     _spark,
     click.option(
         "--master",
-        help="Spark master: spark://…, yarn, k8s://…, or sc://… for Spark Connect. By default that of the submit "
-        "or of the session that is there, else this host.",
+        help="Spark master: spark://…, yarn, k8s://…, or sc://… for Spark Connect. The default is the master of the "
+        "active session or of spark-submit; without these, this host.",
     ),
     click.option(
-        "--spark-conf", multiple=True, metavar="NAME=VALUE", help="A Spark setting, over conf/spark-defaults.conf."
+        "--spark-conf", multiple=True, metavar="NAME=VALUE", help="Spark setting. Overrides conf/spark-defaults.conf."
     ),
 )

@@ -1,6 +1,6 @@
-"""Check before a JVM starts that Spark is new enough, and that a Spark master answers.
+"""Checks of Spark's version and master before a JVM starts.
 
-Spark itself waits more than a minute for a master that is not there.
+Spark itself waits more than a minute for a master that does not answer.
 """
 
 from __future__ import annotations
@@ -22,15 +22,18 @@ _log = logging.getLogger(__name__)
 CONNECT_SECONDS = 5.0
 _OLDEST_SPARK = (4, 1)
 _MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|yarn|k8s://.+|spark://.+|sc://.+")
-_USUAL_PORT = {"spark": None, "sc": 15002}  # Spark itself demands one for a master
+_USUAL_PORT = {"spark": None, "sc": 15002}  # None: Spark requires a port in spark:// URLs
 
 
 def check_master(master: str) -> None:
-    """See that a master is one that Spark knows and, where it is a server, that it answers; "" is the submit's.
+    """Check that Spark supports the master, and that a spark:// or sc:// server accepts a connection.
+
+    Args:
+        master: Spark's master URL; an empty string is not checked.
 
     Raises:
-        UsageError: no such kind of master, or no port.
-        TransientError: nobody answers at any of its addresses, within 5 s each.
+        UsageError: Spark has no such kind of master, or the port is missing.
+        TransientError: no address of the master accepts a connection within 5 s.
     """
     if not master:
         return
@@ -54,7 +57,7 @@ def check_master(master: str) -> None:
             return
     raise TransientError(
         f"--master {master}: nobody answers: {'; '.join(troubles)}",
-        hint="start the Spark master, or leave --master out to run on this host",
+        hint="start the Spark master, or run on this host: the same command without --master",
     )
 
 
@@ -63,18 +66,18 @@ def _address(master: str, address: str, usual: int | None) -> tuple[str, int]:
     if not colon and usual is not None:
         return address, usual
     if not (host and port.isascii() and port.isdecimal() and 0 < int(port) < 1 << 16):
-        raise UsageError(f"--master {master!r}: {address!r} is no HOST:PORT", hint="write it as spark://HOST:7077")
+        raise UsageError(f"--master {master!r}: {address!r} is no HOST:PORT", hint="--master spark://HOST:7077")
     return host.strip("[]"), int(port)
 
 
 def check_spark(release: str) -> None:
-    """Refuse a Spark release that is older than 4.1, given as `4.1.4` (UsageError)."""
+    """Raise UsageError if a Spark release, such as `4.1.4`, is older than 4.1."""
     numbers = re.match(r"(\d+)\.(\d+)", release)
     if numbers and (int(numbers[1]), int(numbers[2])) < _OLDEST_SPARK:
         raise UsageError(f"Spark is {release}: tiersnap needs Spark 4.1 or 4.2", hint=with_extra("spark"))
 
 
-# What spark-submit takes itself, so that it prepares for that master; both have a value.
+# Options that become options of spark-submit. Each has a value.
 _OF_SUBMIT = ("--master", "--spark-conf")
 _FLAG = "--print-submit"
 
@@ -82,33 +85,35 @@ _FLAG = "--print-submit"
 def submit_line(
     main: Path, words: Sequence[str], master: str | None, conf: Mapping[str, str], *, config: Path | None = None
 ) -> str:
-    """Return one line for a shell: `words` go to the file `main`, but for what spark-submit takes itself.
+    """Return the spark-submit command of a tiersnap command, as one line for a shell.
 
     Args:
-        words: of the command line after the command's name.
-        master, conf: as settled from the words, the environment and the file of settings.
-        config: the file of settings; it goes as TIERSNAP_CONFIG, which the driver reads where spark-submit is called.
+        main: the Python file to submit.
+        words: words of the command line after the command's name.
+        master: the effective --master.
+        conf: the effective --spark-conf settings.
+        config: the file of settings. The line sets TIERSNAP_CONFIG to it, because the driver reads that variable.
 
     Raises:
-        MissingExtraError: pyspark or delta-spark is not installed, so that nobody knows their versions.
+        MissingExtraError: pyspark or delta-spark is not installed, so their versions are unknown.
     """
     try:
         name, revision = delta_jars.artifact()
     except PackageNotFoundError as error:
         raise MissingExtraError(
-            f"{_FLAG} names the jar that goes with pyspark and delta-spark: {error.name} is not installed",
+            f"{_FLAG} needs the versions of pyspark and delta-spark: {error.name} is not installed",
             hint=with_extra("spark"),
         ) from error
-    environment = [] if config is None else [f"TIERSNAP_CONFIG={shlex.quote(str(config))}"]
-    command = [
-        "spark-submit",
-        *([] if master is None else ["--master", master]),
-        *("--packages", f"io.delta:{name}:{revision}"),
-        *(word for setting in conf.items() for word in ("--conf", "=".join(setting))),
-        str(main),
-        *_of_main(words),
-    ]
-    return " ".join([*environment, shlex.join(command)])
+    command = ["spark-submit"]
+    if master is not None:
+        command += ["--master", master]
+    command += ["--packages", f"io.delta:{name}:{revision}"]
+    for setting in conf.items():
+        command += ["--conf", "=".join(setting)]
+    line = shlex.join([*command, str(main), *_of_main(words)])
+    if config is None:
+        return line
+    return f"TIERSNAP_CONFIG={shlex.quote(str(config))} {line}"
 
 
 def _of_main(words: Iterable[str]) -> Iterator[str]:

@@ -1,6 +1,6 @@
-"""Stage 8, report: READINESS rows counted by Spark; the driver gets groups, and runs of the partitions with details.
+"""Stage 8, report: Spark counts READINESS rows; the driver collects groups, and segments of a few partitions.
 
-The forgetful replicas that a warehouse names stand among the settings of its newest run.
+The table `runs` stores the replicas without producers in the settings of the newest run.
 """
 
 from __future__ import annotations
@@ -34,17 +34,21 @@ from tiersnap.snapshot.report.from_tables import BEFORE_THE_FIRST, LastSettings,
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.report.summary import summarise_aggregated
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
+from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, schema_of
 
-# Their segments come to the driver.
+# Number of partitions whose segments the driver collects for the report.
 DETAILS = 200
 _AGGREGATES = {"count": F.count, "sum": F.sum, "min": F.min, "max": F.max}
 
 
 def verdict_groups(readiness: DataFrame, now: int, *more: str, sums: Sequence[Column] = ()) -> DataFrame:
-    """READINESS -> one row a partition, verdict, kind of snapshot and `more`: sums that aggregate.of_partials takes.
+    """Return one row per partition, verdict, kind of snapshot and `more`, with the sums for aggregate.of_partials.
 
-    Names stand in the place of codes; `now` is ms; `sums` are further ones.
+    Args:
+        readiness: READINESS rows.
+        now: ms since the epoch.
+        more: further columns to group by.
+        sums: further aggregates.
     """
     is_recent = (F.col("largest_timestamp") > now - RECENT_MS) & (F.col("largest_timestamp") <= now)
     columns = {
@@ -55,7 +59,7 @@ def verdict_groups(readiness: DataFrame, now: int, *more: str, sums: Sequence[Co
     rows = readiness.withColumns(columns)
     return rows.groupBy(*PARTITION_KEY, "verdict", *SNAPSHOT_KEY, "is_closed", *more).agg(
         *(_AGGREGATES[how](column).alias(name) for column, how, name in PARTIAL),
-        # Null for the active segment, which is the last of its run.
+        # Null if the group ends with the active segment.
         F.max_by("next_base_offset", "base_offset").alias("end_offset"),
         *(F.min_by(name, "base_offset").alias(name) for name in OF_FIRST),
         *sums,
@@ -63,7 +67,7 @@ def verdict_groups(readiness: DataFrame, now: int, *more: str, sums: Sequence[Co
 
 
 def verdict_runs(readiness: DataFrame, now: int, *, sums: Sequence[Column] = ()) -> DataFrame:
-    """`verdict_groups`, each of neighbouring segments: one row for every `run_number`."""
+    """Return rows of `verdict_groups`, one per run of neighbouring segments of a partition; see `run_number`."""
     same = F.struct("verdict", *SNAPSHOT_KEY, F.isnull("next_base_offset"))
     by_offset = Window.partitionBy(*PARTITION_KEY).orderBy("base_offset")
     begins = readiness.withColumn("_begins", (~same.eqNullSafe(F.lag(same).over(by_offset))).cast("int"))
@@ -74,10 +78,13 @@ def verdict_runs(readiness: DataFrame, now: int, *, sums: Sequence[Column] = ())
 def to_report(
     groups: pa.Table, readiness_of: Callable[[DataFrame], DataFrame], run: RunInfo, spark: SparkSession
 ) -> Report:
-    """The report of rows of `verdict_groups`, or of `verdict_runs`.
+    """Return the report.
 
     Args:
-        readiness_of: given PARTITION_KEY of some partitions, their READINESS rows; asked where `groups` are no runs.
+        groups: rows of `verdict_groups` or of `verdict_runs`.
+        readiness_of: returns READINESS rows of the given PARTITION_KEY rows. Called only for rows of `verdict_groups`.
+        run: facts about the run.
+        spark: session.
     """
     topics, log_dirs, held = Codes(), Codes(), Codes()
     coded = _coded(groups, topics, log_dirs)
@@ -86,13 +93,12 @@ def to_report(
     def segments_of(chosen: list[tuple[int, int, int]]) -> pa.Table:
         if "run_number" in groups.schema.names:
             return of_partitions(_segments(coded, held), chosen)
-        names = pa.table(
-            {
-                "log_dir": pa.array([log_dirs.values[log_dir] for _, log_dir, _ in chosen], pa.string()),
-                "topic": pa.array([topics.values[topic] for topic, _, _ in chosen], pa.string()),
-                "partition": pa.array([partition for *_, partition in chosen], pa.int32()),
-            }
+        rows = (
+            {"log_dir": log_dirs.values[log_dir], "topic": topics.values[topic], "partition": partition}
+            for topic, log_dir, partition in chosen
         )
+        schema = schema_of(("log_dir", pa.string()), ("topic", pa.string()), ("partition", pa.int32()))
+        names = pa.Table.from_pylist(list(rows), schema)
         runs = verdict_runs(readiness_of(F.broadcast(spark.createDataFrame(names))), run.now).toArrow()
         return of_partitions(_segments(_coded(runs, topics, log_dirs), held), chosen)
 
@@ -100,14 +106,14 @@ def to_report(
 
 
 def _segments(runs: pa.Table, held: Codes) -> pa.Table:
-    """Rows of `verdict_runs` -> SEGMENT_COLUMNS."""
+    """Return rows of `verdict_runs` in the columns SEGMENT_COLUMNS."""
     of_segments = {"base_offset": "first_offset", "next_base_offset": "end_offset", "size_bytes": "bytes"}
     columns = {name: runs[of_segments.get(name, name)] for name in SEGMENT_COLUMNS if name != "held"}
     return pa.table({**columns, "held": held.encode(labels_of(runs))}).select(SEGMENT_COLUMNS)
 
 
 def _coded(table: pa.Table, topics: Codes, log_dirs: Codes) -> pa.Table:
-    """Names as codes and verdicts as ranks, as `aggregate` has them."""
+    """Return the table with codes for names and ranks for verdicts, the form that `aggregate` expects."""
     codes = {"topic": topics.encode(table["topic"]), "log_dir": log_dirs.encode(table["log_dir"])}
     columns = {name: table[name] for name in table.column_names} | codes | {"verdict": ranks_of(table["verdict"])}
     return pa.table(columns).select([*PARTITION_CODES, *(name for name in columns if name not in PARTITION_CODES)])
@@ -115,7 +121,7 @@ def _coded(table: pa.Table, topics: Codes, log_dirs: Codes) -> pa.Table:
 
 @dataclass(frozen=True)
 class KnownForgetful:
-    """The forgetful replicas that a warehouse names before a run, and after it."""
+    """The replicas without producers that the table `runs` has before a run, and after it."""
 
     before: tuple[ForgetfulReplica, ...]
     after: tuple[ForgetfulReplica, ...]
@@ -124,31 +130,36 @@ class KnownForgetful:
     def of(
         cls, found: Iterable[ForgetfulReplica], totals: RunTotals, settings: RunSettings, collected: Collection[str]
     ) -> KnownForgetful:
-        """Return what a run `found`, and what an earlier one found where this one did not look.
+        """Return the replicas that a run found, and those of earlier runs that this run did not check.
 
         Args:
-            collected: sources that no run looks at.
+            found: replicas without producers that this run found.
+            totals: sums of the run.
+            settings: settings of the run.
+            collected: URIs of collected folders; no run checks their replicas.
         """
 
         def is_looked_at(each: ForgetfulReplica) -> bool:
             is_here = each.log_dir in settings.sources and each.log_dir not in collected
             return is_here and not totals.unasked and matches_topic(each.topic, settings.topics)
 
-        last = BEFORE_THE_FIRST if totals.settings is None else LastSettings.decode(totals.settings, settings.warehouse)
+        last = BEFORE_THE_FIRST
+        if totals.settings is not None:
+            last = LastSettings.decode(totals.settings, settings.warehouse)
         before = last.forgetful
         return cls(before, worst_forgetful([each for each in before if not is_looked_at(each)], found))
 
     @property
     def has_changed(self) -> bool:
-        """Return whether the run has to be recorded for them."""
+        """Return whether these replicas changed, so that the run needs a row in the table `runs`."""
         return self.before != self.after
 
     def rows(self) -> list[dict[str, object]]:
-        """Return them as the settings of the run keep them."""
-        return [asdict(each) for each in self.after]
+        """Return the replicas after the run as plain data, for the column `settings` of the table `runs`."""
+        return list(map(asdict, self.after))
 
 
 def segments_by(groups: pa.Table, name: str) -> dict[str, int]:
-    """Return the segments of groups by the values of a column."""
+    """Return the number of segments in `groups` by the values of the column `name`."""
     sums = groups.group_by(name).aggregate([("segments", "sum")])
     return {row[name]: row["segments_sum"] for row in sums.to_pylist()}

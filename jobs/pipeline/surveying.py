@@ -1,4 +1,4 @@
-"""What-if over the tables: each partition that was replayed, with its decodes and the newest headers, for one task."""
+"""The input of simulations over the tables: decodes and newest batch headers of each replayed partition."""
 
 from __future__ import annotations
 
@@ -38,24 +38,27 @@ _KEPT = (FactKind.REPLAYED, FactKind.STATE, FactKind.BOUNDARY, FactKind.SEGMENT,
 
 
 def survey_input(partitions: DataFrame, segments: DataFrame, record_batches: DataFrame | None) -> DataFrame:
-    """The tables -> SURVEY_INPUT rows of the newest replay of each partition that is still there.
+    """Return the SURVEY_INPUT rows of the newest replay of each existing partition.
 
     Args:
-        record_batches: the table; None if there is none.
+        partitions, segments: the tables.
+        record_batches: the table; None if it does not exist.
     """
     facts = current_facts(partitions.where(is_of(_KEPT)))
     stated = facts.where(is_of([FactKind.SEGMENT])).select(*SEGMENT_KEY, "size_bytes", "modified_ns")
-    # Not those that retention has deleted since: the table remembers them until `maintain`.
+    # Join with the replayed segments: the table keeps decodes of deleted ones until `tiersnap maintain tables`.
     decodes = newest(segments, SEGMENT_KEY).join(stated.select(*SEGMENT_KEY), on=list(SEGMENT_KEY), how="left_semi")
-    rows = [
-        fact_rows(facts, schemas.PARTITIONS.names),
-        decode_rows(decodes),
-    ]
-    return united(rows if record_batches is None else [*rows, _headers(record_batches, stated)])
+    rows = [fact_rows(facts, schemas.PARTITIONS.names), decode_rows(decodes)]
+    if record_batches is not None:
+        rows.append(_headers(record_batches, stated))
+    return united(rows)
 
 
 def _headers(record_batches: DataFrame, stated: DataFrame) -> DataFrame:
-    """Read the files that the replay saw: count a partition's headers, and keep the newest of each producer."""
+    """Return the number of each partition's headers, and the newest headers of each producer.
+
+    Headers of a file are used only if its size and time equal those that the replay listed.
+    """
     files = stated.withColumnRenamed("base_offset", "segment_base_offset")
     files = files.withColumnRenamed("size_bytes", "segment_size_bytes")
     files = files.withColumnRenamed("modified_ns", "segment_modified_ns")
@@ -73,10 +76,10 @@ def _headers(record_batches: DataFrame, stated: DataFrame) -> DataFrame:
 
 
 class WithSchema(Protocol):
-    """A task that says what rows it gives."""
+    """A task with the schema of its result."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch], /) -> Iterator[pa.RecordBatch]:
-        """Rows of one partition in, what is said of it out."""
+        """Yield the result of one partition from its SURVEY_INPUT rows."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -84,10 +87,10 @@ class WithSchema(Protocol):
 
 
 def started_on(warehouse: str, spark: SparkSession | Session) -> SparkSession:
-    """Return the session, started if a function is given that does; not for a warehouse that has no tables.
+    """Return the session; call `spark` first if it is a function.
 
     Raises:
-        SourceNotFoundError: no partition was replayed in the warehouse, as a look at this host's files says.
+        SourceNotFoundError: the warehouse is a folder on this host without the table `partitions`.
     """
     if lacks_table(warehouse, "partitions"):
         raise _not_replayed(warehouse)
@@ -102,24 +105,26 @@ def _not_replayed(warehouse: str) -> SourceNotFoundError:
 
 
 def surveyed_partitions(spark: SparkSession, warehouse: str, selection: Selection, task: WithSchema) -> DataFrame:
-    """Return the survey of each partition.
+    """Run `task` over each selected partition and return its rows.
 
     Raises:
-        SourceNotFoundError: the warehouse holds no partition that was replayed.
+        SourceNotFoundError: no partition was replayed in the warehouse.
     """
     tables = Warehouse(spark, warehouse)
     if not tables.exists("partitions"):
         raise _not_replayed(warehouse)
-    headers = tables.read("record_batches") if tables.exists("record_batches") else None
-    names = ("partitions", "segments")
-    partitions, segments = (_wanted(tables.read(name), selection) for name in names)
-    rows = survey_input(partitions, segments, None if headers is None else _wanted(headers, selection))
+    partitions = _wanted(tables.read("partitions"), selection)
+    segments = _wanted(tables.read("segments"), selection)
+    headers = None
+    if tables.exists("record_batches"):
+        headers = _wanted(tables.read("record_batches"), selection)
+    rows = survey_input(partitions, segments, headers)
     schema = schemas.of_arrow(task.schema)
     return by_key(rows, PARTITION_KEY, INPUT_ORDER, task, schema)
 
 
 def _wanted(rows: DataFrame, selection: Selection) -> DataFrame:
-    """Rows of the partitions that are selected; a topic's whole name must match."""
+    """Return the rows of the selected partitions."""
     rows = of_topics(rows, selection.topic)
     if selection.partitions:
         names = [f"{topic}-{number}" for topic, number in sorted(selection.partitions)]

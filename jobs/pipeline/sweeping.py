@@ -1,4 +1,4 @@
-"""Stage 6, tier: what killed runs and ended attempts left in remote storage is removed."""
+"""Stage 6, tier: deletes the leftovers of killed runs and ended copy attempts from remote storage."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _log = logging.getLogger(__name__)
 
 
 def sweep_whole_store(store: ObjectStore, topics: re.Pattern[str] | None, talk: Callable[[str], None]) -> None:
-    """Remove what killed processes left of the store itself, and of the topics that are wanted; see sweep_store."""
+    """Delete the leftovers of killed processes, for the store itself and for matching topics; see sweep_store."""
     swept = sweep_store(store, lambda topic: matches_topic(topic, topics))
     if str(swept):
-        talk(f"removed what killed processes had left: {swept}")
+        talk(f"removed leftovers of killed processes: {swept}")
 
 
 def sweep_listed(listed: DataFrame, location: RemoteLocation, talk: Callable[[str], None]) -> None:
-    """Delete what ended attempts left of LISTED partitions; what cannot be deleted the next run tries again."""
+    """Delete the leftovers of LISTED partitions. The next run retries objects that could not be deleted."""
     first_segment = F.min(F.col("segments")[0]["base_offset"]).alias("local_start")
-    # Each partition once, however many replicas are listed.
+    # Group the replicas, so that each partition is swept once.
     left = listed.where("leftover_count > 0").groupBy("topic", "topic_id", "partition").agg(first_segment)
     swept = left.mapInArrow(of_batches(SweepTask(location)), schemas.of_arrow(SWEPT))
     removed, failed, first = count_swept(swept)
     if failed:
         partitions = count_of(failed, "partition")
-        _log.warning("what ended attempts left of %s cannot be deleted; the first: %s", partitions, first)
+        _log.warning("leftovers of %s cannot be deleted; the first: %s", partitions, first)
     if removed:
         talk(f"removed {count_of(removed, 'object')} that ended attempts had left")

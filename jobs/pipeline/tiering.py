@@ -1,4 +1,4 @@
-"""Stage 6, tier: READY segments, partition by partition."""
+"""Stage 6, tier: selects the READY segments and uploads them in offset order, one partition per task at a time."""
 
 from __future__ import annotations
 
@@ -17,24 +17,34 @@ from tiersnap.snapshot.tables.remote_log_segments import TOPIC_PARTITION
 from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, SEGMENT_KEY
 
 STEP_BYTES = 16 << 30
-"""Bytes that a task uploads before they are committed: some minutes."""
+"""Bytes that a task uploads before the run commits their rows; this takes some minutes."""
 SEGMENT_BYTES = 8 << 20
-"""Bytes that could be sent during the requests of a segment: a step counts so many more of each."""
+"""Bytes that a step counts for each segment's requests, in addition to its size."""
 _INDEXES = ("offset_index_bytes", "time_index_bytes", "transaction_index_bytes")
 
 
 def ready_segments(judged: DataFrame, listed: DataFrame, schema: pa.Schema) -> DataFrame:
-    """Return rows of `schema` (tier_task.READY): JUDGED rows to upload, with the sizes of their LISTED files."""
+    """Return the JUDGED rows to upload in the columns of tier_task.READY.
+
+    Args:
+        judged: JUDGED rows.
+        listed: LISTED rows, for the sizes of the index files.
+        schema: tier_task.READY.
+    """
     ready = judged.where(F.col("verdict").isin(sorted(TO_UPLOAD)))
-    # Leave out partitions whose remote log is not known.
+    # Skip partitions whose remote segments could not be listed.
     files = listed_segments(listed.where("error is null")).select(*SEGMENT_KEY, *_INDEXES)
     return ready.join(files, on=list(SEGMENT_KEY)).select(*schema.names)
 
 
 def ending_before(ready: DataFrame, until: int) -> DataFrame:
-    """READY rows of each partition below its first one whose largest timestamp is `until` (ms) or later.
+    """Return the READY rows of each partition up to its first one whose largest timestamp is `until` or later.
 
-    Not every row that is older: one behind a younger one would become visible before it.
+    That row and all rows after it are left out, even older ones: segments must become visible in offset order.
+
+    Args:
+        ready: READY rows.
+        until: ms since the epoch.
     """
     later = F.when(F.col("largest_timestamp") >= until, F.col("base_offset"))
     first_later = F.min(later).over(Window.partitionBy(*PARTITION_KEY))
@@ -43,11 +53,13 @@ def ending_before(ready: DataFrame, until: int) -> DataFrame:
 
 
 def in_steps(ready: DataFrame, tasks: int, *, whole_partitions: bool) -> DataFrame:
-    """READY rows with the `step` in which each is uploaded, which `tasks` tasks share.
+    """Add `step`, the number of the commit with which each segment is uploaded. Steps ascend with the offset.
 
-    A task uploads its partitions one after the other, so the steps of a partition's segments ascend. With
-    `whole_partitions` each has one step, however long: the upload of a segment before a scan window tells which
-    transactions are open behind it, and a later step would have to ask remote storage.
+    Args:
+        ready: READY rows.
+        tasks: number of tasks that share a step.
+        whole_partitions: give all segments of a partition the same step. With a scan window, uploading a segment shows
+            which transactions are open at its end. A later step would have to read that from remote storage.
     """
     cost, task = F.col("size_bytes") + SEGMENT_BYTES, F.pmod(F.hash(*PARTITION_KEY), F.lit(tasks))
     before = Window.partitionBy(task).orderBy(*PARTITION_KEY, "base_offset").rowsBetween(Window.unboundedPreceding, -1)
@@ -59,7 +71,7 @@ def in_steps(ready: DataFrame, tasks: int, *, whole_partitions: bool) -> DataFra
 
 
 def without_failed(ready: DataFrame, remote_log_segments: DataFrame, *, run: int) -> DataFrame:
-    """Return the rows of partitions in which no segment failed in this run: behind a failed one would be a hole."""
+    """Return the READY rows of partitions without a failed upload in this run, because uploads must have no gap."""
     failed = remote_log_segments.where((F.col("run") == run) & F.isnotnull("error")).select(*TOPIC_PARTITION)
     return ready.join(failed, on=list(TOPIC_PARTITION), how="left_anti")
 
@@ -71,8 +83,14 @@ def tier(
     *,
     tasks: int,
 ) -> DataFrame:
-    """READY -> TIERED (`schema`), by upload.tier_task.TierTask: a partition's segments one after the other.
+    """Upload the segments of each partition in offset order, and return TIERED rows.
 
-    What is copied must be visible in order, or a broker would pass by the hole for good. See `by_key` for `tasks`.
+    Segments must become visible in order: a broker never goes back to upload a gap.
+
+    Args:
+        ready: READY rows.
+        task: upload.tier_task.TierTask.
+        schema: tier_task.TIERED.
+        tasks: number of Spark tasks.
     """
     return by_key(ready, PARTITION_KEY, ["base_offset"], task, schemas.of_arrow(schema), tasks=tasks)

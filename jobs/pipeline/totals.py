@@ -1,10 +1,11 @@
-"""Count what a run listed and has to do, all in one query."""
+"""The sums over a run's listed partitions and its work on them, computed in one query."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -19,12 +20,12 @@ _MORE_SUMS = ("finding_count", "copy_count", "unknown_encryption", "unread_count
 
 @dataclass(frozen=True)
 class RunTotals:
-    """Sums over the partitions of a run."""
+    """Sums over the listed partitions of a run."""
 
-    partitions: int = 0  # of all
+    partitions: int = 0  # listed, one row per replica
     changed: int = 0  # partitions to replay
-    distinct: int = 0  # names of partitions
-    segment_count: int = 0  # from here on sums of the columns of changes.partition_changes
+    distinct: int = 0  # different partition names
+    segment_count: int = 0  # this and the next nine fields are sums of columns of changes.partition_changes
     decode_count: int = 0
     retry_count: int = 0
     decode_bytes: int = 0
@@ -34,31 +35,32 @@ class RunTotals:
     copy_count: int = 0
     unknown_encryption: int = 0
     unread_count: int = 0
-    changed_segments: int = 0  # of the partitions to replay
-    errors: int = 0  # partitions for which remote storage could not be asked
-    transient: int = 0  # errors by their kind; see counts.failures
+    changed_segments: int = 0  # segments of the partitions to replay
+    errors: int = 0  # partitions whose remote segments could not be listed
+    transient: int = 0  # this and the next three fields count these errors by kind; see counts.failures
     damaged: int = 0
     refused: int = 0
     misconfigured: int = 0
-    left: int = 0  # partitions of which ended attempts left objects
-    lost: int = 0  # partitions that lost offsets below their first local file
-    doubted: str | None = None  # the first partition that begins in remote storage, if nothing of any of them is there
-    newest: int = 0  # number of a run; see known.newest_runs
-    recorded: int = 0
-    settings: str | None = None  # of the newest run that is recorded
-    differences: int = 0  # rows that are to be appended
-    gone: int = 0  # rows that are to be appended
-    forgetful: int = 0  # replicas, of all sources, that have forgotten producers
-    unasked: int = 0  # replicas, of all sources, for which remote storage could not be asked
+    left: int = 0  # partitions with leftovers in remote storage
+    lost: int = 0  # partitions that lost offsets in remote storage below their first local segment
+    # The first listed partition, if the remote location lacks the start of every listed partition.
+    doubted: str | None = None
+    newest: int = 0  # largest run number in the tables; see known.newest_runs
+    recorded: int = 0  # largest run number in the table runs
+    settings: str | None = None  # settings of that run
+    differences: int = 0  # rows to append to remote_log_segments
+    gone: int = 0  # rows to append to partitions about deleted partitions
+    forgetful: int = 0  # replicas in all sources that lost active producers
+    unasked: int = 0  # replicas in all sources whose remote segments could not be listed
 
     @property
     def unrecorded(self) -> range:
-        """Return the numbers of runs that were killed before they were recorded."""
+        """Return the numbers of the runs that were killed before their row in the table `runs`."""
         return range(self.recorded + 1, self.newest + 1)
 
 
 def of_changes(changed: DataFrame) -> DataFrame:
-    """Rows of changes.partition_changes -> one row of their totals."""
+    """Return one row with the sums over rows of `changes.partition_changes`."""
     return changed.agg(
         F.count("*").alias("partitions"),
         *(F.sum(name).alias(name) for name in (*_SUMS, *_MORE_SUMS)),
@@ -69,7 +71,7 @@ def of_changes(changed: DataFrame) -> DataFrame:
 
 
 def of_listing(listed: DataFrame) -> DataFrame:
-    """LISTED -> one row of what is said of remote storage."""
+    """Return one row with the counts of LISTED rows that concern remote storage."""
     left, lacks = F.count_if(F.col("leftover_count") > 0).alias("left"), F.col("lacks_beginning")
     doubted = F.when(F.every(lacks), F.min(F.when(lacks, F.concat_ws("-", "topic", "partition")))).alias("doubted")
     lost = F.count_if(F.size("lost") > 0).alias("lost")
@@ -77,13 +79,21 @@ def of_listing(listed: DataFrame) -> DataFrame:
 
 
 def asked(frames: Iterable[DataFrame]) -> RunTotals:
-    """The totals that these frames hold, one row each."""
+    """Return the totals. Each DataFrame has one row with some fields of RunTotals; one query reads all of them."""
     rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames).collect()
-    return RunTotals(**{name: value for row in rows for name, value in row.asDict().items() if value is not None})
+    values: dict[str, Any] = {}
+    for row in rows:
+        values |= {name: value for name, value in row.asDict().items() if value is not None}
+    return RunTotals(**values)
 
 
 def refuse(totals: RunTotals, changed: DataFrame, sources: Sequence[str]) -> None:
-    """Refuse partitions without a segment (NotALogDirError), and one that is listed twice (UsageError)."""
+    """Check the listed partitions.
+
+    Raises:
+        NotALogDirError: no partition has a segment or a finding.
+        UsageError: a partition is in several sources.
+    """
     if totals.partitions and not totals.segment_count and not totals.finding_count:
         raise NotALogDirError(
             f"{', '.join(sources)}: no segments in any of the partitions",
@@ -95,6 +105,5 @@ def refuse(totals: RunTotals, changed: DataFrame, sources: Sequence[str]) -> Non
         name = f"{twice.topic}-{twice.partition}" if twice is not None else ""
         raise UsageError(
             f"{name} is in more than one source: {count_of(count, 'partition is', 'partitions are')}",
-            hint="two replicas of a partition would be tiered twice: give the leaders' log directories only, or "
-            "--leader LOGDIR for each that leads, or --bootstrap-server HOST:PORT to ask the cluster",
+            hint="choose one replica of each partition with --bootstrap-server HOST:PORT, or with --leader LOGDIR",
         )

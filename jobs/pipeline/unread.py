@@ -1,6 +1,6 @@
-"""Snapshot files that an earlier run could not read: a partition is changed if one gives another answer now.
+"""Snapshot files that an earlier run could not read. A partition has changed if reading one has another result now.
 
-Neither the size nor the time of a snapshot file says when it can be read, so each run tries those that it could not.
+Size and time of a file do not show whether it can be read, so each run reads these files again.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ class UnreadSnapshot:
     """A snapshot file that an earlier run could not read.
 
     Attributes:
-        object: of a collected folder; None where the file lies.
-        not_read: why it could not be read.
+        end_offset: offset in the file's name.
+        object: name of the object in a collected folder; None in a log directory.
+        not_read: the earlier read error.
     """
 
     log_dir: str
@@ -41,7 +42,7 @@ class UnreadSnapshot:
     not_read: str | None
 
     def is_answered(self) -> bool:
-        """Return whether it gives another answer now."""
+        """Return whether the file can be read now, or fails with another error."""
         filesystem, folder = partition_folder(self.log_dir, self.topic, self.partition)
         try:
             read_bounded(filesystem, f"{folder}/{self.object or file_name(self.end_offset)}")
@@ -56,15 +57,20 @@ ANSWERED = pa.schema([UNREAD.field(name) for name in PARTITION_KEY])
 
 
 def look_again(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """UNREAD rows -> ANSWERED rows, one for each file that gives another answer than before."""
+    """Yield an ANSWERED row for each UNREAD row whose file has another result than before."""
     for batch in batches:
-        yield _UNREAD_ROWS.batch(each for each in _UNREAD_ROWS.read([batch]) if each.is_answered()).select(
-            PARTITION_KEY
-        )
+        found = filter(UnreadSnapshot.is_answered, _UNREAD_ROWS.read([batch]))
+        yield _UNREAD_ROWS.batch(found).select(PARTITION_KEY)
 
 
 def unread_snapshots(changes: DataFrame, listed: DataFrame, partitions: DataFrame) -> DataFrame:
-    """Return UNREAD rows of the partitions that are as they were replayed, by rows of `partition_changes`."""
+    """Return the UNREAD rows of the partitions that have not changed otherwise.
+
+    Args:
+        changes: rows of `partition_changes`.
+        listed: LISTED rows.
+        partitions: the table.
+    """
     key = list(PARTITION_KEY)
     among = changes.where("unread_count > 0").select(*key)
     boundaries = newest_facts(partitions, among, [FactKind.BOUNDARY]).where("not_read is not null")
@@ -74,12 +80,12 @@ def unread_snapshots(changes: DataFrame, listed: DataFrame, partitions: DataFram
 
 
 def look(unread: DataFrame) -> DataFrame:
-    """UNREAD -> ANSWERED rows: the partitions of which a file gives another answer now."""
+    """Read the files of UNREAD rows again. Return an ANSWERED row per partition with another result."""
     return unread.mapInArrow(of_batches(look_again), of_arrow(ANSWERED)).distinct()
 
 
 def answered(changes: DataFrame, answers: DataFrame) -> DataFrame:
-    """`changes`, where partitions with ANSWERED rows have changed."""
+    """Return `changes` with `is_changed` true for the partitions in `answers` (ANSWERED rows)."""
     found = answers.withColumn("_answered", F.lit(True))
     joined = changes.join(found, on=list(PARTITION_KEY), how="left")
     return joined.withColumn("is_changed", F.expr("is_changed or coalesce(_answered, false)")).drop("_answered")

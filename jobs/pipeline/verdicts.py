@@ -1,9 +1,9 @@
-"""Stage 5, verdicts: the listed segments judged by facts, remote storage and now, and the changes of `readiness`."""
+"""Stage 5, verdicts: judges the listed segments, and finds the changed rows of the table `readiness`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
@@ -39,34 +39,40 @@ _STORED = schemas.of_arrow(STORED_VERDICTS)
 _SEGMENT = tuple(name for name in Rows(SegmentFacts).names if name != "base_offset")
 
 
+# A change of one of these columns needs a new row.
 _TELLING = ("verdict", "snapshot", "compared", "next_base_offset")
-# Of a segment that is to be uploaded. Others keep theirs: those of a segment that a broker copies name the time.
+# A change of these needs a new row only if the segment is to be uploaded: some other reasons contain a time.
 _DETAILS = ("reason", "snapshot_provenance")
 _TO_UPLOAD = sorted(WAITING | TO_UPLOAD)
 
 
 @dataclass(frozen=True)
 class JudgePartition(Policy):
-    """INPUT rows (FACTS and COPIES) of one partition -> JUDGED rows."""
+    """The task that judges the segments of one partition: INPUT rows (FACTS, COPIES) to JUDGED rows."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Judge the partition."""
+        """Yield the JUDGED rows of the partition."""
         rows = PartitionInput(batches)
         yield JUDGED_ROWS.batch(self.judged(rows.results, rows.copies, rows.refusals))
 
     def judged(
         self, found: StoredResults | None, copies: Sequence[ListedCopy], refusals: Sequence[CopyEvent] = ()
     ) -> Iterator[SegmentJudgement]:
-        """Yield the segments of a partition that was replayed; none before. `copies` are those in remote storage.
+        """Yield the judged segments of a partition; none if it was never replayed.
+
+        Args:
+            found: results of the newest replay; None if there are none.
+            copies: remote segments of the partition.
+            refusals: failed uploads whose snapshot lacks a transaction.
 
         Raises:
-            ValueError: there are segments, snapshots or copies, and no replay.
+            ValueError: the partition has segments, snapshots or copies, but no replay.
         """
-        replayed = None if found is None else found.replayed
-        if found is None or replayed is None:
+        if found is None or found.replayed is None:
             if copies or (found is not None and (found.segments or found.snapshots)):
                 raise ValueError("segments and no replay of their partition: Spark did not bring its rows together")
             return
+        replayed = found.replayed
         remote = RemoteListing(tuple(copies), encrypted_by=replayed.encrypted_by)
         coverage = remote.coverage(replayed.leader_epochs, replayed.facts.log_end_offset)
         segments = found.segments.values()
@@ -74,39 +80,58 @@ class JudgePartition(Policy):
             replayed.facts, found.partition, segments, found.snapshots, coverage, _refused(refusals, found)
         ):
             verdict = SegmentVerdict.of(found.log_dir, found.topic, found.partition, replayed.facts, each)
-            before = found.snapshots.get(each.facts.base_offset)
-            yield SegmentJudgement(verdict, _copy_plan(replayed, each, before) if each.is_ready else None)
+            plan = None
+            if each.is_ready:
+                plan = _copy_plan(replayed, each, found.snapshots.get(each.facts.base_offset))
+            yield SegmentJudgement(verdict, plan)
 
 
 def _refused(refusals: Sequence[CopyEvent], found: StoredResults) -> dict[int, str]:
-    """Return why uploads refused segments and would again, by base offset.
+    """Return the errors of refused uploads that are still valid, by base offset.
 
-    The snapshot of a segment may be another broker's file since the partition was replayed.
+    A refusal of an earlier run is valid only if the segment's snapshot was computed: the broker may have replaced a
+    snapshot file since.
     """
-    computed = {offset for offset, end in found.snapshots.items() if end.file == NO_FILE}
-    stand = (each for each in refusals if each.run >= found.run or each.next_base_offset in computed)
-    return {each.base_offset: each.error.error for each in stand if each.error is not None}
+    errors: dict[int, str] = {}
+    for each in refusals:
+        snapshot = found.snapshots.get(each.next_base_offset)
+        is_computed = snapshot is not None and snapshot.file == NO_FILE
+        if each.error is not None and (each.run >= found.run or is_computed):
+            errors[each.base_offset] = each.error.error
+    return errors
 
 
 def _copy_plan(replayed: StoredReplay, judged: SegmentReadiness, before: SnapshotAt | None) -> CopyPlan:
     """Return the plan of a READY segment; `before` is the snapshot at its base offset."""
-    end, is_object = judged.snapshot.found, judged.snapshot.is_object
+    end = judged.snapshot.found
     assert end is not None and judged.snapshot.provenance is not None, "READY without a snapshot"
-    stored = end.stored if is_object else None
-    return CopyPlan(
+    plan = CopyPlan(
         cluster_id=replayed.cluster_id,
         leader_epochs=replayed.leader_epochs,
         open_transactions=open_at(judged.facts.base_offset, before),
         provenance=judged.snapshot.provenance,
         file=end.file,
-        comparison=None if is_object else end.comparison.compared,
-        object_key=None if stored is None else stored.object_key,
-        object_crc32c=None if stored is None else stored.object_crc32c,
+        comparison=end.comparison.compared,
+        object_key=None,
+        object_crc32c=None,
     )
+    if not judged.snapshot.is_object:
+        return plan
+    plan = replace(plan, comparison=None)
+    if end.stored is None:
+        return plan
+    return replace(plan, object_key=end.stored.object_key, object_crc32c=end.stored.object_crc32c)
 
 
 def verdicts(partitions: DataFrame, copies: DataFrame, among: DataFrame, task: JudgePartition) -> DataFrame:
-    """The tables `partitions` and `remote_log_segments` -> JUDGED rows of the partitions `among` (PARTITION_KEY)."""
+    """Return the JUDGED rows of some partitions.
+
+    Args:
+        partitions: the table.
+        copies: the table `remote_log_segments`.
+        among: PARTITION_KEY of the partitions.
+        task: judges one partition.
+    """
     facts = newest_facts(partitions, among, JUDGED)
     replayed = facts.where(is_of([FactKind.REPLAYED])).select(*PARTITION_KEY, "topic_id")
     rows = current_states(copies)
@@ -124,16 +149,20 @@ def verdicts(partitions: DataFrame, copies: DataFrame, among: DataFrame, task: J
 
 
 def current(readiness: DataFrame, among: DataFrame) -> DataFrame:
-    """Return the newest rows of `readiness` of the segments that are not gone, in the partitions `among`."""
+    """Return the newest `readiness` row of each existing segment in the partitions `among`."""
     rows = readiness.join(among.select(*PARTITION_KEY), on=list(PARTITION_KEY), how="left_semi")
-    # A run that was killed before it was recorded may have written rows of the number of the next one.
+    # Compare the time too: two runs may have the same number if the first one was killed before it was recorded.
     return newest_row(rows, SEGMENT_KEY, F.struct("run", "judged_at")).where(F.isnotnull("verdict"))
 
 
 def beside_stored(judged: DataFrame, stored: DataFrame) -> DataFrame:
-    """JUDGED rows and `current` rows of the same partitions -> JUDGED rows with `before`, the segment's stored row.
+    """Add `before` to JUDGED rows: the segment's stored `readiness` row, or null if it has none.
 
-    `before` is null of a segment that has none. Of a segment that is gone all is null but SEGMENT_KEY and `before`.
+    A deleted segment has a row with SEGMENT_KEY and `before` only.
+
+    Args:
+        judged: JUDGED rows.
+        stored: rows of `current` of the same partitions.
     """
     names = (*JUDGEMENT, "topic_id", *_SEGMENT)
     before = stored.select(*SEGMENT_KEY, F.struct(*names).alias("before"))
@@ -141,9 +170,9 @@ def beside_stored(judged: DataFrame, stored: DataFrame) -> DataFrame:
 
 
 def is_news() -> Column:
-    """Return whether `readiness` lacks what a row of `beside_stored` says: then a row is appended.
+    """Return a condition: the row of `beside_stored` differs from the stored row, and must be appended to `readiness`.
 
-    The size of an active segment grows all the time, so it is no news.
+    The size of an active segment is not compared, because it grows all the time.
     """
     is_other, has_details = (reduce(or_, map(_differs, names)) for names in (_TELLING, _DETAILS))
     is_to_upload, is_closed = F.col("verdict").isin(_TO_UPLOAD), F.isnotnull("next_base_offset")
@@ -155,16 +184,21 @@ def _differs(name: str) -> Column:
 
 
 def news(beside: DataFrame, *, run: int, now: int) -> DataFrame:
-    """Rows of `beside_stored` -> the rows to append to `readiness`; `now` is ms."""
-    is_gone = F.isnull("verdict")
-    of_segment = {
-        name: F.when(is_gone, F.col(f"before.{name}")).otherwise(F.col(name)) for name in ("topic_id", *_SEGMENT)
-    }
-    return in_columns(beside.where(is_news()), _STORED, of_segment | _written(run, now))
+    """Return the rows to append to `readiness`.
+
+    Args:
+        beside: rows of `beside_stored`.
+        run: number of the run.
+        now: ms since the epoch.
+    """
+    values = _written(run, now)
+    for name in ("topic_id", *_SEGMENT):
+        values[name] = F.when(F.isnull("verdict"), F.col(f"before.{name}")).otherwise(F.col(name))
+    return in_columns(beside.where(is_news()), _STORED, values)
 
 
 def gone(stored: DataFrame, *, run: int, now: int) -> DataFrame:
-    """`current` rows -> the rows of `readiness` that say that their segments are gone."""
+    """Return the rows to append to `readiness` for deleted segments; `stored` are their rows of `current`."""
     return in_columns(stored.drop(*JUDGEMENT), _STORED, _written(run, now))
 
 

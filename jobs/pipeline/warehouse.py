@@ -1,16 +1,18 @@
-"""The Delta tables of a warehouse, read and appended by delta-spark on whatever session is given.
+"""The Delta tables of a warehouse, read and written with delta-spark on any Spark session.
 
-The format version lies in the metadata of each table's first column, where every reader of Delta tables finds it.
+The metadata of each table's first column contains the format version, so that every Delta reader can check it.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -34,10 +36,10 @@ _log = logging.getLogger(__name__)
 
 _NUMBERED = ("segments", "partitions", "remote_log_segments")
 _READ_BY_RUNS = (*_NUMBERED, "readiness")
-# Of the tables that every run reads: it leaves out files by these alone. Delta's own choice is the first 32 columns,
-# each computed at every commit.
+# Columns with statistics in the tables that every run reads. Runs skip files by these columns only. By default Delta
+# would compute statistics of the first 32 columns at every commit.
 _STATISTICS = ("run", *PARTITION_KEY)
-_MOST_COMMITS = 100  # of each table, where its history is asked for
+_MOST_COMMITS = 100  # number of commits to read from each table's history
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _IN_THE_WAY = ("TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION")
 _ABSENT = ("PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")
@@ -45,41 +47,41 @@ _ABSENT = ("PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST
 
 @dataclass
 class Warehouse:
-    """The tables below one URI."""
+    """The tables in the folder of one URI."""
 
     spark: SparkSession
     uri: str
-    # asked before each commit; raises where another writer has taken over
+    # Called before each commit; raises if another writer took the lease.
     may_commit: Callable[[], None] = lambda: None
-    writes: bool = True  # False of a plan: `cache` keeps what it would append, and `read` adds that to the stored rows
+    writes: bool = True  # False for a plan: rows to append go to `cache`, and `read` adds them to the stored rows
     cache: Keep = lambda rows: rows
-    number: int = field(default=0, init=False)  # of the run, which the metadata of its commits names; 0 for none
-    commits: int = field(default=0, init=False)  # versions committed through this object
-    has_rows: bool = field(default=False, init=False)  # rows were appended; of a plan, rows that it would append
+    number: int = field(default=0, init=False)  # number of the run, for the metadata of its commits; 0 for none
+    commits: int = field(default=0, init=False)  # number of versions committed through this object
+    has_rows: bool = field(default=False, init=False)  # rows were appended; in a plan: rows would be appended
     _read: dict[str, DataFrame | None] = field(default_factory=dict, init=False)
 
     def path(self, table: str) -> str:
-        """Return the path of a table, as Hadoop's file systems name it."""
-        uri = "s3a://" + self.uri.removeprefix("s3://") if self.uri.startswith("s3://") else self.uri
+        """Return the path of a table for Hadoop's file systems, which use s3a: instead of s3:."""
+        uri = re.sub("^s3://", "s3a://", self.uri)
         return f"{uri.rstrip('/')}/{table}"
 
     def read(self, table: str) -> DataFrame:
-        """All rows of a table, no rows before its first commit.
+        """Return all rows of a table; no rows before its first commit.
 
         Raises:
-            UsageError: a newer tiersnap made it.
-            CorruptDataError: what lies there is no Delta table, or one with other columns.
-            TransientError: the place does not answer.
-            RemoteStorageError: it refuses, or gives something that nobody knows.
+            UsageError: a newer tiersnap wrote the table.
+            CorruptDataError: the folder is no Delta table, or has other columns.
+            TransientError: the storage does not answer.
+            RemoteStorageError: the storage refuses the request, or fails with an unknown error.
         """
         self.exists(table)
         if (rows := self._read[table]) is not None:
             return rows
-        # Of Arrow, because Spark then knows that there are no rows, and drops the joins with them.
+        # Create the DataFrame from Arrow: Spark's optimizer then sees that it is empty, and drops the joins with it.
         return self.spark.createDataFrame(ARROW_TABLES[table].empty_table(), schemas.TABLES[table])
 
     def exists(self, table: str) -> bool:
-        """Return whether the table has a commit; raises as `read`."""
+        """Return whether the table has a commit; raise the errors of `read`."""
         if table not in self._read and self._lacks(table):
             self._read[table] = None
         if table not in self._read:
@@ -92,24 +94,29 @@ class Warehouse:
                 self._read[table] = None
                 return False
             except Exception as error:
-                # Its class is py4j's, or on Connect another one.
+                # The class of the error differs between py4j and Spark Connect, so catch all.
                 raise of_table(self.path(table), str(error)) from None
             check_format(self.path(table), table, found)
             self._read[table] = rows
         return self._read[table] is not None
 
     def _lacks(self, table: str) -> bool:
-        """Return whether this host's files show other tables and not this one, so that Spark need not look.
+        """Return whether this host's folder contains other tables but not this one. Spark then need not search it.
 
-        Where they show none, the warehouse may lie on the host of a Connect server.
+        A folder without any table proves nothing: the warehouse may be on the host of a Connect server.
         """
         return lacks_table(self.uri, table) and not _lacks_all(self.uri)
 
     def keep(self, name: str, rows: DataFrame, schema: StructType) -> DataFrame:
-        """Return the rows, computed once: their tasks look at files and stores, which change.
+        """Compute the rows once and return them. A second computation could differ, since files and stores change.
 
-        They lie below the warehouse, in the place of those of an earlier run. Spark's cache would do, but a serverless
-        session has none; a plan, which writes nothing, computes its rows again there.
+        The rows replace those of an earlier run in the folder `scratch` of the warehouse, because a serverless session
+        has no cache. A plan writes nothing and uses the cache.
+
+        Args:
+            name: name of the folder below `scratch`.
+            rows: the rows to compute.
+            schema: their schema.
         """
         if not self.writes:
             return self.cache(rows)
@@ -119,28 +126,31 @@ class Warehouse:
         return self.spark.read.schema(schema).parquet(path)
 
     def commits_of(self, numbers: Collection[int]) -> dict[int, Row]:
-        """Return `run_id`, `first` and `last` (ms) of the newest commits to the tables, by run; none of older ones."""
+        """Return rows of `run_id`, `first` and `last` (ms since the epoch of its commits), by run number.
+
+        A run whose commits are not among the newest ones of the tables' histories is missing.
+        """
         run = F.get_json_object("userMetadata", "$.run").cast("long").alias("run")
         run_id = F.get_json_object("userMetadata", "$.tiersnap_run_id").alias("run_id")
-        histories = [
-            self.spark.sql(f"DESCRIBE HISTORY delta.`{_quoted(self.path(table))}` LIMIT {_MOST_COMMITS}").select(
-                run, run_id, F.unix_millis("timestamp").alias("at")
-            )
-            for table in _NUMBERED
-            if self.exists(table)
-        ]
+        at = F.unix_millis("timestamp").alias("at")
+        histories: list[DataFrame] = []
+        for table in filter(self.exists, _NUMBERED):
+            query = f"DESCRIBE HISTORY delta.`{_quoted(self.path(table))}` LIMIT {_MOST_COMMITS}"
+            histories.append(self.spark.sql(query).select(run, run_id, at))
         rows = reduce(DataFrame.unionByName, histories).where(F.col("run").isin(list(numbers))).groupBy("run", "run_id")
         return {row.run: row for row in rows.agg(F.min("at").alias("first"), F.max("at").alias("last")).collect()}
 
     def append(self, table: str, rows: DataFrame, *, run_id: str) -> None:
-        """Commit rows as one version; the only action on `rows`."""
+        """Commit rows as one version of a table. Spark computes `rows` once. A plan caches them instead."""
         self.has_rows = True
         if not self.writes:
             mine = self.cache(rows.select(*schemas.TABLES[table].names))
             self._read[table] = self.read(table).unionByName(mine)
             return
         self.may_commit()
-        found = {"tiersnap_run_id": run_id, **({"run": self.number} if self.number else {})}
+        found: dict[str, object] = {"tiersnap_run_id": run_id}
+        if self.number:
+            found["run"] = self.number
         metadata = json.dumps(found, separators=(",", ":"))
         if self.exists(table):
             writer = rows.select(*schemas.TABLES[table].names).write.format("delta").mode("append")
@@ -153,7 +163,7 @@ class Warehouse:
         _log.info("committed to %s", self.path(table))
 
     def _create(self, table: str, rows: DataFrame) -> None:
-        """Commit the first rows of a table, with its comments and those of its columns."""
+        """Create a table with its first rows and the comments of the table and its columns."""
         schema, name = ARROW_TABLES[table], f"delta.`{_quoted(self.path(table))}`"
         described = rows.select(*_described(schema))
         properties = {"comment": comment_of(schema)}
@@ -168,15 +178,21 @@ class Warehouse:
         except AnalysisException as error:
             if (error.getCondition() or "") not in _IN_THE_WAY:
                 raise
-            # A run that was killed left files, and no table. Nothing of `rows` was computed yet.
+            # A killed run left files without a table. Spark fails before it computes `rows`, so append them now.
             described.write.format("delta").mode("append").options(**_own(properties)).save(self.path(table))
             comment = properties["comment"].replace("'", "\\'")
             self.spark.sql(f"COMMENT ON TABLE {name} IS '{comment}'")
 
     def delete(self, table: str, key: Sequence[str], doomed: DataFrame) -> None:
-        """Commit one version without the rows that have a key of `doomed`, whose keys are distinct."""
+        """Commit one version of a table without some rows.
+
+        Args:
+            table: name of the table.
+            key: columns of the key.
+            doomed: distinct keys of the rows to delete.
+        """
         self.may_commit()
-        # In SQL, because a Connect server knows delta.tables only with a plugin of Delta's.
+        # Use SQL: a Connect server supports the module delta.tables only with a plugin.
         quoted = _quoted(self.path(table)).replace("{", "{{").replace("}", "}}")
         merge = f"MERGE INTO delta.`{quoted}` AS t USING {{doomed}} AS d ON {same_key(key)} WHEN MATCHED THEN DELETE"
         self.spark.sql(merge, doomed=doomed)
@@ -186,37 +202,41 @@ class Warehouse:
 
 
 def same_key(key: Sequence[str]) -> str:
-    """Return the SQL condition that rows `t` and `d` have one key."""
+    """Return the SQL condition that the key columns of `t` and `d` are equal; nulls are equal."""
     return " and ".join(f"t.{name} <=> d.{name}" for name in key)
 
 
 def _described(schema: pa.Schema) -> list[Column]:
-    """Return the columns of a table with their comments; the first one has the version of the format, too."""
-    version = {VERSION_KEY: FORMAT_VERSION}
-    return [
-        F.col(each.name).alias(each.name, metadata={"comment": comment_of(each)} | (version if place == 0 else {}))
-        for place, each in enumerate(schema)
-    ]
+    """Return the columns of a table with their comments. The first column also has the format version."""
+    columns: list[Column] = []
+    for each in schema:
+        metadata: dict[str, Any] = {"comment": comment_of(each)}
+        if not columns:
+            metadata[VERSION_KEY] = FORMAT_VERSION
+        columns.append(F.col(each.name).alias(each.name, metadata=metadata))
+    return columns
 
 
 def _own(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that are Delta Lake's own."""
+    """Return the properties that Delta Lake defines; their names start with `delta.`."""
     return {name: value for name, value in properties.items() if name.startswith("delta.")}
 
 
 def _quoted(path: str) -> str:
-    """As SQL has it between backquotes."""
+    """Return the path escaped for SQL backquotes."""
     return path.replace("`", "``")
 
 
 def lacks_table(warehouse: str, table: str) -> bool:
-    """Return whether a warehouse on this host has no such table; of another place Spark has to be asked."""
-    filesystem, path = resolve(warehouse) if warehouse.startswith(("/", "file:")) else (None, "")
-    return filesystem is not None and filesystem.is_local and not Path(path, table, "_delta_log").is_dir()
+    """Return whether a warehouse in a folder of this host lacks a table; False for other storage, which Spark reads."""
+    if not warehouse.startswith(("/", "file:")):
+        return False
+    filesystem, path = resolve(warehouse)
+    return filesystem.is_local and not Path(path, table, "_delta_log").is_dir()
 
 
 def is_no_warehouse(place: str) -> bool:
-    """Return whether a place on this host has no table, nor the lock of a run that is to make the first."""
+    """Return whether a folder of this host has neither a table nor the lock file of a first run."""
     return _lacks_all(place) and not Path(resolve(place)[1], LEASE_KEY).exists()
 
 
@@ -225,7 +245,12 @@ def _lacks_all(warehouse: str) -> bool:
 
 
 def check_format(path: str, table: str, found: StructType) -> None:
-    """Refuse a table of a newer tiersnap (UsageError), and of an earlier one that lacks columns (CorruptDataError)."""
+    """Check the format version and the columns of a table.
+
+    Raises:
+        UsageError: a newer tiersnap wrote the table.
+        CorruptDataError: the columns differ, or the version is missing.
+    """
     version = found.fields[0].metadata.get(VERSION_KEY)
     refuse_newer(path, version)
     refuse_other(path, schemas.TABLES[table].names, found.names)
@@ -239,13 +264,16 @@ def unrecorded_runs(
     kept: Mapping[str, object],
     collected: Collection[str],
 ) -> Iterator[dict[str, object]]:
-    """Yield a row of `runs` for each of the runs `numbers`, counted in the rows that it committed.
+    """Yield a row of the table `runs` for each killed run, with counts of the rows that it committed.
 
-    Their ids and times are those of their commits. Their settings are lost: the row holds those of the run that writes
-    it, and that run's id as `recorded_by`.
+    Run id and times come from the run's commits. Its settings are lost. The row has the settings of the current run,
+    and the current run's id as `recorded_by`.
 
     Args:
-        settings, kept: of the run that writes the rows; see counts.row_of_runs. Sources in `collected` were not read.
+        warehouse: the tables.
+        numbers: numbers of the killed runs.
+        settings, kept: values of the current run; see counts.row_of_runs.
+        collected: URIs of collected folders; their bytes are not counted.
     """
     known = warehouse.commits_of(numbers) if numbers else {}
     for number in numbers:

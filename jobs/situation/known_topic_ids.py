@@ -1,4 +1,4 @@
-"""Find topic ids by name, in all sources that a command was given or has found."""
+"""Topic ids by name, from the command line, the broker's disks and the cluster."""
 
 from __future__ import annotations
 
@@ -13,24 +13,27 @@ from tiersnap.snapshot.log.selection import NamedLogDir
 
 @dataclass(frozen=True)
 class KnownTopicIds:
-    """The topic ids of --topic-ids, a cluster, and the metadata log on the broker's disks."""
+    """The topic ids from --topic-ids, from the cluster, and from `__cluster_metadata` on the broker's disks."""
 
-    given: Mapping[str, str]  # by --topic-ids
-    cluster: Cluster | None
+    given: Mapping[str, str]  # --topic-ids: ids by topic name
+    cluster: Cluster | None  # None if it is not to be asked
     log_dirs: Sequence[NamedLogDir]
 
     def find(self, topic: str) -> str | None:
         """Return the topic's id; None if no source has it.
 
         Raises:
-            UsageError: the sources contradict each other.
+            UsageError: two sources have different ids.
             TransientError: the cluster does not answer.
         """
         told = {"--topic-ids": self.given, "__cluster_metadata": self._logged, "--bootstrap-server": self._asked}
         found = {source: ids[topic] for source, ids in told.items() if topic in ids}
         if len(set(found.values())) > 1:
             says = ", ".join(f"{source} says {topic_id}" for source, topic_id in found.items())
-            raise UsageError(f"{topic}: {says}", hint="kafka-topics.sh --describe --topic NAME shows the TopicId")
+            raise UsageError(
+                f"{topic}: the topic ids differ: {says}",
+                hint=f"kafka-topics.sh --bootstrap-server HOST:PORT --describe --topic {topic}",
+            )
         return next(iter(found.values()), None)
 
     @cached_property

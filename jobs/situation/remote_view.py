@@ -1,4 +1,4 @@
-"""The remote location that a command looks at, without writing there."""
+"""The remote location of a command that only reads."""
 
 from __future__ import annotations
 
@@ -21,23 +21,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RemoteView:
-    """The remote location to look at, if any; `remote` is as the user wrote it, `layout` a name."""
+    """The remote location that a command reads."""
 
-    remote: str | None
-    layout: str
+    remote: str | None  # URI or path as the user wrote it; None for no remote location
+    layout: str  # name of the layout
     stores: StoreSettings
 
     @property
     def words(self) -> list[str]:
-        """Return the value of --remote and the options by which the location is reached, for a command line."""
+        """Return the value of --remote and the options of the layout and the store, as words of a command line."""
         return location_words(self.remote or "", self.layout, self.stores.words)
 
     def inventory(
         self, expiry: BrokerExpiry, records: Records | None = None, ask_log_start: AskLogStart | None = None
     ) -> Inventory | None:
-        """Return the remote inventory of partitions: of the store with --remote, else of the records, else None.
+        """Return the inventory of remote segments.
 
-        One request first checks that the store answers. See Observe for `ask_log_start`.
+        With a remote location it lists the store, after one request that checks that the store answers. Without one it
+        uses the records only.
+
+        Args:
+            expiry: the broker's expiration of producers.
+            records: records of `__remote_log_metadata`; None if none were read.
+            ask_log_start: see Observe.
+
+        Returns:
+            None without a remote location and without records.
         """
         if self.remote is None and records is None:
             return None
@@ -50,9 +59,9 @@ class RemoteView:
         return HostInventory(self._look(records, ask_log_start), expiry)
 
     def beginnings(self, expiry: BrokerExpiry) -> Beginnings:
-        """Return a Beginnings that reads the start of logs from remote storage; without --remote it reads nothing.
+        """Return a Beginnings that finds the start of logs in remote storage; without --remote it finds nothing.
 
-        See `inventory`.
+        One request first checks that the store answers.
         """
         from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 
@@ -61,19 +70,23 @@ class RemoteView:
         return Beginnings(partial(beginning, self._look(), expiry))
 
     def location(self) -> RemoteLocation:
-        """Return the remote location, for reading; raise the errors of `open_existing_store`."""
+        """Return the remote location, opened for reading; raise the errors of `open_existing_store`."""
         from tiersnap.remote_storage.layouts.remote_location import open_location
 
         return open_location(self.open_store(), self.layout)
 
     def open_store(self, *, writes: bool = False) -> ObjectStore:
-        """Return the store, for reading unless `writes`; raise the errors of `open_existing_store`."""
+        """Return the object store; raise the errors of `open_existing_store`.
+
+        Args:
+            writes: open it for writing too.
+        """
         from tiersnap.remote_storage.stores.open_store import open_existing_store
 
         return open_existing_store(self.remote or "", self.stores, writes=writes)
 
     def ask(self) -> RemoteLocation:
-        """Return the remote location after it has answered one request."""
+        """Return the remote location after one request that checks that the store answers."""
         location = self.location()
         next(iter(location.store.list()), None)
         return location

@@ -1,14 +1,13 @@
 """The known facts about a host, its cluster and its remote location, and the source of each.
 
     log directories   the command line; else log.dirs of the broker
-    broker            --server-properties; else the process that holds `.lock` of the log directories; without any, the
-                      only broker that runs on this host
-    remote location   the command line; else the broker's settings. If the command line has only the URI, the settings
-                      add the layout, and for the same URI the endpoint
+    broker            --server-properties; else the process that holds `.lock` of the log directories; without log
+                      directories the only broker that runs on this host
+    remote location   the command line; else the broker's settings. If the command line has only the URI, the broker's
+                      settings add the layout; if the URIs are equal, they add the endpoint too
     cluster           the command line; else a listener of the broker without TLS and SASL
 
-`Situation.verdict` compares a location with the settings of the brokers, and refuses it if they contradict it. An
-unknown fact is None.
+An unknown fact has the value None. `Situation.verdict` compares a remote location with the settings of the brokers.
 """
 
 from __future__ import annotations
@@ -29,31 +28,34 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.publish.location_proof import LocationVerdict
     from tiersnap.remote_storage.publish.storage_manager import NamedLocation
     from tiersnap.remote_storage.stores.object_store import ObjectStore
+    from tiersnap.snapshot.formats.meta_properties import MetaProperties
     from tiersnap.snapshot.host.running_broker import BrokerSettings
 
 COMMAND_LINE = "the command line"
 NOT_ASKED = "not asked"
 SERVER_PROPERTIES = "--server-properties"
 _OPTION_OF = {
-    "log directories": "name the entries of log.dirs, or give --server-properties FILE of a broker that does not run",
+    "log directories": "name the entries of log.dirs, or for a stopped broker --server-properties FILE",
     "remote location": "--remote s3://bucket/prefix, or --remote DIRECTORY to try it",
-    "cluster": "--bootstrap-server HOST:PORT, and --command-config if its listeners have TLS or SASL",
+    "cluster": "--bootstrap-server HOST:PORT, and --command-config FILE if the listeners have TLS or SASL",
 }
-# /proc shows the settings of a process to its user and to root alone.
-_NO_BROKER = "no broker runs on this host" + ("" if os.geteuid() == 0 else " that this user may look at")
+# /proc shows the settings of a process only to its own user and to root.
+_NO_BROKER = "no broker runs on this host"
+if os.geteuid():
+    _NO_BROKER += " that this user may read in /proc"
 NO_LOCATION = RemoteView(None, DEFAULT_LAYOUT, StoreSettings())
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Known(Generic[T]):
-    """A fact; `source` is its source, or the reason why it is unknown."""
+    """A fact and its source."""
 
-    value: T | None
-    source: str
+    value: T | None  # None if the fact is unknown
+    source: str  # if the fact is unknown: the reason
 
     def require(self, name: str) -> T:
-        """Return the value. Raises UsageError if it is not known."""
+        """Return the value; UsageError if the fact is unknown. `name` is the name of the fact in the message."""
         if self.value is None:
             raise UsageError(f"{name} not known: {self.source}", hint=_OPTION_OF[name])
         return self.value
@@ -61,7 +63,7 @@ class Known(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The facts of the command line; empty or None if an option was not given."""
+    """The facts of the command line. A field is empty or None if its option was not given."""
 
     log_dirs: tuple[str, ...]
     server_properties: Path | None
@@ -69,20 +71,21 @@ class Given:
     layout: str | None
     stores: StoreSettings
     cluster: Cluster | None
-    proc: Path = Path("/proc")  # where running brokers are looked for
-    is_cluster_wanted: bool = True  # whether the command asks a cluster
+    proc: Path = Path("/proc")  # to find running brokers; tests replace it
+    is_cluster_wanted: bool = True  # False if the command never asks the cluster
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """Everything known about one host, its cluster and its remote location."""
+    """The known facts about one host, its cluster and its remote location."""
 
     log_dirs: Known[tuple[str, ...]]
     broker: Known[BrokerSettings]
     remote: Known[RemoteView]
-    layout: str | None  # name of the layout; None if neither the command line nor the broker names it
+    layout: str | None  # name of the layout; None if neither the command line nor the broker's settings have one
     cluster: Known[Cluster]
-    brokers: tuple[BrokerSettings | str, ...]  # brokers of these log directories; a text is why settings are unknown
+    # Settings of the brokers of these log directories; a text is the reason why a broker's settings are unknown.
+    brokers: tuple[BrokerSettings | str, ...]
 
     @property
     def is_empty(self) -> bool:
@@ -91,28 +94,28 @@ class Situation:
 
     @property
     def broker_location(self) -> NamedLocation | None:
-        """Return the remote location in the broker's settings; None if they name none."""
+        """Return the remote location in the broker's settings; None if the settings have none, or are unknown."""
         return _location_of(self.broker).value
 
     def verdict(self, location: RemoteLocation) -> LocationVerdict:
-        """Return the verdict whether the brokers of this host read a location, by their settings."""
+        """Compare a remote location with the settings of this host's brokers: do they read it?"""
         from tiersnap.remote_storage.publish.broker_evidence import name_of, settings_evidence
         from tiersnap.remote_storage.publish.location_proof import decide
 
         return decide(name_of(location), [settings_evidence(self.brokers, location)])
 
     def refuse_contradiction(self, store: ObjectStore) -> None:
-        """Raise WrongPlaceError if the brokers of this host read another location than a store in the known layout."""
+        """Raise WrongPlaceError if this host's brokers read another location than `store` in the situation's layout."""
         from tiersnap.remote_storage.layouts.remote_location import open_location
 
         self.verdict(open_location(store, self.layout or DEFAULT_LAYOUT)).refuse_contradiction()
 
     def cluster_to_ask(self) -> Cluster:
-        """Return the cluster.
+        """Return the cluster after checking its id against the log directories.
 
         Raises:
             UsageError: the cluster is unknown.
-            WrongClusterError: a log directory is of another cluster.
+            WrongClusterError: a log directory belongs to another cluster.
             BrokerUnavailableError: the cluster does not answer.
         """
         from tiersnap.remote_storage.cluster.copy_tasks import check_cluster
@@ -120,39 +123,49 @@ class Situation:
         from tiersnap.snapshot.log.places import resolve
 
         cluster = self.cluster.require("cluster")
-        found = {uri: read_properties(*resolve(uri)) for uri in self.log_dirs.value or ()}
-        check_cluster(cluster, {uri: owner for uri, owner in found.items() if owner is not None})
+        owners: dict[str, MetaProperties] = {}
+        for uri in self.log_dirs.value or ():
+            owner = read_properties(*resolve(uri))
+            if owner is not None:
+                owners[uri] = owner
+        check_cluster(cluster, owners)
         return cluster
 
     def view_to_read(self) -> RemoteView:
-        """Return the remote location, without a URI if it is unknown; raise the errors of `refuse_contradiction`."""
+        """Return the remote location to read; NO_LOCATION if it is unknown.
+
+        Raises:
+            WrongPlaceError: this host's brokers read another location.
+        """
         view = self.remote.value or NO_LOCATION
         if view.remote is not None and self.brokers:
             self.refuse_contradiction(view.open_store())
         return view
 
     def answering(self, *, needs_remote: bool = False) -> tuple[Situation, list[TiersnapError]]:
-        """Return the situation without servers that do not answer, and their errors.
+        """Return the situation without servers that do not answer, and the errors of these servers.
 
-        Only servers from the broker's settings are tested. If a server of the command line does not answer, the command
-        ends with its error.
+        Only a cluster and a remote location from the broker's settings are tested. Those of the command line stay: if
+        they do not answer, the command fails later.
 
         Args:
-            needs_remote: do not test the remote location either: the command ends with its error.
+            needs_remote: keep the remote location untested too, because the command cannot continue without it.
         """
         cluster, errors = _answering(self.cluster, lambda cluster: cluster.brokers())
-        remote, more = (self.remote, []) if needs_remote else _answering(self.remote, RemoteView.ask)
+        if needs_remote:
+            return replace(self, cluster=cluster), errors
+        remote, more = _answering(self.remote, RemoteView.ask)
         return replace(self, remote=remote, cluster=cluster), [*more, *errors]
 
     def without_cluster(self, why: str) -> Situation:
-        """Return the situation with an unknown cluster; `why` is the reason."""
+        """Return the situation with an unknown cluster, for the reason `why`."""
         return replace(self, cluster=Known(None, why))
 
     def lines(self, *names: str) -> Iterator[str]:
-        """Yield a line for each fact that was found without the command line; none if no broker is known.
+        """Yield a line to print for each fact that does not come from the command line; none if no broker is known.
 
         Args:
-            names: names of the facts; without any, all.
+            names: names of the facts to print; without names all facts are printed.
         """
         if self.broker.value is None:
             return
@@ -175,7 +188,7 @@ def _answering(fact: Known[T], ask: Callable[[T], object]) -> tuple[Known[T], li
         return fact, []
     try:
         ask(fact.value)
-    except MissingExtraError as error:  # nothing that is installed can ask it
+    except MissingExtraError as error:  # the client library is not installed, so the fact is unknown; no error
         return Known(None, error.message), []
     except TiersnapError as error:
         return Known(None, error.message), [error]
@@ -183,20 +196,25 @@ def _answering(fact: Known[T], ask: Callable[[T], object]) -> tuple[Known[T], li
 
 
 def gather(given: Given) -> Situation:
-    """Return the situation; nothing is read but /proc, `.lock` and server.properties, and no server is asked.
+    """Return the situation. It reads /proc, `.lock` and server.properties only, and sends no request to any server.
 
     Raises:
-        UsageError: --server-properties cannot be read, or several brokers run on this host and nothing was named.
+        UsageError: --server-properties cannot be read; or several brokers run on this host, and the command line has
+            no log directory, remote location or cluster.
     """
     brokers = tuple(_brokers(given))
     broker = _broker(brokers, given)
     remote, layout = _remote(given, broker)
-    named = brokers if given.log_dirs or broker.value is not None else ()
-    return Situation(_log_dirs(given, broker), broker, remote, layout, _cluster(given, broker), named)
+    if not given.log_dirs and broker.value is None:
+        brokers = ()
+    return Situation(_log_dirs(given, broker), broker, remote, layout, _cluster(given, broker), brokers)
 
 
 def _brokers(given: Given) -> Iterator[BrokerSettings | str]:
-    """Yield the broker of --server-properties, and those that hold the log directories, or else that run here."""
+    """Yield the settings of --server-properties, then those of the brokers that lock the log directories.
+
+    Without log directories yield those of all brokers that run on this host.
+    """
     from tiersnap.snapshot.host.brokers import brokers_here
     from tiersnap.snapshot.host.running_broker import running_brokers, settings_of_file
     from tiersnap.snapshot.log.places import place_of
@@ -209,7 +227,10 @@ def _brokers(given: Given) -> Iterator[BrokerSettings | str]:
         except OSError as error:
             raise UsageError(f"--server-properties {given.server_properties}: {error.strerror}") from error
         yield file
-    yield from brokers_here(None, map(place_of, log_dirs)) if log_dirs else running_brokers(proc=given.proc)
+    if log_dirs:
+        yield from brokers_here(None, map(place_of, log_dirs))
+    else:
+        yield from running_brokers(proc=given.proc)
 
 
 def _broker(found: Sequence[BrokerSettings | str], given: Given) -> Known[BrokerSettings]:
@@ -226,10 +247,12 @@ def _broker(found: Sequence[BrokerSettings | str], given: Given) -> Known[Broker
 
 
 def _why_no_broker(found: Iterable[BrokerSettings | str], given: Given) -> str:
-    none = (
-        "no broker runs with these log directories, as no process holds their .lock" if given.log_dirs else _NO_BROKER
-    )
-    return next((each for each in found if isinstance(each, str)), none)
+    for each in found:
+        if isinstance(each, str):
+            return each
+    if given.log_dirs:
+        return "no broker runs with these log directories: no process has locked their .lock"
+    return _NO_BROKER
 
 
 def _named(broker: BrokerSettings) -> str:
@@ -257,7 +280,7 @@ def _log_dirs(given: Given, broker: Known[BrokerSettings]) -> Known[tuple[str, .
 
 
 def _remote(given: Given, broker: Known[BrokerSettings]) -> tuple[Known[RemoteView], str | None]:
-    """Return the remote location, and the name of its layout if that is known."""
+    """Return the remote location, and the name of its layout; None if the layout is unknown."""
     found = _location_of(broker)
     theirs = found.value
     uri, layout, stores = given.remote, given.layout, given.stores
@@ -306,4 +329,6 @@ def _cluster(given: Given, broker: Known[BrokerSettings]) -> Known[Cluster]:
 def _shown(value: tuple[str, ...] | RemoteView | Cluster) -> str:
     if isinstance(value, tuple):
         return ", ".join(value)
-    return f"{value.remote} ({value.layout})" if isinstance(value, RemoteView) else value.bootstrap_server
+    if isinstance(value, RemoteView):
+        return f"{value.remote} ({value.layout})"
+    return value.bootstrap_server

@@ -1,1 +1,1 @@
-"""Sending metrics and lineage: best effort, at most two seconds, and a failure never fails the job."""
+"""Metrics and lineage events. Sending takes at most two seconds per sink, and a failure never fails the job."""

@@ -1,4 +1,4 @@
-"""Write the page and the metrics of one host's run."""
+"""The report page and the metrics of a command on one host."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ def host_run(
     remote: str = "",
     applied: bool = False,
 ) -> RunInfo:
-    """Return the run of this command, which ends now; nothing is counted yet.
+    """Return the RunInfo of the current command, with the current time as its end. All its counts are 0.
 
     Args:
-        log_dirs: one spelling of each (see `located`), for commands; their disks are shown.
-        now: epoch ms at which the verdicts hold, as --now gave it.
-        source: the log directories as they were given.
-        remote: a place that a store was opened at; empty where nothing is to be tiered.
+        run_id: id of the run.
+        log_dirs: normalized URIs (see `located`), for commands in the report and for its disks.
+        now: ms since the epoch, the time of the verdicts (--now).
+        source: the log directories as the user wrote them.
+        remote: URI of the remote location; empty if the command tiers nothing.
+        applied: the command ran with --apply.
     """
     context = click.get_current_context()
     started_at = clock(context)
@@ -65,7 +67,16 @@ def write_report_and_metrics(
     errors: int,
     seconds: Mapping[str, float] | None = None,
 ) -> None:
-    """Write the page to `folder`, if any, and send metrics: `code`, the number of errors, seconds by stage, if any."""
+    """Write the report page and send the metrics.
+
+    Args:
+        made: the report.
+        code: exit code of the command.
+        folder: folder of the page; None writes no page.
+        sinks: the sinks of metrics.
+        errors: number of errors.
+        seconds: duration by stage; None if the command has no stages.
+    """
     if folder is not None:
         from tiersnap.snapshot.report.write import write_report
 
@@ -74,7 +85,7 @@ def write_report_and_metrics(
 
 
 def disks_below(log_dirs: Iterable[str]) -> tuple[Disk, ...]:
-    """Return each file system once, with the log directories on it; directories on other hosts are left out."""
+    """Return the file systems of the log directories, each once. Directories that are not on this host are skipped."""
     found = {}
     on_disk: defaultdict[str, list[str]] = defaultdict(list)
     for log_dir in sorted(set(log_dirs)):

@@ -1,4 +1,4 @@
-"""OpenLineage events of a run (spec 2-0-2): START when it begins, COMPLETE or FAIL when it ends."""
+"""OpenLineage events of a run (spec 2-0-2): START at the begin, COMPLETE or FAIL at the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tiersnap.jobs.telemetry.metrics import attempt, post, with_path
 from tiersnap.snapshot import __version__
 
 _SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
-# Names, not addresses to fetch: the producer of an event, and the schema of its facet (docs/metrics.md).
+# URNs of the events' producer and of the facet's schema; docs/metrics.md describes the facet.
 _PRODUCER = f"urn:tiersnap:{__version__}"
 _FACET_SCHEMA = "urn:tiersnap:facet:kafkaTierSnapshot:1"
 _NAMESPACE = uuid.UUID("6f0d6a4e-7a55-4b0f-9c67-1f6a5f0a2d11")
@@ -26,34 +26,34 @@ Event = dict[str, Any]
 
 @dataclass
 class LineageRun:
-    """One run of a command from `sources` to `targets` (URIs); `facts`, for the facet, are filled in while it runs."""
+    """One run of a command."""
 
     run_id: str
     command: str
-    sources: Sequence[str]
-    targets: Sequence[str]
-    facts: dict[str, object] = field(default_factory=dict)
+    sources: Sequence[str]  # URIs
+    targets: Sequence[str]  # URIs
+    facts: dict[str, object] = field(default_factory=dict)  # content of the facet; the command adds to it
 
     def event(self, kind: str) -> Event:
-        """Return an event with the current time."""
+        """Return an event of this kind (START, COMPLETE, FAIL) with the current time."""
         facets: Event = {}
         if self.facts:
             facets = {"kafkaTierSnapshot": {"_producer": _PRODUCER, "_schemaURL": _FACET_SCHEMA, **self.facts}}
         return {
             "eventType": kind,
             "eventTime": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            # The spec wants a UUID; every event of a run has the same one.
+            # The spec requires a UUID that is equal in all events of a run.
             "run": {"runId": str(uuid.uuid5(_NAMESPACE, self.run_id)), "facets": facets},
             "job": {"namespace": "tiersnap", "name": self.command, "facets": {}},
-            "inputs": [dataset_of(uri) for uri in self.sources],
-            "outputs": [dataset_of(uri) for uri in self.targets],
+            "inputs": list(map(dataset_of, self.sources)),
+            "outputs": list(map(dataset_of, self.targets)),
             "producer": _PRODUCER,
             "schemaURL": _SCHEMA,
         }
 
 
 def dataset_of(uri: str) -> Mapping[str, str]:
-    """Return namespace and name by OpenLineage's rules: `s3://bucket` and the key, `file://host` and the path."""
+    """Return the OpenLineage namespace and name of a URI: `s3://bucket` and the key, or `file://host` and the path."""
     from tiersnap.snapshot.report.run_info import without_user
 
     parts = urlsplit(without_user(uri))
@@ -64,7 +64,7 @@ def dataset_of(uri: str) -> Mapping[str, str]:
 
 @contextmanager
 def lineage(url: str | None, run: LineageRun) -> Iterator[None]:
-    """Send START to the server at `url`, and COMPLETE or FAIL at the end; send nothing if `url` is None."""
+    """Send START to the server at `url`, then COMPLETE, or FAIL if the block raises. Send nothing if `url` is None."""
     if url is None:
         yield
         return

@@ -1,6 +1,6 @@
-"""The sinks of metrics: a file for node_exporter's textfile collector, a push gateway.
+"""The sinks of metrics: a file for node_exporter's textfile collector, and a Prometheus push gateway.
 
-Each may fail or hang without the job noticing.
+If a sink fails or hangs, the job logs a warning and continues.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ _OURS = b"# HELP tiersnap_"
 
 @dataclass(frozen=True)
 class Sinks:
-    """The sinks of metrics."""
+    """The sinks of a command's metrics."""
 
-    command: str  # a label of every sample, so that two on one host do not overwrite each other's
-    file: Path | None = None  # ends in .prom, as the collector wants it
-    # URL of a server, or with a grouping key of one's own: http://host:9091/metrics/job/tiersnap/cluster/eu
+    command: str  # label of every sample, so that two commands on one host keep their own samples
+    file: Path | None = None  # ends in .prom, which the textfile collector requires
+    # URL of a push gateway, or URL with a grouping key: http://host:9091/metrics/job/tiersnap/cluster/eu
     pushgateway: str | None = None
     by_partition: bool = False  # samples by partition instead of by topic
 
     @property
     def is_any(self) -> bool:
-        """Return whether there is a sink, so that samples are worth the work."""
+        """Return whether the command has a sink."""
         return self.file is not None or self.pushgateway is not None
 
     def send(self, samples: Callable[[], Iterable[Sample]]) -> None:
-        """Make the samples and send them; a failure is only logged."""
+        """Compute the samples and send them to each sink. A failure is logged, not raised."""
         if not self.is_any:
             return
         made: list[Sample] = []
-        attempt("metrics", lambda: made.extend([self._labelled(each) for each in samples()]))  # all of them or none
+        attempt("metrics", lambda: made.extend(list(map(self._labelled, samples()))))  # the list: add all or none
         if not made:
             return
         _log.info("sending %d samples", len(made))
@@ -53,7 +53,7 @@ class Sinks:
             attempt(f"--metrics-file {path}", lambda: self._write(path, made))
         if (url := self.pushgateway) is not None:
             group = with_path(url, f"metrics/job/tiersnap/command/{self.command}")
-            # POST keeps metrics of the group that are not in the body: the last success of an earlier run.
+            # POST keeps the group's metrics that the body lacks, such as the last success of an earlier run.
             attempt(
                 f"--pushgateway {url}",
                 lambda: post(group, prometheus(made).encode(), "text/plain; version=0.0.4"),
@@ -63,21 +63,23 @@ class Sinks:
         return replace(sample, labels={"command": self.command, **sample.labels})
 
     def _write(self, path: Path, samples: list[Sample]) -> None:
-        """Write the file atomically; keep the last success of an earlier run."""
-        kept = []
+        """Write the file atomically. Copy the last success of an earlier run from it if `samples` has none."""
+        written = list(samples)
         if path.exists() and not any(each.name == LAST_SUCCESS for each in samples):
             before = last_success(path.read_text(encoding="utf-8"))
-            kept = [] if before is None else [self._labelled(Sample(LAST_SUCCESS, before))]
+            if before is not None:
+                written.append(self._labelled(Sample(LAST_SUCCESS, before)))
         from tiersnap.snapshot.atomic_file import write_atomically
 
-        write_atomically(path, prometheus([*samples, *kept]).encode("utf-8"), replace=True)
+        write_atomically(path, prometheus(written).encode("utf-8"), replace=True)
         path.chmod(_READABLE_BY_ALL)
 
 
 def check_metrics_file(path: Path) -> None:
-    """Refuse a file that is no *.prom, is in a log directory, or holds metrics of another program (UsageError)."""
+    """Raise UsageError if the file does not end in .prom, is in a log directory, or was written by another program."""
     if path.suffix != ".prom":
-        raise UsageError(f"--metrics-file {path}: the textfile collector reads *.prom", hint="give such a name")
+        hint = f"--metrics-file {path.with_suffix('.prom')}"
+        raise UsageError(f"--metrics-file {path}: the textfile collector reads *.prom", hint=hint)
     from tiersnap.snapshot.log.refuse_log_dir import refuse_log_dir
 
     refuse_log_dir(path.parent, "--metrics-file")
@@ -85,9 +87,10 @@ def check_metrics_file(path: Path) -> None:
         with path.open("rb") as file:
             begins = file.read(len(_OURS))
     except OSError:
-        return  # missing, or unreadable, which the write will report
+        return  # a missing file is fine, and writing reports an unreadable one
     if begins not in (b"", _OURS):
-        raise UsageError(f"--metrics-file {path} exists and another program wrote it", hint="give another name")
+        hint = f"--metrics-file {path.with_name('tiersnap-' + path.name)}"
+        raise UsageError(f"--metrics-file {path} exists and another program wrote it", hint=hint)
 
 
 def _sinks(metrics_file: Path | None, pushgateway: str | None, metrics_by_partition: bool) -> Sinks:
@@ -97,13 +100,13 @@ def _sinks(metrics_file: Path | None, pushgateway: str | None, metrics_by_partit
     return Sinks(name, metrics_file, pushgateway, metrics_by_partition)
 
 
-# Given to the command as `sinks: Sinks`.
+# The command gets the argument `sinks: Sinks`.
 metrics_options = as_one(
     "sinks",
     _sinks,
-    click.option("--metrics-file", type=LocalPath(dir_okay=False), help="Write metrics here for Prometheus: *.prom."),
-    click.option("--pushgateway", type=HTTP_URL, metavar="URL", help="Push them to a Prometheus push gateway."),
-    click.option("--metrics-by-partition", is_flag=True, help="By partition; by topic otherwise."),
+    click.option("--metrics-file", type=LocalPath(dir_okay=False), help="Write metrics to this *.prom file."),
+    click.option("--pushgateway", type=HTTP_URL, metavar="URL", help="Push metrics to a Prometheus push gateway."),
+    click.option("--metrics-by-partition", is_flag=True, help="Write metrics per partition instead of per topic."),
 )
 
 
@@ -113,7 +116,12 @@ TIMEOUT_SECONDS = 2.0
 def attempt(what: str, action: Callable[[], object]) -> None:
     """Run `action` for at most two seconds; log a failure as a warning.
 
-    It runs in a daemon thread, because a lookup of a host name has no time-out. A thread that hangs is abandoned.
+    The action runs in a daemon thread, because a lookup of a host name has no timeout. A thread that takes longer is
+    abandoned.
+
+    Args:
+        what: subject of the warning.
+        action: called without arguments.
     """
     failed: list[str] = []
 
@@ -126,7 +134,7 @@ def attempt(what: str, action: Callable[[], object]) -> None:
     thread = threading.Thread(target=run, daemon=True, name=f"tiersnap {what}")
     try:
         thread.start()
-    except RuntimeError as error:  # a host at its limit of threads
+    except RuntimeError as error:  # the host has reached its limit of threads
         failed.append(str(error))
     else:
         thread.join(TIMEOUT_SECONDS)
@@ -137,15 +145,22 @@ def attempt(what: str, action: Callable[[], object]) -> None:
 
 
 def with_path(url: str, path: str) -> str:
-    """Return the URL with this path, unless it has a path already."""
-    return url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/{path}"
+    """Return the URL with this path; return a URL that has a path unchanged."""
+    if urlsplit(url).path.strip("/"):
+        return url
+    return f"{url.rstrip('/')}/{path}"
 
 
 def post(url: str, body: bytes, content_type: str) -> None:
-    """Send an HTTP POST; raise OSError without a successful answer, ValueError if `url` is no HTTP URL."""
+    """Send an HTTP POST.
+
+    Raises:
+        OSError: the server does not answer within two seconds, or answers with an error.
+        ValueError: `url` is no http: or https: URL.
+    """
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"not an http URL: {url}")
-    import urllib.request  # loads slowly, and most commands post nothing
+    import urllib.request  # import it here: it loads slowly, and most commands post nothing
 
     request = urllib.request.Request(url, body, {"Content-Type": content_type}, method="POST")
     with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS):

@@ -1,8 +1,8 @@
-"""The audit of batch headers: DataFrame -> DataFrame, windows and aggregates alone.
+"""The audit of batch headers, written as DataFrame windows and aggregates.
 
     batches ── producers ──▶ suspects ── history ──▶ relations, fencing, transactions ─┐
        └────── segments ───▶ holes ────────────────▶ offset gaps ──────────────────────┴─ judged ──▶ AUDIT_FINDINGS
 
-Everything is looked at once, by one window along each producer and one aggregate a segment. Only of producers and
-segments in which something does not fit is the whole history looked at, by more windows.
+One window per producer and one aggregate per segment cover all batches. More windows then cover the suspects only:
+producers with a batch that does not follow its predecessor, and segments that lack offsets.
 """

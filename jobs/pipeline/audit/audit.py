@@ -1,4 +1,4 @@
-"""The audit as a whole: batches and what is known of their partitions -> AUDIT_FINDINGS, AUDITS."""
+"""The complete audit: rows of the tables `audit_findings` and `audits` from batches and facts of their partitions."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
 
 @dataclass(frozen=True)
 class Audited:
-    """The result of one audit: AUDIT_FINDINGS rows, in no order, and a row for each partition that was looked at.
+    """The result of one audit: unordered AUDIT_FINDINGS rows, and one row per audited partition.
 
-    `partitions` has PARTITION_KEY, `batches`, `first_offset` and `last_offset` (inclusive), null where no batch is.
+    `partitions` has PARTITION_KEY, `batches` (count), `first_offset` and `last_offset` (inclusive). Both offsets are
+    null if the partition has no batch.
     """
 
     findings: DataFrame
@@ -38,17 +39,17 @@ class Audited:
 def audit(
     batches: DataFrame, partitions: DataFrame, listed: DataFrame, ids: DataFrame, *, run: int, expiration: int | None
 ) -> Iterator[Audited]:
-    """Audit batch headers; gives what was found, which stays good for as long as the context is open.
+    """Audit batch headers. The yielded DataFrames are cached, and usable until the context closes.
 
     Args:
-        batches: rows of `record_batches`, one decode a segment.
-        partitions: rows of audit.partitions, one for each partition of `batches`.
-        listed: PARTITION_KEY, `base_offset` and `size_bytes` of the segments that are there; may be empty.
+        batches: rows of the table `record_batches`, from one decode per segment.
+        partitions: rows of the module `audit.partitions`, one per partition of `batches`.
+        listed: PARTITION_KEY, `base_offset` and `size_bytes` of the existing segments; may be empty.
         ids: rows of `transactional_ids`; may be empty.
         run, expiration: see `judged`.
     """
     rows = audited(batches)
-    # One row a producer and one a segment: they are asked several times, the batches once.
+    # These small frames are read several times below. Caching them lets Spark read the batches once.
     with kept() as keep:
         along, sums = keep(producers(rows, partitions)), keep(segment_sums(rows))
         torn, copied = keep(holes(rows, sums, partitions, listed)), keep(copies(batches, keep))
@@ -75,7 +76,7 @@ def _extents(sums: DataFrame, partitions: DataFrame) -> DataFrame:
 
 
 def offset_gaps(holes: DataFrame) -> DataFrame:
-    """Rows of `segments.holes` -> rows of FOUND: between which offsets no batch is, and how many."""
+    """Return a FOUND row for each row of `batches.holes`. `distance` is the number of missing offsets."""
     finding = found(
         AuditKind.OFFSET_GAP,
         F.lit(True),
@@ -89,6 +90,6 @@ def offset_gaps(holes: DataFrame) -> DataFrame:
 
 
 def worst_first(findings: DataFrame) -> DataFrame:
-    """The order in which people should read them."""
+    """Return the findings ordered by harm, the worst first, then by kind and place."""
     rank = F.array_position(F.array(*(F.lit(str(harm)) for harm in Harm)), F.col("harm"))
     return findings.orderBy(rank, "kind", "log_dir", "topic", "partition", "first_offset", "producer_id")

@@ -1,6 +1,7 @@
-"""The input of an audit: rows of `record_batches`, with a column for each term of the rules.
+"""The input of an audit: rows of `record_batches` with the columns that the audit rules use.
 
-Offsets that no batch has: one aggregate a segment says where to look, windows say where they are.
+The module also finds missing offsets. One aggregate per segment finds the segments that lack offsets; windows over
+these segments find the offsets.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ PRODUCER = (*PARTITION_KEY, "producer_id")
 
 
 def newest_decode(record_batches: DataFrame, known: DataFrame) -> DataFrame:
-    """Return the rows of each segment's last decode in `record_batches`, by its `known_segments`."""
+    """Return the rows of each segment's last decode in `record_batches`.
+
+    Args:
+        known: rows of `known_segments`; `known_run` is the run of the last decode.
+    """
     last = known.select(
         *PARTITION_KEY, F.col("base_offset").alias("segment_base_offset"), F.col("known_run").alias("run")
     )
@@ -30,11 +35,11 @@ def newest_decode(record_batches: DataFrame, known: DataFrame) -> DataFrame:
 
 
 def audited(batches: DataFrame) -> DataFrame:
-    """The columns that the rules need; one row a batch.
+    """Return the columns that the audit rules need, one row per batch.
 
-    `is_data`: of a numbered producer, with a sequence. `marker`: COMMIT or ABORT, null of any other batch, also of one
-    that compaction emptied; so is `coordinator_epoch`. `length` is in offsets, as `sequence_end` (exclusive, in the
-    circle of 2^31) is in sequences.
+    `is_data`: the batch has a producer id and a sequence. `marker`: COMMIT or ABORT; `marker` and `coordinator_epoch`
+    are null for other batches, and for markers that compaction emptied. `length`: number of offsets. `sequence_end`:
+    exclusive; sequences wrap to 0 after 2147483647.
     """
     is_control, is_transactional = _has(CONTROL_MASK), _has(TRANSACTIONAL_MASK)
     is_marker = is_control & (F.col("record_count") > 0) & F.col("control_type").isin(ABORT, COMMIT)
@@ -65,7 +70,7 @@ def audited(batches: DataFrame) -> DataFrame:
 
 
 def is_data() -> Column:
-    """Return whether a row of `record_batches` has a producer id and a sequence."""
+    """Return a condition: the row of `record_batches` is no control batch, and has a producer id and a sequence."""
     return ~_has(CONTROL_MASK) & (F.col("producer_id") >= 0) & (F.col("base_sequence") >= 0)
 
 
@@ -74,22 +79,28 @@ def _has(mask: int) -> Column:
 
 
 def in_circle(sequence: Column) -> Column:
-    """A sequence after 2147483647 begins again at 0."""
+    """Return the sequence wrapped like Kafka's DefaultRecordBatch: 0 follows 2147483647."""
     return F.pmod(sequence, F.lit(SEQUENCES))
 
 
 def step(sequence: Column, expected: Column) -> Column:
-    """Return the distance of a sequence from the expected one, in [-2^30, 2^30): around the circle, the shorter way."""
+    """Return the distance of a sequence from the expected one, in [-2^30, 2^30).
+
+    Sequences wrap after 2147483647; of the two possible distances this is the shorter one.
+    """
     distance = in_circle(sequence.cast("long") - expected)
     return F.when(distance < SEQUENCES // 2, distance).otherwise(distance - SEQUENCES)
 
 
 HOLE = (*PARTITION_KEY, "hole_start", "hole_end", "is_unread")
-_BEHIND = ("segment_base_offset", "position", "timestamp")  # of the batch behind a hole
+_BEHIND = ("segment_base_offset", "position", "timestamp")  # of the first batch after a hole
 
 
 def segment_sums(batches: DataFrame) -> DataFrame:
-    """Rows of `batches.audited` -> one row a segment: first and last offset, how many it holds, batches, bytes."""
+    """Return one row per segment of `audited` rows: its offset range, counts, and byte positions.
+
+    `offsets` is the number of offsets that batches cover; `last_offset` is inclusive, `end_position` exclusive.
+    """
     return batches.groupBy(*SEGMENT_OF_BATCH).agg(
         F.min("base_offset").alias("first_offset"),
         F.max("last_offset").alias("last_offset"),
@@ -103,16 +114,18 @@ def segment_sums(batches: DataFrame) -> DataFrame:
 
 
 def holes(batches: DataFrame, sums: DataFrame, partitions: DataFrame, listed: DataFrame) -> DataFrame:
-    """Return offsets without a batch, at or above the log start offset, of partitions that are not compacted.
+    """Return the ranges of offsets without a batch, at or above the log start offset.
+
+    Compacted partitions have no rows: the cleaner removes offsets.
 
     Args:
         batches, sums: rows of `audited`, and their `segment_sums`.
-        partitions: rows of audit.partitions.
-        listed: PARTITION_KEY, `base_offset` and `size_bytes` of the segments that are there.
+        partitions: rows of the module `audit.partitions`.
+        listed: PARTITION_KEY, `base_offset` and `size_bytes` of the existing segments.
     Returns:
-        PARTITION_KEY, `hole_start` (inclusive), `hole_end` (exclusive), and `is_unread` (bool): bytes lie between that
-        were not decoded, as entries of magic 0 and 1 and damage are not. And `segment_base_offset`, `position` and
-        `timestamp` of the batch behind it.
+        PARTITION_KEY, `hole_start` (inclusive) and `hole_end` (exclusive). `is_unread` (bool): the files contain bytes
+        in this range that were not decoded, because of magic 0 or 1 or of damage. `segment_base_offset`, `position`
+        and `timestamp` of the first batch after the hole.
     """
     whole = partitions.where("not is_compacted")
     found = _inside(batches, sums).unionByName(_between(sums, listed))
@@ -151,7 +164,7 @@ def _between(sums: DataFrame, listed: DataFrame) -> DataFrame:
         F.col("first_position").alias("position"),
         F.col("first_timestamp").alias("timestamp"),
     ).where("hole_end > hole_start")
-    # A segment that is there, has bytes and gave no row.
+    # Listed segments with bytes. One inside a hole has no decoded batch, so the hole is unread.
     skipped = listed.where("size_bytes > 0").select(
         *(F.col(name).alias(f"its_{name}") for name in PARTITION_KEY), F.col("base_offset").alias("its_base_offset")
     )

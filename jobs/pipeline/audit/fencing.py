@@ -1,6 +1,6 @@
-"""Findings about epochs and transactions, one small function a kind, see `found.found`.
+"""Findings about epochs and transactions: one function per kind, each returns a column of `found.found`.
 
-Those about epochs are also of batches without sequences: a broker that knows the producer refuses any of a lower epoch.
+The epoch rules also apply to batches without sequences, since a broker refuses every batch below the producer's epoch.
 """
 
 from __future__ import annotations
@@ -19,28 +19,32 @@ def _is_below(epoch: str) -> Column:
 
 
 def _is_of_operator() -> Column:
-    """Return whether an operator aborted.
+    """Return a condition: an operator wrote this ABORT with `kafka-transactions.sh abort`.
 
-    The coordinator epoch is then the one that the broker knows, and 0 where it knows none.
+    That tool sends the coordinator epoch of the producer state, or 0 if the producer state has none.
     """
     return F.col("was_open") & (F.col("marker") == ABORT) & (F.col("coordinator_epoch") <= 0)
 
 
 def fencing() -> tuple[Column, ...]:
-    """All kinds about one batch or marker."""
+    """Return the finding columns of this module that need one row of `history` only."""
     return (zombie_write(), zombie_marker(), epoch_regression(), plain_in_transaction(), epoch_raised(), fenced())
 
 
 def zombie_write() -> Column:
-    """A batch of an epoch that a marker before it had already left: the coordinator had fenced its producer."""
+    """Return the finding of a batch whose epoch is below the epoch of an earlier marker.
+
+    The coordinator had already fenced the producer of that batch.
+    """
     condition = F.col("is_of_client") & _is_below("marked_epoch")
     return found(AuditKind.ZOMBIE_WRITE, condition, **{**forgotten(), **_of_marker()})
 
 
 def zombie_marker() -> Column:
-    """A marker of a lower epoch than what is right before it, or of a coordinator that another one had followed.
+    """Return the finding of a marker with a lower producer epoch or a lower coordinator epoch.
 
-    What came right before counts, not the largest epoch: what a zombie left open is aborted in the zombie's own epoch.
+    The producer epoch is compared with the row right before the marker, not with the largest epoch: a coordinator
+    aborts a zombie's transaction in the zombie's epoch. The coordinator epoch is compared with the largest one.
     """
     below, seen, other = _is_below("seen.producer_epoch"), F.col("seen"), F.col("coordinated")
     last_offset = F.when(below, seen["last_offset"]).otherwise(other["last_offset"])
@@ -57,7 +61,7 @@ def zombie_marker() -> Column:
 
 
 def epoch_regression() -> Column:
-    """A batch of a lower epoch than a batch before it had, with no marker that says so."""
+    """Return the finding of a batch whose epoch is below that of an earlier batch, if no marker has a higher epoch."""
     columns = {**forgotten(), **of_before("before"), "before_epoch": F.col("epoch_before")}
     is_lower = F.col("producer_epoch") < F.col("epoch_before")
     condition = F.col("is_of_client") & is_lower & ~_is_below("marked_epoch")
@@ -65,18 +69,22 @@ def epoch_regression() -> Column:
 
 
 def plain_in_transaction() -> Column:
-    """A batch outside transactions while its producer has one open: no broker can replay it."""
+    """Return the finding of a non-transactional batch inside its producer's open transaction.
+
+    A broker throws InvalidTxnStateException if it replays such a batch.
+    """
     columns = {**of_batch(), **of_before("before")}
     condition = F.col("is_data") & ~F.col("is_transactional") & F.col("was_open")
     return found(AuditKind.NON_TRANSACTIONAL_IN_TRANSACTION, condition, **columns)
 
 
 def epoch_raised() -> Column:
-    """A batch of a higher epoch in a transaction that is still open.
+    """Return the finding of a transactional batch whose epoch is above that of its open transaction.
 
-    A coordinator grants a higher epoch only when the transaction before has its marker wherever it knows of it. So what
-    was open is not known to it, and the marker of the next transaction decides it. Where the log may have lost a marker
-    between the two, in a compacted one or at a hole (see `judged`), nothing is said.
+    A coordinator grants a higher epoch only after it wrote the transaction's markers to all partitions that it knows.
+    So it does not know that this partition is in the transaction. The next transaction's marker then commits or aborts
+    the records of both. A compacted log may have lost the marker in between and has no finding. `judged` drops findings
+    at a hole for the same reason.
     """
     is_raised = F.col("producer_epoch") > F.col("opened_epoch")
     condition = F.col("is_data") & F.col("is_transactional") & ~F.col("is_compacted") & is_raised
@@ -86,10 +94,11 @@ def epoch_raised() -> Column:
 
 
 def fenced() -> Column:
-    """A coordinator aborted over a producer's head, in an epoch above the transaction's, and nobody wrote in that.
+    """Return the finding of the first batch after a coordinator fenced the producer and aborted its transaction.
 
-    With transactions of version 2 every marker raises the epoch, and the producer goes on in it. So a fencing is known
-    only by the batch that follows, of an epoch above the marker's. The finding names the marker as what came before.
+    The coordinator raised the epoch for the ABORT marker, and no batch has that epoch. With transactions version 2
+    (KIP-890) every marker raises the epoch, and the producer continues in that epoch. So only a next batch with an
+    epoch above the marker's proves a fencing. The `before_...` columns are the marker's.
     """
     marked = F.col("marked")
     is_raised = (marked["producer_epoch"] > F.col("epoch_before")) & (
@@ -101,7 +110,10 @@ def fenced() -> Column:
 
 
 def open_transactions(producers: DataFrame) -> DataFrame:
-    """Rows of `producers.producers` whose last transaction has no marker; its first and last offset."""
+    """Return a FOUND row for each row of `producers.producers` whose last transaction has no marker.
+
+    The offsets are those of the transaction's first and last batch.
+    """
     finding = found(
         AuditKind.OPEN_TRANSACTION,
         F.col("opened") > F.coalesce("ended", F.lit(-1)),
@@ -115,9 +127,12 @@ def open_transactions(producers: DataFrame) -> DataFrame:
 
 
 def out_of_order_timestamps(producers: DataFrame) -> DataFrame:
-    """Rows of `producers.producers` -> one row a partition: batches that are older than their producer's one before.
+    """Return a FOUND row for each partition with batches older than their producer's previous batch.
 
-    Its offsets are those of the widest step back, `distance` its milliseconds.
+    Args:
+        producers: rows of `producers.producers`.
+    Returns:
+        `batches`: the number of such batches. The offsets and `distance` (ms) are those of the largest step back.
     """
     names = (
         *("distance", "furthest_base_offset", "furthest_last_offset", "furthest_timed_before", "producer_id"),

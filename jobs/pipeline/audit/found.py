@@ -1,4 +1,4 @@
-"""The shape of a finding before it is judged: the same columns for every kind, null where they say nothing."""
+"""The columns of a finding before `judged` judges it. All kinds share them; a column without meaning is null."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SAID = [
     for field in schemas.of_arrow(AUDIT_FINDINGS).fields
     if field.name not in ("run", "kind", "rule", "judgement", "harm", "transactional_id", *PARTITION_KEY)
 ]
-# What a judgement goes by, beside the columns of the table.
+# Further columns that `judged` reads; the table audit_findings does not have them.
 _EVIDENCE = [
-    StructField("evidence_offset", LongType()),  # the last one that the producer is known to have had
-    StructField("idle_ms", LongType()),  # since then; null where that says nothing
-    StructField("was_open", BooleanType()),
-    StructField("has_new_leader", BooleanType()),  # the partition's leader changed in between
+    StructField("evidence_offset", LongType()),  # last offset of the producer before the finding
+    StructField("idle_ms", LongType()),  # ms from that offset's timestamp to the finding's; null if not compared
+    StructField("was_open", BooleanType()),  # the producer had an open transaction
+    StructField("has_new_leader", BooleanType()),  # the partition's leader epoch rose between the two batches
     StructField("is_hidden", BooleanType()),  # see audit_rules.harm_of
 ]
 FOUND = StructType(
@@ -35,10 +35,10 @@ FOUND = StructType(
 
 
 def found(kind: AuditKind, condition: Column, **columns: Column) -> Column:
-    """A struct of FOUND without PARTITION_KEY where `condition` holds, else null.
+    """Return a struct column: the FOUND columns without PARTITION_KEY, or null if `condition` is false.
 
     Args:
-        columns: of FOUND; those that are not named are null, but `batches` is 1.
+        columns: values of FOUND columns. The default is 1 for `batches` and null for the others.
     """
     values = {"kind": F.lit(str(kind)), "batches": F.lit(1), **columns}
     unknown = values.keys() - set(FOUND.names)
@@ -52,13 +52,18 @@ def found(kind: AuditKind, condition: Column, **columns: Column) -> Column:
 
 
 def rows_of(rows: DataFrame, *findings: Column) -> DataFrame:
-    """Rows that have PARTITION_KEY -> FOUND: a row for each of `findings` that is not null."""
+    """Return a FOUND row for each non-null finding of each row.
+
+    Args:
+        rows: any rows with PARTITION_KEY.
+        findings: columns of `found`.
+    """
     each = F.explode(F.array_compact(F.array(*findings))).alias("found")
     return rows.select(*PARTITION_KEY, each).select(*PARTITION_KEY, "found.*")
 
 
 def of_batch() -> dict[str, Column]:
-    """The columns that name a batch of `history`."""
+    """Return the FOUND columns that identify a row of `history`: place, producer, offsets and sequences."""
     return {
         **place(),
         "producer_id": F.col("producer_id"),
@@ -71,12 +76,16 @@ def of_batch() -> dict[str, Column]:
 
 
 def place(prefix: str = "") -> dict[str, Column]:
-    """The columns that say where a batch lies and when it was written, of rows that name them so behind a prefix."""
+    """Return the FOUND columns of a batch's file position and timestamp.
+
+    Args:
+        prefix: prefix of these three column names in the rows.
+    """
     return {name: F.col(f"{prefix}{name}") for name in ("segment_base_offset", "position", "timestamp")}
 
 
 def forgotten() -> dict[str, Column]:
-    """Columns of a batch or marker of `history` that a broker which knew its producer would have refused."""
+    """Return the FOUND columns of a row of `history` that a broker accepted only because it forgot the producer."""
     return {
         **of_batch(),
         "evidence_offset": F.col("seen")["last_offset"],
@@ -87,7 +96,11 @@ def forgotten() -> dict[str, Column]:
 
 
 def of_before(before: str) -> dict[str, Column]:
-    """The columns that name the batch before it, of the struct `before` as `history` makes them."""
+    """Return the `before_...` columns of FOUND.
+
+    Args:
+        before: name of a struct column of `history` that contains an earlier batch.
+    """
     batch = F.col(before)
     has_sequence = batch["base_sequence"] >= 0
     return {

@@ -1,7 +1,8 @@
-"""The whole history of producers whose batches do not follow from each other: what the rules ask, as columns.
+"""The complete history of suspect producers: for each batch, facts about the earlier batches of its producer.
 
-Sequences are laid out on a line: `place` of a batch is how far it lies behind the first one of its epoch, so that the
-end of the circle of 2^31 is no step back. No frame of a window looks ahead: Spark walks those anew for every row.
+Sequences wrap after 2147483647, so the module uses places instead. A batch's `place` is its distance in sequences from
+the first batch of its epoch, and never wraps. No window frame ends after the current row: Spark would compute such a
+frame again for every row.
 """
 
 from __future__ import annotations
@@ -14,28 +15,32 @@ from tiersnap.jobs.pipeline.audit.batches import PRODUCER, step
 from tiersnap.snapshot.formats.record_batch import ABORT
 from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
 
-# What has no sequences, as offset commits and markers have none, has lines of its own: it is in no batch's way.
+# `is_data` is in the key because markers and batches without sequences must not interrupt the line of sequences.
 EPOCH = (*PRODUCER, "producer_epoch", "is_data")
 
 
 def history(batches: DataFrame, suspects: DataFrame, partitions: DataFrame) -> DataFrame:
-    """Batches of suspects, also their markers, with what came before.
+    """Return the batches and markers of suspect producers, each with facts about the producer's earlier rows.
 
     Args:
         batches: rows of `batches.audited`.
-        suspects: PRODUCER of each.
-        partitions: rows of audit.partitions.
+        suspects: PRODUCER columns.
+        partitions: rows of the module `audit.partitions`.
     Returns:
-        rows of `batches`, `log_start_offset`, `is_compacted`, and
-        `seen`: the producer's batch or marker before, null for its first;
-        `before`: its last batch before, of one with sequences the last that has some; `epoch_before`: its largest
-        epoch of a batch before;
-        `marked`: its last marker before; `marked_epoch`: the largest epoch of one; `coordinated`: the last marker
-        before of the largest coordinator epoch;
-        `was_open`: it had a transaction open; `opened`: its last data batch of a transaction before, null where any
-        control batch came since, also one that compaction emptied; `opened_epoch`: the largest epoch of such a batch;
-        `is_aborted`: the batch is in a transaction that was aborted;
-        `is_read`: readers of committed records get it: not aborted, and not below the log start offset.
+        The columns of `batches`, `log_start_offset`, `is_compacted`, and the columns below. "Earlier" means: of the
+        same producer in the same partition, at a lower offset. A column is null if no such row exists.
+
+        - `seen`: the previous batch or marker.
+        - `before`: the previous batch; for a batch with sequences the previous batch with sequences.
+        - `epoch_before`: the largest epoch of the earlier batches.
+        - `marked`: the previous marker. `marked_epoch`: the largest epoch of the earlier markers.
+        - `coordinated`: the last earlier marker with the largest coordinator epoch.
+        - `was_open` (bool): a transaction was open.
+        - `opened`: the previous transactional batch with sequences; null if any control batch follows it, even one
+          that compaction emptied. `opened_epoch`: the largest epoch of such earlier batches.
+        - `is_aborted` (bool): the batch's transaction was aborted.
+        - `is_read` (bool): read_committed consumers get the batch. It is not aborted, and not below the log start
+          offset.
     """
     known = F.broadcast(partitions.select(*PARTITION_KEY, "log_start_offset", "is_compacted"))
     rows = batches.join(F.broadcast(suspects), on=list(PRODUCER), how="left_semi").join(known, on=list(PARTITION_KEY))
@@ -46,7 +51,7 @@ def history(batches: DataFrame, suspects: DataFrame, partitions: DataFrame) -> D
     rows = rows.select("*", F.last(opened, True).over(before).alias("opened"), ended.alias("ended"))
     is_open = F.coalesce(F.col("opened")["base_offset"] > F.col("ended"), F.lit(True))
     rows = rows.withColumn("opened", F.when(is_open, F.col("opened"))).drop("ended")
-    # What compaction emptied of a control batch says nothing more.
+    # An emptied control batch was needed for `opened` only.
     rows = rows.where(F.col("is_of_client") | F.col("marker").isNotNull())
     is_data, is_marker = F.col("is_data"), F.col("marker").isNotNull()
     last_data, last_batch = (
@@ -75,15 +80,18 @@ def history(batches: DataFrame, suspects: DataFrame, partitions: DataFrame) -> D
 
 
 def sequences(seen: DataFrame) -> DataFrame:
-    """Rows of `history`, and of batches with sequences their places in their epoch.
+    """Return the rows of `history` with the places of their sequences.
 
     Returns:
-        besides the columns of `history`, for batches with sequences:
-        `place`: of the first sequence, `frontier`: the furthest place that a batch before reached (exclusive), null for
-        the first of its epoch; `run_frontier`: likewise, since the last batch that began anew with sequence 0;
-        `step`: from where the batch before it ended, 0 where it goes on; `lowest`: the first place before;
-        `has_hole`: some place below the frontier may not have been written; `copy`: the last batch of these same
-        sequences before it, of those that are read if one is; null where none is; and the columns of `_with_read`.
+        The columns of `history`, the columns of `_with_read`, and these columns. They compare a batch with the earlier
+        batches of its producer's epoch, and are null for the first one. They are valid only if `is_data`.
+
+        - `place`: place of the first sequence, 0 for the first batch. `place_end`: exclusive end.
+        - `frontier`: the largest earlier `place_end`. `lowest`: the smallest earlier `place`.
+        - `run_frontier`: the same as `frontier`, counted from the last batch that restarted with sequence 0.
+        - `step`: distance from the previous batch's `sequence_end`; 0 if the batch continues that batch.
+        - `has_hole` (bool): an earlier batch skipped sequences, so a place below `frontier` may be unwritten.
+        - `copy`: the last earlier batch with the same sequences. One with `is_read` takes precedence.
     """
     in_epoch = Window.partitionBy(*EPOCH).orderBy("base_offset")
     stepped = seen.withColumn("step", step(F.col("base_sequence"), F.lag("sequence_end").over(in_epoch))).withColumn(
@@ -111,11 +119,11 @@ def sequences(seen: DataFrame) -> DataFrame:
 
 
 def _with_read(placed: DataFrame) -> DataFrame:
-    """Rows with their places, and what readers of committed records had got of their sequences before.
+    """Add whether read_committed consumers got sequences of the batch from earlier batches of the epoch.
 
-    `may_be_read` (bool): some lie between the lowest and the furthest that was read;
-    `was_read` (bool): some were read for certain, as they lie in what was read without a gap up to the furthest;
-    `follows_double` (bool): the batch before it in its epoch was read, as some of its sequences had been.
+    - `may_be_read` (bool): the batch overlaps the range from the lowest to the highest place that was read.
+    - `was_read` (bool): the batch overlaps the gapless part at the end of that range.
+    - `follows_double` (bool): `is_read` and `was_read` are true for the previous batch of the epoch.
     """
     in_epoch = Window.partitionBy(*EPOCH).orderBy("base_offset")
     before, is_read = _before(in_epoch), F.col("is_read")
@@ -143,6 +151,6 @@ def _before(window: WindowSpec) -> WindowSpec:
 
 
 def _data(*more: str) -> Column:
-    """A batch as later ones are told of it."""
+    """Return a struct of the batch's columns, for use in windows over later batches."""
     names = ("base_offset", "last_offset", "producer_epoch", "base_sequence", "length", "partition_leader_epoch")
     return F.struct(*names, *more)

@@ -1,4 +1,4 @@
-"""The audit of batch headers, of a warehouse's table or straight from log directories: read, audit, keep, show."""
+"""The job of `tiersnap audit`. It audits the table `record_batches`, or decodes log directories itself."""
 
 from __future__ import annotations
 
@@ -32,11 +32,10 @@ from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 from tiersnap.snapshot.exactly_once.models.audit_rules import UNREAD, Harm
 from tiersnap.snapshot.formats.transaction_state import TOPIC
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
-from tiersnap.snapshot.tables.spark_made_tables import AUDIT_FINDINGS
 
 _FINDINGS, _AUDITS = "audit_findings", "audits"
 _BATCHES = "record_batches"
-# Appends rows to a table.
+# A function that appends the rows to the table of that name.
 Append = Callable[[str, DataFrame], None]
 
 
@@ -44,37 +43,37 @@ Append = Callable[[str, DataFrame], None]
 class AuditSettings(JobSettings):
     """The settings of `tiersnap audit`."""
 
-    sources: tuple[str, ...] = ()  # log directories to decode now; empty for the table record_batches
-    warehouse: str | None = None  # URI of the folder with that table; None with sources
-    to: str | None = None  # URI of the warehouse that gets audits and audit_findings; None writes nothing
-    topic: re.Pattern[str] | None = None  # for whole topic names; None for all
-    producer_expiration: int | None = None  # ms, the broker's producer.id.expiration.ms; None if it never drops any
-    limit: int = 100  # number of findings to show, the worst first
-    now: int = field(default_factory=lambda: int(time.time() * 1000))  # ms
+    sources: tuple[str, ...] = ()  # log directories to decode; empty to audit the table record_batches
+    warehouse: str | None = None  # URI of the warehouse with the table record_batches; None if `sources` are given
+    to: str | None = None  # URI of the warehouse to write audits and audit_findings to; None to write nothing
+    topic: re.Pattern[str] | None = None  # matches complete topic names; None for all topics
+    producer_expiration: int | None = None  # ms, the broker's producer.id.expiration.ms; None for no expiration
+    limit: int = 100  # number of findings to return, the worst first
+    now: int = field(default_factory=lambda: int(time.time() * 1000))  # ms since the epoch
 
 
 @dataclass
 class AuditOutcome:
-    """The findings of an audit."""
+    """The worst findings of an audit, and counts of all findings."""
 
-    rows: list[dict[str, Any]] = field(default_factory=list)  # the worst findings, as AUDIT_FINDINGS without `run`
-    counts: dict[str, int] = field(default_factory=dict)  # of all, by kind
-    harms: dict[str, int] = field(default_factory=dict)  # of all, by harm
-    unread: int = 0  # findings about offsets that were not decoded
-    cut_segments: int = 0  # of a warehouse: their rows end before the file did
-    unknown_partitions: int = 0  # of a warehouse: no run has replayed them, so that nobody knows of a cleaner
-    # of the log directories; what lies behind it in a segment was not audited
+    rows: list[dict[str, Any]] = field(default_factory=list)  # the worst findings: AUDIT_FINDINGS columns except `run`
+    counts: dict[str, int] = field(default_factory=dict)  # number of findings by kind
+    harms: dict[str, int] = field(default_factory=dict)  # number of findings by harm
+    unread: int = 0  # number of findings about offsets that were not decoded
+    cut_segments: int = 0  # warehouse only: segments whose rows end before the end of the file
+    unknown_partitions: int = 0  # warehouse only: no run replayed them, so it is unknown whether they are compacted
+    # Log directories only. The batches after a damaged position in a segment were not audited.
     damage: Damage = field(default_factory=Damage)
 
     @property
     def total(self) -> int:
-        """Return the number of findings."""
+        """Return the number of findings of all kinds."""
         return sum(self.counts.values())
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what was met."""
+        """Yield the problems that decide the exit code."""
         yield from self.damage.kinds
-        if any(count for harm, count in self.harms.items() if harm != Harm.NONE):
+        if self.harms.keys() - {Harm.NONE}:
             yield OtherProblem.BROKEN_EXACTLY_ONCE
         if self.cut_segments:
             yield OtherProblem.CUT_SEGMENT
@@ -83,12 +82,13 @@ class AuditOutcome:
 def audit(spark: SparkSession | Session, settings: AuditSettings) -> AuditOutcome:
     """Audit, write the findings if a warehouse is named, and return the worst of them.
 
-    `spark` is the session, or a function that starts it, which is called once the sources were found.
+    `spark` is a session, or a function that starts one. The function is called after the sources were found.
 
     Raises:
-        SourceNotFoundError: no such source; or the warehouse has no batches.
-        NotALogDirError, UsageError: a source is no log directory, or one that was collected.
-        TransientError: another run is at work on the warehouse that is to be written.
+        SourceNotFoundError: a source does not exist, or the warehouse has no table `record_batches`.
+        NotALogDirError: a source is no log directory.
+        UsageError: a source is a folder that `tiersnap collect` wrote.
+        TransientError: another run writes to the warehouse `settings.to`.
     """
     found = _discovered(settings)
     with spoken("audit"), only_run(settings.to, settings.run_id, settings.stores) as check, kept() as keep:
@@ -99,7 +99,7 @@ def audit(spark: SparkSession | Session, settings: AuditSettings) -> AuditOutcom
 
 @dataclass(frozen=True)
 class _Read:
-    """Arguments of the audit. `damaged`: PARTITION_KEY of each damaged place."""
+    """The inputs of `audit_batches`, and one PARTITION_KEY row per damaged position in `damaged`."""
 
     batches: DataFrame
     partitions: DataFrame
@@ -118,7 +118,7 @@ def _discovered(settings: AuditSettings) -> Discovered | None:
     for uri in found.collected:
         raise UsageError(
             f"{uri}: a collected folder has no segments to audit",
-            hint="tiersnap audit --source LOGDIR on the host where the segments lie",
+            hint="on the broker's host: tiersnap audit --source LOGDIR",
         )
     return found
 
@@ -126,7 +126,7 @@ def _discovered(settings: AuditSettings) -> Discovered | None:
 def _no_batches(warehouse: str) -> SourceNotFoundError:
     return SourceNotFoundError(
         f"{warehouse}: no table {_BATCHES} in this warehouse",
-        hint="tiersnap decode --source LOGDIR --apply fills it; tiersnap audit --source LOGDIR needs none",
+        hint=f"tiersnap decode --source LOGDIR --warehouse {warehouse} --apply",
     )
 
 
@@ -145,7 +145,7 @@ def _audit(
         _tell(findings, settings.limit, outcome)
         if outcome.total:
             append(_FINDINGS, findings)
-        # Last: findings of a run without these rows are of one that was killed.
+        # The rows of audits are appended last: findings without them prove that the audit was killed.
         looked_at = of_partitions.with_damage(audited.partitions, read.damaged)
         at = F.lit(settings.now).alias("audited_at")
         append(_AUDITS, looked_at.select("*", F.lit(run).cast("long").alias("run"), at))
@@ -156,10 +156,11 @@ def _tell(found: DataFrame, limit: int, outcome: AuditOutcome) -> None:
     for row in found.groupBy("kind", "harm", "judgement").count().collect():
         outcome.counts[row.kind] = outcome.counts.get(row.kind, 0) + row["count"]
         outcome.harms[row.harm] = outcome.harms.get(row.harm, 0) + row["count"]
-        outcome.unread += row["count"] if row.judgement == UNREAD else 0
+        if row.judgement == UNREAD:
+            outcome.unread += row["count"]
     if outcome.total:
-        names = [name for name in AUDIT_FINDINGS.names if name != "run"]
-        outcome.rows = [row.asDict() for row in worst_first(found).select(*names).limit(limit).collect()]
+        worst = worst_first(found.drop("run")).limit(limit)
+        outcome.rows = [row.asDict() for row in worst.collect()]
 
 
 def _of_sources(
@@ -168,12 +169,12 @@ def _of_sources(
     listed = keep(listing.list_partitions(listing.folders(spark, found.folders), ListPartitions()))
     wanted = every_segment(listed)
     task = DecodeBatches(settings.check_crc, run=0)
-    # Headers are a small part of a log, and are looked at several times: decode them once.
+    # The audit reads the headers several times. They are a small part of a log, so decode them once and cache them.
     rows = keep(decoding.decode(wanted, task, work_of(wanted), schema=schemas.TABLES[_BATCHES]))
     unread = unread_segments(wanted, known_segments(rows))
     of_logs, damaged = damage(listed, unread, keep, check_crc=settings.check_crc)
     outcome.damage = of_logs.behind(found.findings)
-    # Whatever topics are audited, this one says whose producer ids are.
+    # Read __transaction_state whatever topics are audited: it names the transactional id of each producer id.
     states = discover(settings.sources, re.compile(TOPIC), may_be_none=True).folders
     ids = transactional_ids(spark, states, check_crc=settings.check_crc)
     segments = listing.listed_segments(listed)
@@ -197,7 +198,7 @@ def _of_table(spark: SparkSession, settings: AuditSettings, keep: Keep, outcome:
 
 
 def _numbered(spark: SparkSession, settings: AuditSettings, check: Callable[[], None]) -> tuple[int, Append]:
-    """The number of this audit, and what appends rows to a table."""
+    """Return the number of this audit and a function that appends rows; 0 and a no-op if nothing is written."""
     if settings.to is None:
         return 0, lambda _table, _rows: None
     warehouse = Warehouse(spark, settings.to, check)

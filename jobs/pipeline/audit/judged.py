@@ -1,4 +1,4 @@
-"""Findings judged by `audit_rules.TABLE`, row by row as it stands there, and the harm that is left."""
+"""The judgement and the harm of each finding, by `audit_rules.TABLE`: the first row that applies decides."""
 
 from __future__ import annotations
 
@@ -36,12 +36,15 @@ def _is_there() -> Column:
 
 
 def _is_whole() -> Column:
-    """Return whether the finding needs a log without holes: a marker may have been where nothing is now."""
+    """Return a condition: the finding needs a log without holes, because a hole may have contained a marker."""
     return F.col("kind") == str(AuditKind.EPOCH_RAISED_IN_TRANSACTION)
 
 
 def _conditions(expiration: int | None) -> dict[str, Column]:
-    """The conditions of `audit_rules.TABLE` that an audit can meet; log ends and high watermarks it never does."""
+    """Return the conditions of `audit_rules.TABLE` that batch headers decide.
+
+    Conditions on log end offsets and high watermarks are absent: an audit has neither.
+    """
     is_idle = F.lit(False)
     if expiration is not None:
         is_idle = F.coalesce((F.col("idle_ms") >= expiration) & ~F.col("was_open"), F.lit(False))
@@ -50,7 +53,7 @@ def _conditions(expiration: int | None) -> dict[str, Column]:
         "below the log start": F.col("evidence_offset") < F.col("log_start_offset"),
         "in the log, idle for too long": _is_there() & is_idle,
         "in the log": _is_there(),
-        # Nothing is missing between the two batches, so others have the offsets: an election cut the batch off.
+        # No offset is missing between the two batches, so other batches replaced the lost one after an election.
         "another batch there, replicated": F.coalesce("has_new_leader", F.lit(False)) & ~F.col("is_torn"),
         "always": F.lit(True),
     }
@@ -59,13 +62,15 @@ def _conditions(expiration: int | None) -> dict[str, Column]:
 def judged(
     found: DataFrame, holes: DataFrame, partitions: DataFrame, ids: DataFrame, *, run: int, expiration: int | None
 ) -> DataFrame:
-    """Judge FOUND rows -> AUDIT_FINDINGS.
+    """Return the AUDIT_FINDINGS rows of FOUND rows.
 
     Args:
-        holes: rows of `holes`: what was not read is not lost, and what no hole explains was overwritten.
-        partitions, ids: rows of audit.partitions and of `transactional_ids`.
+        found: rows of FOUND.
+        holes: rows of `batches.holes`. They decide whether missing batches were unread, lost or overwritten.
+        partitions: rows of the module `audit.partitions`.
+        ids: rows of `transactional_ids`.
         run: number of the audit.
-        expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
+        expiration: the broker's producer.id.expiration.ms; None for no expiration.
     """
     known = F.broadcast(partitions.select(*PARTITION_KEY, "log_start_offset", "cluster_id"))
     rows = _with_holes(found.join(known, on=list(PARTITION_KEY), how="left"), holes)
@@ -91,7 +96,7 @@ def judged(
 
 
 def _with_holes(found: DataFrame, holes: DataFrame) -> DataFrame:
-    """`is_torn` and `is_unread`: offsets are missing between the two batches, and some of them were not read."""
+    """Add `is_torn` and `is_unread` (bool): offsets are missing between the two batches, and some were not decoded."""
     theirs = holes.select(*(F.col(name).alias(f"its_{name}") for name in HOLE))
     start = F.coalesce(F.col("before_last_offset") + 1, F.col("log_start_offset"))
     lies_between = (
@@ -108,7 +113,7 @@ def _with_holes(found: DataFrame, holes: DataFrame) -> DataFrame:
 
 
 def _harm() -> Column:
-    """`audit_rules.harm_of`, looked up."""
+    """Return `audit_rules.harm_of` as a column that looks up kind, judgement and `is_hidden`."""
 
     def of(*, is_hidden: bool) -> Column:
         harms = {

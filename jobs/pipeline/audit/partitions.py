@@ -1,4 +1,4 @@
-"""The facts that an audit needs beside batches: a partition's log start offset, and whether it is compacted."""
+"""The facts that an audit needs about partitions, such as the log start offset and whether a log is compacted."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ _IS_INTERNAL = f"topic in {tuple(sorted(INTERNAL_COMPACTED_TOPICS))}"
 
 
 def of_listing(listed: DataFrame) -> DataFrame:
-    """LISTED -> PARTITION_KEY, and what is known of the partition.
+    """Return one row of facts for each partition in LISTED rows.
 
-    `log_start_offset` of the local log; `is_compacted` (bool): the cleaner has passed over it; `log_start` of the whole
-    log, `topic_id`, `cluster_id` and `leader_epoch`, the newest one, null where the disk does not say.
+    Returns:
+        PARTITION_KEY; `log_start_offset` of the local log, 0 if unknown; `log_start` of the complete log, local and
+        remote; `is_compacted` (bool): the log cleaner has a checkpoint, or the topic is an internal compacted one;
+        `topic_id`, `cluster_id`; `leader_epoch`: the newest one. `log_start` and the last three may be null.
     """
     return listed.select(
         *PARTITION_KEY,
@@ -35,9 +37,10 @@ def of_listing(listed: DataFrame) -> DataFrame:
 
 
 def of_facts(partitions: DataFrame, record_batches: DataFrame) -> DataFrame:
-    """The same of the tables `partitions` and `record_batches`, and `is_known` (bool).
+    """Return the columns of `of_listing` from the tables `partitions` and `record_batches`, and `is_known` (bool).
 
-    A partition that no run has replayed counts as not compacted, and its log as starting with its first segment.
+    `is_known` is false if no run replayed the partition. Its log is then assumed to start with its first segment. It
+    counts as compacted only if its topic is an internal compacted one.
     """
     first = record_batches.groupBy(*PARTITION_KEY).agg(F.min("segment_base_offset").alias("first_base_offset"))
     ids = ("topic_id", "cluster_id")
@@ -59,22 +62,29 @@ def of_facts(partitions: DataFrame, record_batches: DataFrame) -> DataFrame:
 
 
 def segments_of_facts(partitions: DataFrame) -> DataFrame:
-    """The table `partitions` -> PARTITION_KEY, `base_offset` and `size_bytes` of the segments that were listed last."""
+    """Return PARTITION_KEY, `base_offset` and `size_bytes` of the segments of the last listing.
+
+    Args:
+        partitions: rows of the table `partitions`.
+    """
     found = current_facts(partitions.where(is_of([FactKind.SEGMENT])))
     return found.select(*PARTITION_KEY, "base_offset", "size_bytes")
 
 
 def with_damage(partitions: DataFrame, damaged: DataFrame) -> DataFrame:
-    """Rows with PARTITION_KEY, and PARTITION_KEY of each damaged place -> the same rows with `damage_count`."""
+    """Add `damage_count` to `partitions`: the number of rows of the same PARTITION_KEY in `damaged`."""
     counts = damaged.groupBy(*PARTITION_KEY).agg(F.count("*").alias("damage_count"))
     return partitions.join(counts, on=list(PARTITION_KEY), how="left").fillna(0, ["damage_count"])
 
 
 def log_starts_that_went_back(partitions: DataFrame) -> DataFrame:
-    """Rows of this module -> rows of FOUND: each replica whose log start is lower than an earlier leader's.
+    """Return a FOUND row for each replica whose log start offset is below that of an earlier leader epoch.
 
-    That of the whole log counts, and none that is unknown: the local logs of a tiered one begin anywhere. The finding
-    is of the newer leader's log directory; its offsets are the two log start offsets.
+    Only `log_start` is compared: the local logs of a tiered partition start anywhere. Replicas with an unknown
+    `log_start` are skipped. The finding has the newer leader's log directory and both log start offsets.
+
+    Args:
+        partitions: rows of `of_listing` or `of_facts`.
     """
     replica = F.struct("log_start", "log_dir")
     topic = ("topic", "topic_id", "partition")

@@ -1,4 +1,4 @@
-"""One look along each producer: who needs a closer one, what is open, and whose timestamps step back."""
+"""One window along each producer. It finds suspects, open transactions, and timestamps that step back."""
 
 from __future__ import annotations
 
@@ -16,17 +16,21 @@ _NEEDED = (
 
 
 def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
-    """Rows of `batches.audited` and of audit.partitions -> one row a producer of a partition.
+    """Return one row per producer and partition; producers without suspicion, transaction or step back have no row.
 
-    A producer of which nothing is to be said has no row. Batches without a producer id are a row a segment, so that no
-    task gets all of a partition for nothing.
+    Batches without a producer id have one row per segment, so that no task gets a complete partition of them.
 
+    Args:
+        batches: rows of `batches.audited`.
+        partitions: rows of the module `audit.partitions`.
     Returns:
-        PRODUCER, `is_suspect` (bool): some batch does not follow from the one before it; `opened` and `ended`: offsets
-        of the batch that opened its last transaction, of its last marker; `steps_back`: how many batches are older
-        than the one before; `distance` (ms) of the furthest step, `furthest_base_offset`, `furthest_last_offset` of the
-        batch, and `furthest_timed_before`, the last offset of the one before it. `opened_…` and `furthest_…` of
-        `segment_base_offset`, `position` and `timestamp` say where these two batches lie.
+        - PRODUCER. `is_suspect` (bool): a batch does not follow its predecessor.
+        - `opened`: base offset of the batch that opened the last transaction. `written`: last offset of the last
+          transactional batch. `open_epoch`: its producer epoch. `ended`: base offset of the last marker.
+        - `steps_back`: number of batches that are older than their predecessor. `distance`: ms of the largest step.
+          `furthest_base_offset`, `furthest_last_offset`: the batch of that step. `furthest_timed_before`: last offset
+          of its predecessor.
+        - `opened_...` and `furthest_...`: `segment_base_offset`, `position` and `timestamp` of these two batches.
     """
     lane = F.when(F.col("producer_id") < 0, F.col("segment_base_offset")).otherwise(-1).alias("lane")
     numbered = _numbered(partitions)
@@ -34,12 +38,12 @@ def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
     rows = rows.select("number", lane, *_NEEDED, "log_start_offset", "is_compacted")
     is_suspect = F.coalesce(_suspicion(), F.lit(False))
     looked = _compared_with_before(rows).select("*", is_suspect.alias("is_suspect"), _step_back().alias("back"))
-    # Most batches only go on from the one before.
+    # Drop the batches that only continue their predecessor; most do.
     telling = looked.where("is_suspect or opens or marker is not null or back is not null")
     return _summed(telling).join(F.broadcast(numbered.select("number", *PARTITION_KEY)), on="number").drop("number")
 
 
-# The producer id first: it tells most batches apart, and Spark compares the first key without looking into rows.
+# The producer id comes first: it differs for most batches, and Spark sorts by the prefix of the first key.
 _STREAM = ("producer_id", "number", "lane")
 
 
@@ -52,7 +56,7 @@ def _was_open() -> Column:
 
 
 def _compared_with_before(rows: DataFrame) -> DataFrame:
-    """Return the batches with what the batches of their producers before them say."""
+    """Add columns about the earlier batches and markers of the same producer, null if it has none."""
     along = Window.partitionBy(*_STREAM).orderBy("base_offset")
     before = along.rowsBetween(Window.unboundedPreceding, -1)
     is_data, is_marker = F.col("is_data"), F.col("marker").isNotNull()
@@ -73,11 +77,11 @@ def _compared_with_before(rows: DataFrame) -> DataFrame:
 
 
 def _suspicion() -> Column:
-    """Return whether a batch does not follow from those before it."""
+    """Return a condition: the batch or marker does not follow the earlier ones of its producer."""
     is_data = F.col("is_data")
     return (
         (is_data & _is_odd())
-        # No epoch lies below one before it unless, somewhere, one lies below that right before it.
+        # The previous epoch suffices: an epoch below any earlier one implies a drop between two neighbours.
         | (F.col("producer_epoch") < F.col("seen_epoch"))
         | (F.col("coordinator_epoch") < F.col("coordinated_epoch"))
         | (F.col("is_of_client") & (F.col("producer_id") >= 0) & ~F.col("is_transactional") & _was_open())
@@ -87,7 +91,7 @@ def _suspicion() -> Column:
 
 
 def _is_odd() -> Column:
-    """Return whether a batch's sequence does not follow; in a compacted log a step forward says nothing."""
+    """Return a condition: the batch's sequence is unexpected. A step forward in a compacted log is expected."""
     is_ahead = F.pmod(F.col("base_sequence") - F.col("expected"), F.lit(1 << 31)) < (1 << 30)
     is_compacted, starts_anew = F.col("is_compacted"), F.col("base_sequence") == 0
     is_next = F.col("base_sequence") == F.col("expected")
@@ -104,7 +108,7 @@ def _step_back() -> Column:
 
 
 def _summed(telling: DataFrame) -> DataFrame:
-    # Numbers alone: with structs among them Spark sorts to aggregate.
+    # Aggregate plain columns only: with struct columns Spark would choose a sort aggregate.
     began = F.when(F.col("opens") & ~_was_open(), F.col("base_offset"))
     places = ("segment_base_offset", "position", "timestamp")
     furthest = ("base_offset", "last_offset", "timed_before", *places)
@@ -122,7 +126,7 @@ def _summed(telling: DataFrame) -> DataFrame:
 
 
 def _numbered(partitions: DataFrame) -> DataFrame:
-    """Return the partitions with a `number` that batches are sorted by in the place of three keys."""
+    """Add `number`, one sort key in place of the three columns of PARTITION_KEY."""
     one_task = Window.partitionBy(F.lit(0)).orderBy(*PARTITION_KEY)
     return partitions.select(
         *PARTITION_KEY, "log_start_offset", "is_compacted", F.row_number().over(one_task).alias("number")

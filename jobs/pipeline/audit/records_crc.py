@@ -1,4 +1,4 @@
-"""The CRC of the records of batches, which follows from their headers."""
+"""The CRC of the records of each batch, computed from the batch header only (see formats.records)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tiersnap.snapshot.formats.records import COVERED, records_crc
 from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, RECORD_BATCHES, schema_of
 
 HEADERS = ("batch_length", "crc", *(COVERED.names or ()))
-# `content` says of batches what is alike in their headers.
+# `content` is a hash of the header fields that candidates for a duplicate share.
 ALIKE = schema_of(
     *(RECORD_BATCHES.field(name) for name in (*PARTITION_KEY, "base_offset", *HEADERS)), ("content", pa.int64())
 )
@@ -23,7 +23,7 @@ WITH_RECORDS_CRC = schema_of(
 
 
 def add_records_crc(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield WITH_RECORDS_CRC rows for ALIKE rows."""
+    """Yield a WITH_RECORDS_CRC row for each ALIKE row."""
     for batch in batches:
         headers = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in HEADERS}
         kept = [batch.column(name) for name in WITH_RECORDS_CRC.names[:-1]]

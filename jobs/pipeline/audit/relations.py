@@ -1,13 +1,12 @@
-"""Findings about sequences, one small function a kind: a column over rows of `history.sequences`, see `found.found`.
+"""Findings about sequences: columns of `found.found` over rows of `history.sequences`.
 
-They are of batches with sequences alone, at most one of each. Such a batch fits where it goes on from the batch before
-it in its epoch, or from the furthest that the epoch had reached, as after a duplicate; but a batch whose very sequences
-lie at a lower offset is a duplicate whatever it follows, and so is one that goes on from a batch which did no harm and
-is the first whose sequences readers get again.
+A batch with sequences has at most one such finding. It has none if it continues the previous batch of its epoch. It
+has none either if it continues at `frontier`, as the first new batch after a duplicate does. Two kinds of batches are
+duplicates although they continue another batch: those with the same sequences as an earlier batch, and the first
+batch that makes read_committed consumers get sequences again.
 
-Records that were sent again under another producer id or epoch no broker can recognize: batches of the same length,
-count and timestamps are candidates, and the CRC of their records, which follows from the header (formats.records), is
-certainty.
+A broker cannot recognize records that a client sent again under another producer id or epoch. `copies` finds them.
+Batches with the same length, record count and timestamps are candidates; the same CRC of the records proves it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
 
 
 def relations() -> tuple[Column, ...]:
-    """Return a finding of each kind about one batch with sequences, null where it says nothing."""
+    """Return one finding column per kind; it is null if the row has no sequences or does not show that kind."""
     copy, place, frontier = F.col("copy"), F.col("place"), F.col("frontier")
     goes_back = place < frontier
     is_copy = goes_back & copy.isNotNull()
@@ -38,7 +37,7 @@ def relations() -> tuple[Column, ...]:
     is_partial = F.when(fits, is_again).otherwise(overlaps | F.col("was_read")) & ~is_copy
     is_odd = ~fits & ~is_copy & ~is_partial
     has_leapt = place > F.coalesce("run_frontier", "frontier")
-    # A cleaner takes batches out, so that in its topics a step forward says nothing.
+    # The log cleaner removes batches, so a step forward in a compacted log proves nothing.
     says = ~(F.col("is_compacted") & (F.coalesce("step", F.lit(0)) >= 0))
     is_zero, is_compacted = F.col("base_sequence") == 0, F.col("is_compacted")
     of_copy = {
@@ -56,19 +55,19 @@ def relations() -> tuple[Column, ...]:
     is_first = frontier.isNull() & F.isnotnull("before") & has_raised
     has_beginning = F.isnull("before") & (F.col("log_start_offset") == 0)
     begins_late = ~is_zero & ~is_compacted
-    # Nothing is known of what is missing before a first write but that it was above the log start offset.
+    # The batches that a first write lacks were above the log start offset; nothing else is known about them.
     of_first = {**_missing(), "evidence_offset": F.col("log_start_offset")}
     kinds = (
-        # The same producer id, epoch and sequences at two offsets; or some of its sequences, in batches cut otherwise.
+        # The same producer id, epoch and sequences at two offsets; partial: some of the sequences in other batches.
         found(AuditKind.DUPLICATE_EXACT, is_copy, **of_copy),
         found(AuditKind.DUPLICATE_PARTIAL, is_partial, **_behind()),
-        # Sequence 0 again in the same epoch, and no batch with it before.
+        # The epoch restarts with sequence 0, and no earlier batch has the same sequences.
         found(AuditKind.SEQUENCE_RESET, begins, **_forgotten(), distance=F.abs("step")),
-        # Sequences are missing before it.
+        # The batch skips sequences.
         found(AuditKind.GAP, leaps, **_missing(), distance=place - reached),
-        # It lies behind what the epoch had reached, where some sequences are missing: late, or a partial duplicate.
+        # The batch is below the frontier in an epoch with missing sequences: it is late, or a partial duplicate.
         found(AuditKind.BACKWARD, lies_back, **_behind()),
-        # The first batch of a higher epoch, or of a producer in a log that has its beginning, not with sequence 0.
+        # The first batch of a higher epoch, or of a producer in a log that starts at offset 0, lacks sequence 0.
         found(AuditKind.BUMP_NONZERO, is_first & begins_late, **_missing(), distance=F.col("base_sequence")),
         found(
             AuditKind.FIRST_WRITE_LOST,
@@ -81,18 +80,17 @@ def relations() -> tuple[Column, ...]:
 
 
 def _forgotten() -> dict[str, Column]:
-    """With the batch before it."""
     return {**forgotten(), **of_before("before")}
 
 
 def _behind() -> dict[str, Column]:
-    """It lies behind the frontier: no harm where readers had nothing of those sequences."""
+    """Return the columns for a batch below the frontier. It is hidden if consumers got none of its sequences before."""
     is_hidden = F.col("is_aborted") | ~F.col("may_be_read")
     return {**_forgotten(), "is_hidden": is_hidden, "distance": F.col("frontier") - F.col("place")}
 
 
 def _missing() -> dict[str, Column]:
-    """Batches between the two are not there."""
+    """Return the columns for missing batches between the batch and its predecessor `before`."""
     before = F.col("before")
     return {
         **of_batch(),
@@ -105,19 +103,22 @@ def _missing() -> dict[str, Column]:
 _SCHEMA = schemas.of_arrow(WITH_RECORDS_CRC)
 _LIKE = ("batch_length", "record_count", "last_offset_delta", "base_timestamp")
 _SEVERAL = "first_writer < last_writer"
-_FEW = 1_000_000  # numbers of eight bytes that every executor gets
+_FEW = 1_000_000  # largest number of 8-byte values to broadcast to every executor
 
 
 def copies(record_batches: DataFrame, keep: Keep) -> DataFrame:
-    """Rows of `record_batches` -> data batches whose records another producer or epoch wrote in the partition as well.
+    """Return the data batches whose records another producer or epoch wrote to the same partition too.
 
-    Runs a job: most logs have no candidates, and nothing more is to be done with those.
+    Runs a Spark job that counts candidates. Most logs have none, and their batches are not read again.
 
+    Args:
+        record_batches: rows of the table `record_batches`.
+        keep: caches a DataFrame.
     Returns:
-        PRODUCER, `producer_epoch`, `base_offset`, and `content` (long), which batches with the same records share.
+        PRODUCER, `producer_epoch`, `base_offset`, and `content` (long), equal for batches with the same records.
     """
     is_created = F.col("attributes").cast("int").bitwiseAND(TIMESTAMP_TYPE_MASK) == 0
-    # Where the broker stamps records, it stamps anew what is sent again.
+    # With LogAppendTime the broker gives a retry a new timestamp, so compare timestamps with CreateTime only.
     created_at = F.when(is_created, F.col("max_timestamp"))
     content = F.xxhash64(*PARTITION_KEY, *_LIKE, created_at).alias("content")
     data = record_batches.where(is_data() & (F.col("record_count") > 0))
@@ -136,13 +137,13 @@ def copies(record_batches: DataFrame, keep: Keep) -> DataFrame:
 
 
 def _writers() -> dict[str, Column]:
-    """Several producers or epochs have one that is the smallest and one that is not."""
+    """Return the smallest and largest hash of the writers. They differ if there are several producers or epochs."""
     writer = F.xxhash64("producer_id", "producer_epoch")
     return {"first_writer": F.min(writer), "last_writer": F.max(writer)}
 
 
 def _words() -> dict[str, Column]:
-    """Words of CONFIDENCE over the rows of `_with_original`."""
+    """Return the condition of each word in the table CONFIDENCE, over rows of `_with_original`."""
     original, producer_id = F.col("original"), F.col("producer_id")
     is_plain = ~F.col("is_transactional") & ~original["is_transactional"]
     was_in_flight = original["of_epoch"] - original["number"] < IN_FLIGHT
@@ -158,7 +159,13 @@ def _words() -> dict[str, Column]:
 
 
 def renumbered(batches: DataFrame, copied: DataFrame, partitions: DataFrame) -> DataFrame:
-    """Rows of `audited`, `copies` and audit.partitions -> FOUND: each copy after the first of the same records."""
+    """Return a FOUND row for each batch with the records of an earlier batch of another producer or epoch.
+
+    Args:
+        batches: rows of `audited`.
+        copied: rows of `copies`.
+        partitions: rows of the module `audit.partitions`.
+    """
     original, confidence = F.col("original"), _confidence()
     finding = found(
         AuditKind.DUPLICATE_RENUMBERED,
@@ -173,9 +180,10 @@ def renumbered(batches: DataFrame, copied: DataFrame, partitions: DataFrame) -> 
 
 
 def _with_original(batches: DataFrame, copied: DataFrame, partitions: DataFrame) -> DataFrame:
-    """Rows of `copies.copies` with what `history` says of them; `original`: the first of the same records that is read.
+    """Add the columns of `history` to rows of `copies`, and the three columns below.
 
-    Where none is read it is the first of all. `number` counts a batch in its epoch from 1, of `of_epoch` batches.
+    - `original`: the first earlier batch with the same records and `is_read`; if none is read, the first of all.
+    - `number`: the batch's position in its epoch, from 1. `of_epoch`: the number of batches in that epoch.
     """
     seen = history(batches, copied.select(*PRODUCER).distinct(), partitions).where("is_data")
     in_epoch = Window.partitionBy(*EPOCH)
@@ -194,8 +202,10 @@ def _with_original(batches: DataFrame, copied: DataFrame, partitions: DataFrame)
 
 
 def _confidence() -> Column:
-    """CONFIDENCE, row by row as it stands there."""
+    """Return the confidence of the first row of the table CONFIDENCE that applies."""
     words = _words()
-    fits = (words[row["numbers"]] & words[row["in flight"]] & words[row["records"]] for row in CONFIDENCE)
-    rows = zip(fits, CONFIDENCE, strict=True)
-    return F.coalesce(*(F.when(condition, row["confidence"]) for condition, row in rows))
+    confidences: list[Column] = []
+    for row in CONFIDENCE:
+        condition = words[row["numbers"]] & words[row["in flight"]] & words[row["records"]]
+        confidences.append(F.when(condition, row["confidence"]))
+    return F.coalesce(*confidences)

@@ -1,4 +1,4 @@
-"""Folders of `__transaction_state` -> which transactional id has which producer id, by their newest records."""
+"""The transactional id of each producer id, from the newest records in folders of `__transaction_state`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tiersnap.snapshot.rows import Rows
 
 @dataclass(frozen=True, slots=True)
 class IdOfProducer:
-    """The transactional id of a producer id, by a record of `__transaction_state`."""
+    """The transactional id of a producer id in one record of `__transaction_state`."""
 
-    cluster_id: str | None  # None where the disk does not say
-    producer_id: int  # the current one, the one before a rotation, or the one after it
+    cluster_id: str | None  # None if meta.properties has none
+    producer_id: int  # producerId, previousProducerId or nextProducerId of the record
     transactional_id: str
-    offset: int  # of the record
+    offset: int  # offset of the record
 
 
 _ROWS = Rows(IdOfProducer)
@@ -33,12 +33,15 @@ TRANSACTIONAL_IDS = _ROWS.schema
 
 @dataclass(frozen=True)
 class ListTransactionalIds:
-    """FOLDERS rows -> TRANSACTIONAL_IDS rows; what cannot be read has none, and a finding of the listing says so."""
+    """The task that turns FOLDERS rows into TRANSACTIONAL_IDS rows.
+
+    Unreadable partitions have no rows; the listing reports them.
+    """
 
     check_crc: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read each folder."""
+        """Yield the rows of each folder."""
         for batch in batches:
             named = (batch.column(name).to_pylist() for name in ("log_dir", "folder"))
             for log_dir, folder in zip(*named, strict=True):
@@ -49,13 +52,15 @@ class ListTransactionalIds:
         if not isinstance(source, LogDirSource):
             return
         log_dir = source.log_dir
-        cluster_id = None if source.properties is None else source.properties.cluster_id
+        cluster_id = source.properties.cluster_id if source.properties else None
         partition = log_dir.partition(folder)
         for record in read_states(log_dir.filesystem, partition, check_crc=self.check_crc).records:
             value = record.value
-            ids = () if value is None else (value.producer_id, value.previous_producer_id, value.next_producer_id)
-            for producer_id in {each for each in ids if each >= 0}:
-                yield IdOfProducer(cluster_id, producer_id, record.transactional_id, record.place.offset)
+            if value is None:
+                continue
+            for producer_id in {value.producer_id, value.previous_producer_id, value.next_producer_id}:
+                if producer_id >= 0:
+                    yield IdOfProducer(cluster_id, producer_id, record.transactional_id, record.place.offset)
 
 
 _SCHEMA = of_arrow(TRANSACTIONAL_IDS)
@@ -63,20 +68,24 @@ _OWNER = ("cluster_id", "producer_id")
 
 
 def transactional_ids(spark: SparkSession, found: Sequence[tuple[str, str]], *, check_crc: bool) -> DataFrame:
-    """(Log directory, folder of `__transaction_state`) pairs -> cluster_id, producer_id, transactional_id.
+    """Return `cluster_id`, `producer_id` and `transactional_id`, one row per producer id.
 
-    A producer id has one row, by the newest record of all replicas.
+    The record with the largest offset decides, over all replicas.
+
+    Args:
+        spark: session.
+        found: pairs of a log directory's URI and the name of a `__transaction_state` folder in it.
+        check_crc: check the CRC of each batch.
     """
     if not found:
         return spark.createDataFrame([], _SCHEMA).select(*_OWNER, "transactional_id")
     task = ListTransactionalIds(check_crc)
-
     rows = folders(spark, found, per_task=1).mapInArrow(of_batches(task), _SCHEMA)
     return rows.groupBy(*_OWNER).agg(F.max_by("transactional_id", "offset").alias("transactional_id"))
 
 
 def with_transactional_ids(findings: DataFrame, ids: DataFrame) -> DataFrame:
-    """Rows with cluster_id and producer_id -> the same rows with `transactional_id`, null where nobody knows it."""
+    """Add `transactional_id` to rows with `cluster_id` and `producer_id`; null if `ids` has no such producer id."""
     theirs = ids.select(*(F.col(name).alias(f"its_{name}") for name in _OWNER), "transactional_id")
     owns = F.col("cluster_id").eqNullSafe(F.col("its_cluster_id")) & (F.col("producer_id") == F.col("its_producer_id"))
     return findings.join(theirs, on=owns, how="left").drop(*(f"its_{name}" for name in _OWNER))
