@@ -30,10 +30,10 @@ _ID_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """A topic that was created, or removed."""
+    """The creation or removal of a topic."""
 
     topic_id: str  # 22 characters
-    name: str | None  # None for a removal, which does not name it
+    name: str | None  # None for a removal: RemoveTopicRecord has no name
 
 
 def decode_topic_change(value: bytes) -> TopicChange | None:
@@ -56,5 +56,5 @@ def decode_topic_change(value: bytes) -> TopicChange | None:
         reader.tags()
         reader.ensure_end()
     except ValueError as error:
-        raise CorruptRecordError(f"a record of topics: {error}") from error
+        raise CorruptRecordError(f"topic record: {error}") from error
     return TopicChange(topic_id, name)
