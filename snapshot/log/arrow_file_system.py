@@ -1,4 +1,4 @@
-"""Log directories on file systems that pyarrow reaches: s3:, hdfs:."""
+"""Access to log directories on file systems that pyarrow supports: s3:, hdfs:."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tiersnap.snapshot.log.file_system import FOLDER, Entry
 
 def _kind(found: fs.FileType) -> str | None:
     kinds: dict[fs.FileType, str | None] = {fs.FileType.File: None, fs.FileType.Directory: FOLDER}
-    return kinds.get(found, "of no known kind")
+    return kinds.get(found, "of unknown kind")
 
 
 @dataclass(frozen=True)
 class ArrowFileSystem:
-    """One of pyarrow's file systems, as file_system.FileSystem."""
+    """A file system of pyarrow, with the methods of file_system.FileSystem."""
 
     arrow: fs.FileSystem
     is_local = False
