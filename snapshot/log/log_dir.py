@@ -359,7 +359,7 @@ def split_at(
         segments: ascending.
         checkpoint: log start offset of the whole log; None if no checkpoint names it.
     """
-    start = max(checkpoint or 0, *(each.base_offset for each in segments[:1]))
+    start = max([checkpoint or 0, *(each.base_offset for each in segments[:1])])
     live = tuple(each for each in segments if each.next_base_offset is None or each.next_base_offset > start)
     return start, segments[: len(segments) - len(live)], live
 

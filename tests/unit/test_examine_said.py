@@ -101,8 +101,8 @@ def test_files_above_the_log_and_below_it_are_not_compared_and_it_is_said_why(tm
     (folder / "leader-epoch-checkpoint").write_text("0\n1\n0 5\n")
     found = examined(tmp_path).snapshots
     end = examined(tmp_path).facts.log_end_offset
-    assert found[99].explanation == f"lies above the log end offset {end}"
-    below = "lies below the log, which begins at 5: a broker deletes it when it starts"
+    assert found[99].explanation == f"is above the log end offset {end}"
+    below = "is below the log, which begins at 5: a broker deletes the file when it starts"
     assert {offset: found[offset].explanation for offset in (2, 3, 5)} == dict.fromkeys((2, 3, 5), below)
     assert found[10].compared.is_trusted
 
