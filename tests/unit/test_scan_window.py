@@ -348,7 +348,7 @@ def test_run_says_what_a_window_cannot_see(capsys: pytest.CaptureFixture[str], s
     said = capsys.readouterr().err
     words = (
         "transactions that ended before the window",
-        "its coordinator epoch is written as -1",
+        "the snapshot has coordinator epoch -1",
         "BROKER_UNVERIFIED",
         "--scan exact",
     )
