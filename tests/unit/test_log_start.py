@@ -225,7 +225,7 @@ def test_tier_writes_nothing_when_remote_storage_does_not_tell_the_log_start(
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     ran = tiersnap("tier", bare, "--remote", tmp_path / "elsewhere", *NOW, *apply)
-    assert_said(ran, 4, "1 segment UNKNOWN_LOG_START", TELLS, "or state it: --log-start led-0=OFFSET")
+    assert_said(ran, 4, "1 segment UNKNOWN_LOG_START", TELLS, "--log-start led-0=OFFSET states it")
     assert not [path for path in (tmp_path / "elsewhere").rglob("*") if path.suffix in (".snapshot", ".log")]
 
 
@@ -235,7 +235,7 @@ def test_commands_refuse_when_remote_storage_does_not_tell_the_log_start(
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     ran = tiersnap(*words, disk, "--remote", tmp_path / "elsewhere", *NOW)
-    assert_said(ran, 4, TELLS, "or state it: --log-start led-0=OFFSET")
+    assert_said(ran, 4, TELLS, "--log-start led-0=OFFSET states it")
     assert "--remote may tell it" not in ran.err, "it was asked"
 
 

@@ -195,7 +195,9 @@ def test_a_lost_index_below_the_log_start_is_to_go_before_any_start(log_dir: Pat
     scanned = tiersnap("scan", log_dir, output="table")
     assert_said(scanned, 4, "below the log start offset that lost its .index", f"tiersnap repair {log_dir} names")
     repaired = tiersnap("repair", log_dir)
-    assert_said(repaired, 4, "segment 0 has no .index, and is below the log start", "move its files away before")
+    assert_said(
+        repaired, 4, "segment 0 has no .index, and is below the log start", "move the segment's files away before"
+    )
 
 
 def test_disks_of_two_brokers_are_noticed(log_dir: Path, tmp_path: Path) -> None:
