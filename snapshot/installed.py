@@ -74,5 +74,9 @@ def _packages(extra: str, copy: Distribution | None) -> list[str]:
     if url.scheme == "file" and path.exists():
         is_editable = source.get("dir_info", {}).get("editable", False)
         return [*(["-e"] if is_editable else []), f"{path}[{extra}]"]
-    named = (_OF_EXTRA.fullmatch(each) for each in copy.requires or ())
-    return [match["package"] for match in named if match is not None and match["extra"] in extra.split(",")]
+    found: list[str] = []
+    for each in copy.requires or ():
+        match = _OF_EXTRA.fullmatch(each)
+        if match is not None and match["extra"] in extra.split(","):
+            found.append(match["package"])
+    return found

@@ -104,8 +104,10 @@ def escaped(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_escape(each) if unicodedata.category(each) in _ODD else each for each in text)
+    return "".join(map(_escape_odd, text))
 
 
-def _escape(character: str) -> str:
+def _escape_odd(character: str) -> str:
+    if unicodedata.category(character) not in _ODD:
+        return character
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")

@@ -50,7 +50,7 @@ def decode_topic_change(value: bytes) -> TopicChange | None:
         if api_key not in (_TOPIC, _REMOVE_TOPIC):
             return None
         if version != _MESSAGE_VERSION:
-            raise CorruptRecordError(f"api key {api_key} of version {version}, known is {_MESSAGE_VERSION}")
+            raise CorruptRecordError(f"api key {api_key}: version {version}, expected {_MESSAGE_VERSION}")
         name = (reader.compact_bytes() or b"").decode("utf-8") if api_key == _TOPIC else None
         topic_id = base64.urlsafe_b64encode(reader.raw(_ID_BYTES)).rstrip(b"=").decode("ascii")
         reader.tags()

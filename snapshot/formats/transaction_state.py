@@ -154,14 +154,14 @@ def _decoded(data: bytes, what: str, decode: Callable[[FlexibleReader], _T]) -> 
 def _key(reader: FlexibleReader) -> str:
     (version,) = reader.take(">h")
     if version != KEY_VERSION:
-        raise UnknownVersionError(f"key of version {version}, known is {KEY_VERSION}", hint=_NEWER)
+        raise UnknownVersionError(f"key version {version}, expected {KEY_VERSION}", hint=_NEWER)
     return _string(reader)
 
 
 def _value(reader: FlexibleReader) -> TransactionLogValue:
     (version,) = reader.take(">h")
     if not 0 <= version <= LATEST_VALUE_VERSION:
-        raise UnknownVersionError(f"value of version {version}, known are 0 and {LATEST_VALUE_VERSION}", hint=_NEWER)
+        raise UnknownVersionError(f"value version {version}, expected 0 to {LATEST_VALUE_VERSION}", hint=_NEWER)
     is_flexible = version > 0
     producer_id, epoch, timeout, status = reader.take(">qhib")
     partitions = _compact_partitions(reader) if is_flexible else _partitions(reader)

@@ -1,8 +1,8 @@
 """Decide whether a broker's copy task works, and when it copies a segment. Reads neither cluster nor store.
 
-Brokers do not know tiersnap's claims: a working copy task would copy the segments that tiersnap uploads a second time.
-So READY segments are left to the copy task. The cluster shows whether the task works. Without a cluster, a recent
-upload by a broker shows it, by the clock of the store.
+Brokers do not know tiersnap's claims. A working copy task would therefore upload a segment again that tiersnap has
+uploaded. So READY segments are left to a working copy task. The cluster shows whether the task works. Without a
+cluster, a recent upload by a broker shows it, by the clock of the store.
 
 Since Kafka 4.4 a copy task waits for `remote.copy.lag.ms` and `remote.copy.lag.bytes` (KIP-1241). Follows
 org.apache.kafka.server.log.remote.storage.RemoteLogManager.RLMCopyTask.isEligibleForUpload.
@@ -35,7 +35,7 @@ class CopyTask(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The condition for the copy of a segment: a time, or a number of newer bytes. One of them suffices.
+    """The condition for the copy of a segment: a time, or a number of newer bytes. One of the two suffices.
 
     If both are None, the segment is never copied.
     """
@@ -48,7 +48,7 @@ class Due:
         return (self.at is not None and self.at <= now) or (self.more_bytes is not None and self.more_bytes <= 0)
 
     def text(self, now: int) -> str:
-        """Return the condition as text for people, seen at `now` (ms)."""
+        """Return the condition at `now` (ms) as text for people."""
         if self.is_now(now):
             return "now"
         conditions: list[str] = []
@@ -61,7 +61,7 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class CopyLag:
-    """The values of `remote.copy.lag.ms` and `remote.copy.lag.bytes` of a topic; 0 copies immediately."""
+    """The configs `remote.copy.lag.ms` and `remote.copy.lag.bytes` of a topic; 0 copies immediately."""
 
     # Time since the newest record of a segment; None if time is no condition (-1 without local retention).
     milliseconds: int | None = 0
@@ -71,7 +71,7 @@ class CopyLag:
         """Return the condition for the copy of a segment.
 
         Args:
-            largest_timestamp: ms, of the segment, by the broker's rule.
+            largest_timestamp: largest timestamp of the segment in ms, by the broker's rule.
             newer_bytes: bytes of the log after the segment.
             now: ms.
         """
@@ -115,7 +115,7 @@ class BrokerAtWork:
     """A broker that copies a partition's segments.
 
     Attributes:
-        how: the evidence for it.
+        how: the evidence that the broker copies.
         lag: the topic's copy lag; None if unknown.
     """
 

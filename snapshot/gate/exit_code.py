@@ -1,7 +1,7 @@
 """Choose the exit code of a command from the problems that the command met.
 
 A problem is an error, a finding, a verdict or an `OtherProblem`. Each problem has the same code in every command, with
-and without `--apply`, whatever part of the work was done.
+and without `--apply`, even if a part of the work was done.
 """
 
 from __future__ import annotations

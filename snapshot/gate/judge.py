@@ -1,4 +1,4 @@
-"""Judge each segment: may it be tiered? If not, return the reason and the command that clears it.
+"""Judge whether each segment of a partition may be tiered. If not, give the reason and the command that clears it.
 
 The rules are those of Kafka, applied before anything is published. RemoteLogManager.RLMCopyTask copies a segment if it
 reaches above the highest remote offset and its next base offset <= last stable offset. It never copies the active
@@ -31,7 +31,7 @@ _LETS_PASS = (IN_REMOTE_STORAGE | TO_UPLOAD) | {
 _NONE_UNREAD: Mapping[int, str] = MappingProxyType({})
 
 NOT_PUBLISHED = "records were read, and no COPY_SEGMENT_FINISHED record names it"
-_UNFINISHED = "an unfinished upload of tiersnap is in remote storage, which the next upload finishes or replaces"
+_UNFINISHED = "an earlier upload of tiersnap was not finished; the next upload finishes or replaces it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,12 @@ def judge(
     Args:
         segments: ascending by base offset; the verdicts have the same order.
         coverage: offsets of the log's lineage in remote storage.
-        unread: segments below a scan window, by base offset, with the reason for which an upload refused one, or "".
-            Their batches were not read, and the broker's snapshot file is used without a comparison.
-        broker: a broker that copies the partition's segments, so that READY ones are left to it; None without one.
-        beyond_broker: base offsets of segments that no broker can copy, because they have no snapshot file. READY
-            segments from the first of these on are not left to the broker, unless an earlier segment is.
+        unread: segments below a scan window whose batches were not read, by base offset. The value is the reason for
+            which an upload refused the segment, or "". The broker's snapshot file is used for them without a
+            comparison.
+        broker: a broker that copies the partition's segments, so that READY segments are left to it; None without one.
+        beyond_broker: base offsets of segments without a snapshot file, at which a copy task fails. If no earlier
+            segment is left to the broker, READY segments from the first of them on are not left to it either.
         mends_indexes: whether tiersnap uploads READY segments and rebuilds their wrong indexes.
     """
     blocked_by: Readiness | None = None
@@ -147,21 +148,22 @@ def _in_remote(
     if not _is_below(segment, coverage):
         return None
     if overlap(coverage.lost, base, end or 0):
-        return Verdict.GAP_IN_REMOTE, "records name its remote segment, whose objects are not all there"
+        return Verdict.GAP_IN_REMOTE, "records name the remote segment, but some of its objects are missing"
     if _is_to_finish(segment, coverage):
         return None
     return Verdict.GAP_IN_REMOTE, (
-        f"remote storage reaches offset {coverage.highest}, but its segments of this log do not cover the whole "
-        "segment: remote retention deleted objects, or they were lost; brokers do not copy the segment again"
+        f"remote storage reaches offset {coverage.highest} and lacks a part of this segment, which remote retention "
+        "deleted or which was lost; brokers do not copy the segment again"
     )
 
 
 def judge_remote(start: int, end: int, coverage: RemoteCoverage) -> tuple[Verdict, str]:
-    """Return (verdict, reason) for covered offsets, by their known records.
+    """Return (verdict, reason) for offsets in remote storage, depending on the records that are known.
 
     Args:
         start: first offset of the log in the segment.
-        end: exclusive.
+        end: exclusive end offset of the segment.
+        coverage: covers all of these offsets.
     """
     if contain(coverage.published, start, end):
         return Verdict.TIERED, "COPY_SEGMENT_FINISHED records cover its offsets"
@@ -169,10 +171,10 @@ def judge_remote(start: int, end: int, coverage: RemoteCoverage) -> tuple[Verdic
     if contain(joined([*coverage.published, *coverage.ours]), start, end):
         if is_read:
             return Verdict.UPLOADED, f"tiersnap uploaded it; {NOT_PUBLISHED}"
-        return Verdict.UPLOADED, "tiersnap uploaded it; no records were read that tell whether brokers know it"
+        return Verdict.UPLOADED, "tiersnap uploaded it; no records were read, so brokers may or may not know it"
     if is_read:
         return Verdict.IN_REMOTE, f"a failed copy attempt of a broker left it in remote storage; {NOT_PUBLISHED}"
-    return Verdict.IN_REMOTE, "a broker uploaded it; no records were read that tell whether its copy finished"
+    return Verdict.IN_REMOTE, "a broker uploaded it; no records were read, so its copy may not have finished"
 
 
 def _is_below(segment: SegmentFacts, coverage: RemoteCoverage) -> bool:
@@ -219,7 +221,7 @@ def _of_topic(partition: PartitionFacts) -> tuple[Verdict, str] | None:
     if partition.compacted:
         return Verdict.COMPACTED_TOPIC, partition.compacted
     if partition.topic_id is None:
-        return Verdict.TOPIC_ID_UNKNOWN, "partition.metadata holds no topic id, or is missing, as before 2.8"
+        return Verdict.TOPIC_ID_UNKNOWN, "partition.metadata is missing, as before Kafka 2.8, or has no topic id"
     return None
 
 

@@ -18,7 +18,7 @@ from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
 from tiersnap.snapshot.replay.snapshot_comparison import ExaminedSegment, computed
 
-_NOT_REACHED = Comparison(SnapshotVerdict.UNVERIFIED, "not reached: the log is damaged below it")
+_NOT_REACHED = Comparison(SnapshotVerdict.UNVERIFIED, "not reached: the log is damaged below this offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +52,15 @@ class SegmentReadiness:
         return self.readiness.verdict in TO_UPLOAD
 
     def as_uploaded(self) -> SegmentReadiness:
-        """Return this segment with the verdict UPLOADED, for use after its upload."""
+        """Return this segment with the verdict UPLOADED. Call it after the upload."""
         return self._with(Verdict.UPLOADED, "tiersnap uploaded it now; brokers read it after `tiersnap publish`")
 
     def as_published(self) -> SegmentReadiness:
-        """Return this segment with the verdict TIERED, for use after its publication."""
+        """Return this segment with the verdict TIERED. Call it after the publication."""
         return self._with(Verdict.TIERED, "in remote storage; published now")
 
     def as_found(self) -> SegmentReadiness:
-        """Return this segment with the verdict IN_REMOTE, for use if the upload found it in remote storage."""
+        """Return this segment with the verdict IN_REMOTE. Call it if the upload found the segment in remote storage."""
         return self._with(Verdict.IN_REMOTE, "another attempt uploaded it meanwhile; its records were not read")
 
     def _with(self, verdict: Verdict, reason: str) -> SegmentReadiness:
@@ -96,15 +96,16 @@ class Policy:
             coverage: the offsets of the log's lineage in remote storage.
             refused: by base offset, why an upload refused a segment below a scan window.
         """
-        known = tuple(segments)
+        tiered: list[ExaminedSegment] = []
         ends: list[SnapshotAt | None] = []
-        for segment in known:
+        for segment in segments:
             offset = segment.next_base_offset
             if offset is None:
                 offset = facts.log_end_offset
-            ends.append(snapshots.get(offset))
+            found = snapshots.get(offset)
+            tiered.append(ExaminedSegment(segment, self._as_tiered(found)))
+            ends.append(found)
         broker = self.beside.broker_at(facts.topic_id, partition, coverage.broker_wrote_at)
-        tiered = [ExaminedSegment(each, self._as_tiered(end)) for each, end in zip(known, ends, strict=True)]
         verdicts = self._verdicts(facts, tiered, ends, coverage, broker, refused)
         judged: list[SegmentReadiness] = []
         for each, end, readiness in zip(tiered, ends, verdicts, strict=True):
@@ -177,9 +178,10 @@ class Policy:
         return self.is_bounded and is_read and not found.provenance.lacks_start
 
     def _is_unread(self, end: SnapshotAt) -> bool:
-        """Return whether the segment that ends there was not read, and the transactions open at its end are unproven.
+        """Return whether the segment that ends at this snapshot was not read and its open transactions are unproven.
 
-        The open transactions at the window's start are proven, so this is False for a snapshot that was computed there.
+        If the snapshot was computed at the start of the scan window, return False: the open transactions are proven
+        there.
         """
         if end.comparison.compared is SnapshotVerdict.UNVERIFIED:
             return self._is_taken(end)

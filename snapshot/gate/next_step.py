@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Hole(Enum):
-    """A part of a command that depends on the host and cluster. If it is not filled, its value is printed."""
+    """A part of a command that depends on the host or the cluster. An unfilled hole is printed as its placeholder."""
 
     TIER = "run"  # the command that tiers, with its location: `run` for a fleet, `tier` on a host
     LOG_DIRS = "LOGDIR"

@@ -1,7 +1,7 @@
-"""Print next steps for a place: a host, a fleet or a page of the report.
+"""Print next steps for a *place*: a host, a fleet or a page of the report.
 
-A printed command names the place, and has all options for access to its remote location and cluster. It also has those
-options of the running command that it accepts. A command is complete if it has no placeholder.
+A printed command has the log directories, remote location and cluster of its place, with the options for access to
+them. It also has the options of the running command that it accepts. A command without placeholders is complete.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Step:
 
     @property
     def line(self) -> str:
-        """Return the step as part of a sentence. Blanks separate the note."""
+        """Return the step as part of a sentence, with blanks before the note."""
         return "   ".join(filter(None, (f"{self.words} {self.command}".strip(), self.note)))
 
     @property
@@ -50,18 +50,18 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The values of the holes, and the options for each command."""
+    """The values of the holes at one place, and the options for each command."""
 
     tier: Sequence[str | Hole] = ("run",)  # the command that tiers, with its location, without --apply
     values: Mapping[Hole, Sequence[str]] = field(default_factory=dict)
     options: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by command: options of the running command
 
     def beside(self, segment_file: str) -> Place:
-        """Return the place with the hole SEGMENT_FILE filled."""
+        """Return this place with a log file for the hole SEGMENT_FILE."""
         return replace(self, values={**self.values, Hole.SEGMENT_FILE: (segment_file,)})
 
     def knows(self, hole: Hole) -> bool:
-        """Return whether the place fills the hole."""
+        """Return whether the place has a value for the hole."""
         return bool(self.values.get(hole))
 
     def text(self, step: NextStep) -> str:
@@ -157,5 +157,9 @@ def next_steps(verdicts: Mapping[Verdict, int], step_of: Callable[[Verdict], str
     Args:
         verdicts: number of segments by verdict.
     """
-    waiting = [each for each in SEVERITY if each in BLOCKED and verdicts.get(each)]
-    return [f"{count_of(verdicts[each], 'segment')} {each}: {step_of(each)}" for each in waiting]
+    lines: list[str] = []
+    for verdict in SEVERITY:
+        count = verdicts.get(verdict)
+        if count and verdict in BLOCKED:
+            lines.append(f"{count_of(count, 'segment')} {verdict}: {step_of(verdict)}")
+    return lines

@@ -105,13 +105,13 @@ class RemoteCheck:
     remote: Annotated[str, Meta(description="URI of the verified remote location")]
 
     def rank(self) -> int:
-        """Return the sort key for a terminal: the worst verdict comes first."""
+        """Return the sort key for printing: the worst verdict comes first."""
         return list(RemoteVerdict).index(self.verdict)
 
     def still_holds(self, asked: CheckRequest, written_at: int, size: int) -> bool:
-        """Return whether this result is still valid for `asked`.
+        """Return whether this earlier result makes the check `asked` unnecessary.
 
-        It is valid if it found no problem, the check was at least as strict, and listing shows the same time and size.
+        It does if it found no problem, its check was at least as strict, and the listing has the same time and size.
 
         Args:
             written_at: time of the last write of an object in the listing, ms by the store's clock.
@@ -132,7 +132,7 @@ CHECKS = Rows(RemoteCheck)
 
 @dataclass(frozen=True, slots=True)
 class CheckRequest:
-    """The request of a check."""
+    """The depth, time and sample of a check."""
 
     depth: CheckDepth
     now: int  # ms
@@ -141,7 +141,7 @@ class CheckRequest:
 
     @property
     def counted_since(self) -> int | None:
-        """Return the time (ms) before which idle producers have expired and are ignored; None if none is ignored."""
+        """Return the time (ms) below which idle producers have expired and are ignored; None if none is ignored."""
         return _counted_since(self.now, self.producer_expiration)
 
 

@@ -103,11 +103,11 @@ _OF_VERDICT: dict[StrEnum, Steps] = {
     ),
     Verdict.ENCRYPTED_REMOTE: (
         NextStep("let its broker copy it, which encrypts:", REPAIR_APPLY.argv),
-        NextStep("on its host writes the snapshots that it lacks; or", (Hole.TIER, "--allow-plaintext", "--apply")),
+        NextStep("writes the missing snapshots on its host; or", (Hole.TIER, "--allow-plaintext", "--apply")),
     ),
     Verdict.ABOVE_LSO: (
         NextStep("wait for replication and for open transactions to end:", FIND_HANGING.argv),
-        NextStep("names them, and the command that aborts those that never will"),
+        NextStep("names them, and the command that aborts hanging ones"),
     ),
     Verdict.COPY_IN_FLIGHT: (NextStep("wait until the copy ends, then run the same command again"),),
     Verdict.GAP_BEFORE: (NextStep("clear the earlier segment first"),),

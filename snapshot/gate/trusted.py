@@ -46,7 +46,7 @@ class Provenance(StrEnum):
 
     @property
     def is_of_window(self) -> bool:
-        """Return whether the snapshot may be below a scan window, where nothing was replayed."""
+        """Return whether the snapshot may belong to a segment below a scan window, which was not replayed."""
         return self in (Provenance.BROKER_UNVERIFIED, Provenance.COMPUTED_WITHIN_WINDOW)
 
 
@@ -63,7 +63,8 @@ def may_be_uploaded(provenance: Provenance, verdict: SnapshotVerdict | None) -> 
     """Return whether a segment may be uploaded with the snapshot.
 
     Args:
-        verdict: on a broker's file, by the entries that a broker would keep; None if the file was not compared.
+        verdict: verdict on a broker's file, which ignores entries that a broker would drop; None if it was not
+            compared.
     """
     if provenance is Provenance.BROKER:
         return verdict in TRUSTED

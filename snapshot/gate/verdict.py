@@ -47,7 +47,7 @@ class Verdict(StrEnum):
 
 
 class Level(StrEnum):
-    """The reaction that a verdict needs."""
+    """The reaction that a verdict requires."""
 
     BLOCKED = "BLOCKED"  # a person must act
     PENDING = "PENDING"  # clears by itself, or after another problem is cleared
@@ -121,21 +121,24 @@ _SAID: dict[Level, dict[Verdict, str]] = {
         Verdict.ACTIVE_SEGMENT: "It is the active segment, to which brokers append; brokers never tier it.",
     },
 }
-SEVERITY: tuple[Verdict, ...] = tuple(verdict for said in _SAID.values() for verdict in said)
+LEVEL: dict[Verdict, Level] = {}
+MEANING: dict[Verdict, str] = {}
+for _level, _meanings in _SAID.items():
+    LEVEL.update(dict.fromkeys(_meanings, _level))
+    MEANING.update(_meanings)
+SEVERITY: tuple[Verdict, ...] = tuple(MEANING)
 RANK: dict[Verdict, int] = {verdict: rank for rank, verdict in enumerate(SEVERITY)}
-LEVEL: dict[Verdict, Level] = {verdict: level for level, said in _SAID.items() for verdict in said}
-MEANING: dict[Verdict, str] = {verdict: meaning for said in _SAID.values() for verdict, meaning in said.items()}
 
 # Verdicts on segments that are in remote storage. They are not uploaded again.
 IN_REMOTE_STORAGE = frozenset({Verdict.TIERED, Verdict.UPLOADED, Verdict.IN_REMOTE})
 # Verdicts that a person must clear.
-BLOCKED = frozenset(v for v, level in LEVEL.items() if level is Level.BLOCKED)
+BLOCKED = frozenset(_SAID[Level.BLOCKED])
 # Verdicts for which the segment's finding gives the details and the exit code.
 TOLD_BY_FINDING = frozenset({Verdict.CORRUPT_SEGMENT, Verdict.UNREADABLE_SEGMENT})
 # Verdicts on segments that `--apply` uploads.
-TO_UPLOAD = frozenset(v for v, level in LEVEL.items() if level is Level.READY)
+TO_UPLOAD = frozenset(_SAID[Level.READY])
 # Verdicts on segments that should be in remote storage and cannot be uploaded now.
-WAITING: frozenset[Verdict] = frozenset(v for v, level in LEVEL.items() if level in (Level.BLOCKED, Level.PENDING))
+WAITING: frozenset[Verdict] = BLOCKED.union(_SAID[Level.PENDING])
 # Verdicts on segments that Kafka never tiers. Percentages do not count these segments.
 NEVER_TIERED: frozenset[Verdict] = frozenset({Verdict.ACTIVE_SEGMENT, Verdict.COMPACTED_TOPIC, Verdict.INTERNAL_TOPIC})
 # The order of bars and legends from left to right: from tiered to blocked.
@@ -143,7 +146,7 @@ DISPLAY_ORDER: tuple[Verdict, ...] = (
     *(Verdict.TIERED, Verdict.LEFT_TO_BROKER, Verdict.UPLOADED, Verdict.IN_REMOTE, Verdict.READY),
     Verdict.BEFORE_WINDOW,
     *(Verdict.COPY_IN_FLIGHT, Verdict.ABOVE_LSO, Verdict.GAP_BEFORE),
-    *(verdict for verdict in reversed(SEVERITY) if LEVEL[verdict] is Level.BLOCKED),
+    *reversed(_SAID[Level.BLOCKED]),
     *(Verdict.ACTIVE_SEGMENT, Verdict.COMPACTED_TOPIC, Verdict.INTERNAL_TOPIC),
 )
 

@@ -102,7 +102,7 @@ class SegmentCounts:
 
     @property
     def bytes_per_day(self) -> int:
-        """Return the bytes written in the last day. If all segments are younger, scale their bytes up to a day."""
+        """Return the bytes written in the last day. If the oldest segment is younger, extrapolate to a day."""
         return self.recent_bytes * DAY_MS // self.recent_ms
 
 
@@ -131,8 +131,12 @@ def missing_snapshots(partition: Partition, tiered: RemoteCoverage = NOTHING_REM
     """
     if never_tiered_reason(partition) or begins_below(partition, tiered.covered) is None:
         return 0
-    ends = {each.next_base_offset for each in partition.segments if not _has(tiered, partition, each)} - {None}
-    return len(ends - partition.snapshots.keys())
+    missing = 0
+    for segment in partition.segments:
+        end = segment.next_base_offset
+        if end is not None and end not in partition.snapshots and not _has(tiered, partition, segment):
+            missing += 1
+    return missing
 
 
 def read_meta_properties(filesystem: FileSystem, log_dir: LogDir) -> tuple[MetaProperties | None, Finding | None]:
@@ -149,7 +153,7 @@ def read_meta_properties(filesystem: FileSystem, log_dir: LogDir) -> tuple[MetaP
 
 
 def at_least(meta: MetaProperties | None, *, has_topic_ids: bool) -> str:
-    """Return the lowest version that the last broker can have had, in words."""
+    """Return a text about the lowest possible version of the broker that wrote the files."""
     if meta is not None and meta.directory_id is not None:
         return "3.7 or newer: meta.properties has a directory.id"
     if meta is not None and meta.is_kraft:

@@ -106,13 +106,13 @@ def _closer_looks(host: Host, place: Place) -> Iterator[NextStep]:
     """Yield the commands that examine more, for a host without other steps or with damaged files."""
     if host.continued:
         begin = count_of(host.continued, "log begins", "logs begin")
-        yield replace(steps_by_problem.VERIFY_REMOTE, note=f"{begin} there: not compared here")
-    yield replace(steps_by_problem.SCAN, note="reads the segments as well")
+        yield replace(
+            steps_by_problem.VERIFY_REMOTE, note=f"{begin} in remote storage; their snapshots are not compared here"
+        )
+    yield replace(steps_by_problem.SCAN, note="also reads the segments")
     can_ask = place.knows(Hole.CLUSTER) and place.knows(Hole.REMOTE)
     if can_ask and not host.asked_remote:
-        yield replace(
-            steps_by_problem.DOCTOR_CLUSTER, note="also names copies that hang, and replicas without producers"
-        )
+        yield replace(steps_by_problem.DOCTOR_CLUSTER, note="also finds hung copies, and replicas without producers")
 
 
 def _files(host: Host, place: Place) -> Iterator[NextStep]:
@@ -137,7 +137,7 @@ def _remote(host: Host, *, is_freed: bool) -> Iterator[NextStep]:
     """Yield the steps for segments in remote storage.
 
     Args:
-        is_freed: whether an earlier step frees a copy task; the IN_REMOTE segments are then its failed attempts.
+        is_freed: whether an earlier step frees a copy task. IN_REMOTE segments are then failed attempts of that task.
     """
     if host.in_remote[Verdict.UPLOADED]:
         yield replace(steps_by_problem.PUBLISH, note="publishes the UPLOADED segments")
@@ -166,7 +166,7 @@ def _missing(host: Host, place: Place) -> Iterator[NextStep]:
     if host.continued:
         plan, apply = steps_by_problem.REPAIR_REMOTE, steps_by_problem.REPAIR_REMOTE_APPLY
     words = "or repair with the broker stopped; its plan:" if is_freed else ""
-    yield replace(plan, words=words, note=f"prints what it would write; {reads}")
+    yield replace(plan, words=words, note=f"prints the plan; {reads}")
     if host.pids:
         yield _STOP
     yield replace(apply, note="writes the missing snapshots; the broker must be stopped")
@@ -244,5 +244,5 @@ def _lacks_room(log_dir: Examined) -> bool:
 
 
 def _takes(count: int, rate: int) -> str:
-    """Return the bytes, and the time that they take plus one second for the start, as text."""
+    """Return a text with the bytes, and the seconds that they take at this rate, plus one for the start."""
     return f"{human_bytes(count)}, about {human_duration(1000 * (1 + count // rate))}"

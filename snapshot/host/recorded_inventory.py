@@ -22,7 +22,7 @@ class RecordedInventory:
     errors: list[TiersnapError] = field(default_factory=list)  # always empty
 
     def beginning(self, partition: Partition) -> Beginning:
-        """Return an unknown beginning."""
+        """Return NOT_LOOKED, because records do not show the beginning of a log."""
         return NOT_LOOKED
 
     def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:

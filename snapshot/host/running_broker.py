@@ -5,8 +5,8 @@ settings are its server.properties, changed by the overrides of its command line
 
     java [options] <main class> <server.properties> [--override name=value] ...
 
-The process may run in a container. So paths are resolved with the root and the working directory of the process, which
-needs the rights of its user. The settings contain secrets, so no value is logged or printed.
+The process may run in a container. So paths are resolved with the root and the working directory of the process; only
+root and the process's user may read these. The settings contain secrets, so no value is logged or printed.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def broker_settings(pid: int, *, proc: Path = Path("/proc")) -> BrokerSettings:
 
 
 def _inside(root: str, path: str) -> Path:
-    """Return the path below `root` to which `path` leads, with all links resolved inside `root`.
+    """Return the file below `root` that `path` names, with all links resolved inside `root`.
 
     The kernel would resolve an absolute link of a container's process to a file of this host.
     """

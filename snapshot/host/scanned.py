@@ -69,7 +69,7 @@ class Scanned:
 
     @property
     def segments(self) -> Iterator[SegmentReadiness]:
-        """Yield the segments, each with the snapshot file at its end; computed snapshots do not count."""
+        """Yield the segments, each with the snapshot file at its end, even if a computed snapshot could replace it."""
         found = self.examination
         for segment, readiness in zip(found.segments, self.readiness, strict=True):
             end = segment.next_base_offset
@@ -137,9 +137,9 @@ _FOR_SNAPSHOTS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SU
 class ScanTotals:
     """The totals of a scan.
 
-    A bad snapshot is a problem only if a broker or an upload will read it. Not read are: snapshots of topics that are
-    never tiered, and unaligned files that a broker deletes (strays). The snapshot at the end of a tiered segment is
-    read only if it is the newest, which a broker loads at its start.
+    A bad snapshot is a problem only if a broker or an upload will read it. The following snapshots are not read: those
+    of topics that are never tiered, and unaligned files that a broker deletes (strays). The snapshot at the end of a
+    tiered segment is read only if it is the newest: a broker loads it at its start.
     """
 
     findings: list[Finding] = field(default_factory=list)  # initially those about the log directories
@@ -166,7 +166,7 @@ class ScanTotals:
         is_continued = begins_below(partition) is True
         self.log_starts.count(partition.name, is_continued=is_continued, why=facts.log_start_unknown)
         if not facts.log_start_unknown:
-            self.not_compared += sum(each is SnapshotVerdict.NOT_COMPARED for each in scanned.snapshots.values())
+            self.not_compared += list(scanned.snapshots.values()).count(SnapshotVerdict.NOT_COMPARED)
         if not (facts.internal or facts.compacted or facts.log_start_unknown):
             self._add_wanted(scanned)
         self.findings.extend(examination.findings)

@@ -127,8 +127,10 @@ class Host:
 
     def waiting(self) -> list[WaitingPartition]:
         """Return the partitions with blocked segments, by verdict (worst first), then by name."""
-        found = (waiting for each in self.log_dirs for waiting in each.listed.waiting)
-        return sorted(found, key=lambda each: (RANK[each.verdict], each.partition))
+        found: list[WaitingPartition] = []
+        for each in self.log_dirs:
+            found += each.listed.waiting
+        return sorted(found, key=lambda waiting: (RANK[waiting.verdict], waiting.partition))
 
     @property
     def in_remote(self) -> Counter[Verdict]:
@@ -209,7 +211,8 @@ class Host:
     def can_pause_copying(self) -> bool:
         """Return whether the brokers know remote.log.copy.disable (KIP-950, since 3.9 in KRaft mode).
 
-        If that is unknown, return True. Without this config, `unblock` ends with RESTART.
+        If that is unknown, return True. If brokers do not know the config, `unblock` ends with a request to restart the
+        leader.
         """
         for each in self.log_dirs:
             if each.meta is not None and not each.meta.is_kraft:

@@ -89,7 +89,7 @@ class Verification:
 
     @property
     def not_compared(self) -> int:
-        """Return the number of files whose log begins in remote storage, which was not read."""
+        """Return the number of files that were not compared: their log begins in remote storage, which was not read."""
         return self.counts[SnapshotVerdict.NOT_COMPARED]
 
     @property
@@ -155,7 +155,7 @@ class ExactComparison:
     """Compares the files of another folder with the state at each boundary. Every difference counts."""
 
     def __init__(self, folder: Path, *, is_unasked: bool = False) -> None:
-        """Compare the files `folder`/<20 digits>.snapshot. Beginning.is_unasked explains `is_unasked`."""
+        """Compare the files `folder`/<20 digits>.snapshot; see Beginning.is_unasked for `is_unasked`."""
         self._folder = folder
         self._not_judged = SnapshotVerdict.NOT_COMPARED if is_unasked else SnapshotVerdict.UNVERIFIED
         self.found: dict[int, Comparison] = {}

@@ -15,6 +15,10 @@ def _kind(found: fs.FileType) -> str | None:
     return kinds.get(found, "of unknown kind")
 
 
+def _entry(found: fs.FileInfo) -> Entry:
+    return Entry(found.base_name, found.path, _kind(found.type), found.size or 0, found.mtime_ns or 0)
+
+
 @dataclass(frozen=True)
 class ArrowFileSystem:
     """A file system of pyarrow, with the methods of file_system.FileSystem."""
@@ -24,10 +28,7 @@ class ArrowFileSystem:
 
     def list_folder(self, path: str) -> list[Entry]:
         """See FileSystem."""
-        return sorted(
-            Entry(each.base_name, each.path, _kind(each.type), each.size or 0, each.mtime_ns or 0)
-            for each in self.arrow.get_file_info(fs.FileSelector(path))
-        )
+        return sorted(map(_entry, self.arrow.get_file_info(fs.FileSelector(path))))
 
     def is_gone(self, path: str) -> bool:
         """See FileSystem."""

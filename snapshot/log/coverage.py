@@ -1,15 +1,15 @@
 """Compute the offsets that remote segments of a partition's lineage cover, as a broker does, without a store.
 
-A broker continues to copy after its highest remote offset, and copies nothing below it, whether covered or not. The
-highest remote offset is in the newest leader epoch of the log that has a remote segment, and at most the end of this
-epoch. Follows org.apache.kafka.server.log.remote.storage.RemoteLogManager.findHighestRemoteOffset.
+A broker copies only segments above its highest remote offset, even if remote storage has gaps below. To find this
+offset, the broker takes the newest leader epoch of the log that has a remote segment. The highest remote offset is the
+last one of these segments in the epoch. Follows
+org.apache.kafka.server.log.remote.storage.RemoteLogManager.findHighestRemoteOffset.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import chain
 
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.leader_epochs import Interval, epoch_ranges, held_intervals, joined
@@ -91,21 +91,24 @@ def overlap(intervals: Iterable[Interval], start_offset: int, end_offset: int) -
 def coverage_of(copies: Iterable[CopyFacts], lineage: LeaderEpochs, log_end_offset: int) -> RemoteCoverage:
     """Return the coverage of a lineage by remote segments.
 
-    Of a complete segment, the offsets count at which its epochs agree with the lineage. A published segment that lost
-    objects counts only for `highest` and `lost`, because a broker copies nothing below it.
+    A complete segment covers the offsets at which its leader epochs agree with the lineage. A published segment that
+    lost objects covers nothing, but raises `highest`, because brokers copy nothing below it.
 
     Args:
         lineage: (epoch, start offset) of the local log, ascending.
         log_end_offset: exclusive end of the local log.
     """
-    complete: list[CopyFacts] = []
-    lost: list[CopyFacts] = []
+    known: list[CopyFacts] = []
+    of_complete: list[tuple[CopyFacts, list[Interval]]] = []
+    lost: list[Interval] = []
     for copy in copies:
+        if not copy.is_complete and not copy.is_published:
+            continue
+        known.append(copy)
         if copy.is_complete:
-            complete.append(copy)
-        elif copy.is_published:
-            lost.append(copy)
-    of_complete = [(copy, copy.held(lineage)) for copy in complete]
+            of_complete.append((copy, copy.held(lineage)))
+        else:
+            lost += copy.held(lineage)
 
     def held(is_wanted: Callable[[CopyFacts], bool]) -> tuple[Interval, ...]:
         found: list[Interval] = []
@@ -116,11 +119,11 @@ def coverage_of(copies: Iterable[CopyFacts], lineage: LeaderEpochs, log_end_offs
 
     return RemoteCoverage(
         held(lambda _: True),
-        _highest([*complete, *lost], lineage, log_end_offset),
+        _highest(known, lineage, log_end_offset),
         published=held(lambda copy: bool(copy.is_published)),
         ours=held(lambda copy: copy.is_ours),
         unread=held(lambda copy: copy.is_published is None),
-        lost=tuple(joined(chain.from_iterable(copy.held(lineage) for copy in lost))),
+        lost=tuple(joined(lost)),
     )
 
 

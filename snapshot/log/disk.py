@@ -112,7 +112,7 @@ _OTHER_FILES = (
 
 
 def says_room(what: str, needed: int, disk: MountedDisk) -> str:
-    """Return a sentence with the needed and the free bytes. If too few are free, add how many to free.
+    """Return a sentence with the needed and the free bytes. If the free bytes are too few, it names the missing bytes.
 
     Args:
         what: the subject of the sentence, in the plural.

@@ -27,7 +27,7 @@ def numbered_name(name: str) -> tuple[str, int] | None:
 
 
 def wrong_name(name: str, path: str) -> Finding | None:
-    """Return the finding about a file name that no running broker writes; None for other names."""
+    """Return the finding about a file name that a healthy partition does not have; None for other names."""
     if name.endswith((".snapshot", ".log")):
         message = f"the name is not <20 digits>{name[name.rindex('.') :]}"
         if _OTHER_NUMBER.fullmatch(name):
@@ -40,6 +40,6 @@ def wrong_name(name: str, path: str) -> Finding | None:
 
 
 def is_of_running_cleaner(filesystem: FileSystem, finding: Finding) -> bool:
-    """Return whether the finding is a compaction file of a running broker, which is normal."""
+    """Return whether the finding is about a compaction that a running broker has not finished yet."""
     is_unfinished = finding.finding_kind is FindingKind.UNFINISHED_SWAP
     return is_unfinished and filesystem.is_local and is_in_use(Path(finding.path).parent.parent)

@@ -25,7 +25,7 @@ class Entry(NamedTuple):
 
 
 class FileSystem(Protocol):
-    """A file system. Paths are paths inside it. Its methods raise OSError if they fail."""
+    """A file system. Its methods take paths inside it, and raise OSError if they fail."""
 
     @property
     def is_local(self) -> bool:
@@ -52,9 +52,13 @@ class LocalFileSystem:
 
     def list_folder(self, path: str) -> list[Entry]:
         """See FileSystem."""
+        entries: list[Entry] = []
         with os.scandir(path) as found:
-            entries = (_entry(path, each) for each in found)
-            return sorted(each for each in entries if each is not None)
+            for each in found:
+                entry = _entry(path, each)
+                if entry is not None:
+                    entries.append(entry)
+        return sorted(entries)
 
     def is_gone(self, path: str) -> bool:
         """See FileSystem."""

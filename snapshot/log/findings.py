@@ -1,4 +1,4 @@
-"""Findings: damage in files, as data. A finding names the file, the byte position, the expected and the found value."""
+"""Findings: damaged, missing or unreadable files, as data."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Finding:
 
     @property
     def is_gone(self) -> bool:
-        """Return whether the file was deleted after it was listed. This is no damage."""
+        """Return whether the file was deleted after it was listed, which is no damage."""
         return self.finding_kind is FindingKind.DELETED_FILE
 
     def as_dict(self) -> dict[str, object]:
@@ -94,7 +94,7 @@ def unreadable(path: str, error: OSError) -> Finding:
 
 
 def corrupt_checkpoint(path: str, error: CorruptCheckpointError) -> Finding:
-    """Return the finding for a corrupt checkpoint. Its message lacks the path, which the finding contains."""
+    """Return the finding for a corrupt checkpoint. Its message omits the path, which is a separate field."""
     return Finding(FindingKind.CORRUPT_CHECKPOINT, path, -1, error.message.removeprefix(f"{path}: "))
 
 

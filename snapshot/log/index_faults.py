@@ -1,4 +1,4 @@
-"""Find faults in a segment's index files, by file size alone, or by the order of entries."""
+"""Find faults in a segment's index files: wrong file sizes, or wrong entries."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class IndexRebuild:
 
     def finish(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the entries of the offset index (OFFSET_ENTRY_DTYPE) and of the time index (TIME_ENTRY_DTYPE)."""
-        _, max_timestamp, max_timestamp_offset, last_entry = (int(value) for value in self._state)
+        _, max_timestamp, max_timestamp_offset, last_entry = self._state.tolist()
         last = np.empty(0, TIME_ENTRY_DTYPE)
         if max_timestamp > last_entry:
             last = np.array([(max_timestamp, max_timestamp_offset)], TIME_ENTRY_DTYPE)

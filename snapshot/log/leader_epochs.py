@@ -41,7 +41,7 @@ def epoch_ranges(epochs: LeaderEpochs, end: int) -> list[tuple[int, int, int]]:
 def agreed_intervals(epochs: LeaderEpochs, end: int, lineage: LeaderEpochs) -> list[Interval]:
     """Return the offsets of a segment at which its epochs agree with the lineage, as ascending, disjoint intervals.
 
-    Without epochs there are none.
+    If `epochs` or `lineage` is empty, return no interval.
 
     Args:
         epochs: (epoch, start offset) of the segment, ascending.
@@ -62,7 +62,7 @@ def agreed_intervals(epochs: LeaderEpochs, end: int, lineage: LeaderEpochs) -> l
 
 
 def _range_of(epoch: int, lineage: LeaderEpochs) -> Interval | None:
-    """Return the offsets of an epoch in the lineage, or None if the lineage lacks it. The last epoch is endless."""
+    """Return the offsets of an epoch in the lineage, or None. The last epoch of the lineage has no end."""
     at = bisect_right(lineage, epoch, key=itemgetter(0))
     if not at or lineage[at - 1][0] != epoch:
         return None
@@ -74,8 +74,8 @@ def _range_of(epoch: int, lineage: LeaderEpochs) -> Interval | None:
 def held_intervals(start: int, end: int, epochs: LeaderEpochs, lineage: LeaderEpochs) -> list[Interval]:
     """Return the offsets of a remote segment that belong to the lineage.
 
-    These are the `agreed_intervals`. An interval that begins with the segment's first epoch is extended down to the
-    start of the segment: the epoch may begin inside the segment, because the log start was there, or because older
+    These are the `agreed_intervals`. If the first of them begins with the segment's first epoch, it is extended down to
+    the start of the segment. Offsets below the first epoch exist if the log start was inside the segment, or if older
     records have no epoch.
 
     Args:
@@ -89,7 +89,7 @@ def held_intervals(start: int, end: int, epochs: LeaderEpochs, lineage: LeaderEp
 
 
 def joined(intervals: Iterable[Interval]) -> list[Interval]:
-    """Return the union of the intervals as ascending intervals that neither touch nor overlap, without empty ones."""
+    """Return the union of the intervals as ascending, separate intervals, without empty ones."""
     found: list[Interval] = []
     for start, end in sorted(interval for interval in intervals if interval[0] < interval[1]):
         if found and start <= found[-1][1]:

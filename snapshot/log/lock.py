@@ -34,7 +34,7 @@ def locked(log_dir: Path) -> Iterator[None]:
 
     Raises:
         LogDirInUseError: a broker holds the lock.
-        UsageError: this user may not open `.lock`, or it is no regular file.
+        UsageError: this user may not open `.lock`, or the file is not regular.
     """
     path = log_dir / ".lock"
     try:
@@ -96,11 +96,11 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 def holder_of(log_dir: Path) -> int | None:
     """Return the process id of the broker that holds `.lock`, or None if no process does.
 
-    The kernel returns the holder (F_GETLK) without taking the lock; read permission suffices. The id is 0 for a process
-    of another container. A lock of this process does not count.
+    The kernel returns the holder (F_GETLK) without taking the lock; read permission suffices. For a process of another
+    container, the kernel returns 0. A lock of this process does not count.
 
     Raises:
-        OSError: this user may not read `.lock`, it is no regular file, or the system cannot name the holder.
+        OSError: this user may not read `.lock`, the file is not regular, or the system cannot name the holder.
     """
     if sys.platform != "linux" or sys.maxsize < 1 << 32:
         raise OSError(errno.ENOTSUP, "the holder of a lock is known only on 64-bit Linux")

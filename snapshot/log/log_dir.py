@@ -59,7 +59,7 @@ class FileRef:
 class Segment:
     """The files of a segment.
 
-    If `log` is no regular file, the partition has a finding, and a read fails: links are not followed.
+    If `log` is not a regular file, the partition has a finding, and reads fail, because links are not followed.
     """
 
     base_offset: int
@@ -77,7 +77,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """The offset checkpoints of a log directory, each by (topic, partition)."""
+    """The offset checkpoints of a log directory. Each maps (topic, partition) to an offset."""
 
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
     log_start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
@@ -336,18 +336,13 @@ def _orphan_indexes(numbered: Mapping[str, Mapping[int, FileRef]]) -> Iterator[F
 
 
 def _segments(numbered: dict[str, dict[int, FileRef]]) -> tuple[Segment, ...]:
-    bases = sorted(numbered["log"])
-    return tuple(
-        Segment(
-            base_offset=base,
-            next_base_offset=following,
-            log=numbered["log"][base],
-            offset_index=numbered["index"].get(base),
-            time_index=numbered["timeindex"].get(base),
-            transaction_index=numbered["txnindex"].get(base),
-        )
-        for base, following in zip(bases, [*bases[1:], None], strict=False)  # without segments, bases is shorter
-    )
+    found: list[Segment] = []
+    following: int | None = None
+    for base in sorted(numbered["log"], reverse=True):
+        indexes = (numbered[suffix].get(base) for suffix in INDEXES)
+        found.append(Segment(base, following, numbered["log"][base], *indexes))
+        following = base
+    return tuple(reversed(found))
 
 
 def split_at(

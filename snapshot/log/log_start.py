@@ -8,11 +8,11 @@ The first of these sources that has it decides:
     leader epochs     the first leader epoch begins at the first local segment or above it: when the log start moves,
                       a broker removes older epochs
 
-Without a source, the log start is unknown, and no producer state is computed from the first local segment. Kafka up to
-3.7.0 never checkpoints the log start of a tiered log (KAFKA-16146); later releases do so after a minute. A copied
-directory looks the same, and so does a log whose broker was killed right after retention. Lost leader epochs show no
-log start; epochs that were rebuilt from batches prove nothing below the first segment. The log of a topic that is never
-tiered begins at its first local segment.
+If no source has it, the log start is unknown, and no producer state is computed from the first local segment on. This
+is common up to Kafka 3.7.0, which never checkpoints the log start of a tiered log (KAFKA-16146); later releases do so
+after a minute. It also happens if a broker is killed right after retention, or if a directory is copied without its
+checkpoint. Lost leader epochs show no log start. Epochs that were rebuilt from batches prove nothing below the first
+segment. The log of a topic that is never tiered begins at its first local segment.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def why_unknown(partition: Partition) -> str:
 
 @dataclass
 class LogStarts:
-    """Counts of partitions whose log begins in remote storage, or at an unknown offset."""
+    """Counts of the partitions whose log begins in remote storage, or whose log start is unknown."""
 
     continued: int = 0  # partitions whose log begins in remote storage
     unlocated: dict[str, str] = field(default_factory=dict)  # by partition name: why the log start is unknown
@@ -124,16 +124,16 @@ def with_log_start(partition: Partition, offset: int | None) -> Partition:
 
 
 def may_take_leaders(partition: Partition) -> bool:
-    """Return whether the leader's log start may be used: it is unknown here, or the log begins in remote storage."""
+    """Return whether the leader's log start may be used: the local one is unknown, or in remote storage."""
     return begins_below(partition) is not False
 
 
 def with_leaders(partition: Partition, offset: int | None) -> Partition:
-    """Return the partition with the leader's log start offset if that is used; `offset` None means unknown.
+    """Return the partition with the leader's log start offset, or unchanged. `offset` None means that it is unknown.
 
     The leader's log start is used in two cases: the local one is unknown, or the log begins in remote storage and the
-    leader's log start is above the local one. Brokers checkpoint a new log start once a minute, and may delete remote
-    segments below it before that.
+    leader's log start is above the local one. Brokers checkpoint a new log start once a minute, and may delete the
+    remote segments below it earlier.
     """
     if offset is None or not may_take_leaders(partition):
         return partition

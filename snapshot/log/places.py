@@ -65,7 +65,7 @@ def _is_utf8(path: str) -> bool:
 
 
 def located(uri: str) -> str:
-    """Return a form that is valid in any process: an absolute path, or the URI without a trailing `/`.
+    """Return the path or URI in a form that is valid in any process: an absolute path, or a URI without a trailing `/`.
 
     A file URI stays a URI, because Spark would resolve a plain path in its default file system.
     """
@@ -100,9 +100,9 @@ def each_once(uris: Iterable[str]) -> tuple[str, ...]:
 
 
 def place_of(uri: str) -> str:
-    """Return the canonical name for any spelling of a path or URI. Links are not resolved.
+    """Return the canonical form of a path or URI. Links are not resolved.
 
-    Tables store this name, so that two spellings in two runs are the same source.
+    Tables store this form, so that a source has the same name in each run, however the user writes it.
     """
     name = located(uri)
     if not name.startswith("file:"):

@@ -59,10 +59,9 @@ def complete(
 
 
 def epochs_of_batches(filesystem: FileSystem, segments: Sequence[Segment], *, reads_all: bool = False) -> LeaderEpochs:
-    """Return (epoch, first offset) of the batches, ascending, or () if any epoch is uncertain.
+    """Return (epoch, first offset) for each epoch of the batches, ascending; () if there is none or one is uncertain.
 
-    Epochs are uncertain if no batch has one, if epochs descend, or if a damaged closed segment may contain the start of
-    an epoch.
+    An epoch is uncertain if epochs descend, or if it may have begun in a damaged closed segment.
 
     Args:
         reads_all: whether to read every batch and verify its CRC. Otherwise a segment is skipped if the next segment

@@ -30,14 +30,14 @@ _SEGMENT = re.compile(r"[0-9]{20}\.log")
 
 
 def refuse_log_dir(path: str | os.PathLike[str], what: str) -> None:
-    """Raise an error if a directory, which need not exist, is a broker's log directory or inside one.
+    """Raise an error if `path` is, or is inside, a broker's log directory. The path need not exist.
 
     Args:
         path: a local path; links are followed, as a write would follow them.
-        what: the output to write there, as subject of the message: `--out`, `the report`.
+        what: the output to write to the path, as subject of the message: `--out`, `the report`.
 
     Raises:
-        LogDirAsTargetError: the directory is a broker's.
+        LogDirAsTargetError: the path is in a broker's log directory.
     """
     real = Path(os.path.realpath(Path(path).expanduser()))
     for directory in (real, *real.parents):

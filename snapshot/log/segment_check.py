@@ -31,7 +31,7 @@ Consumer = Callable[[np.ndarray, int], int | None]
 
 
 class EntryFeed:
-    """A splitter of one segment's stream into entries for one consumer. It buffers entries that span several pieces.
+    """A splitter of one segment's stream into complete entries. It buffers entries that span several pieces.
 
     Attributes:
         position: byte position in the segment up to which entries were consumed.

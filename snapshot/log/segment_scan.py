@@ -1,8 +1,8 @@
 """Decode a segment file window by window, and report how the file ended.
 
-A partial tail is normal in the active segment: the broker is writing, or has crashed and will truncate the tail at its
-start. In a closed segment a partial tail is damage. Damage ends the scan where a broker's recovery would truncate the
-file.
+A partial tail is normal in the active segment: the broker is writing, or it crashed and truncates the tail at its next
+start. In a closed segment, a partial tail is damage. Damage ends the scan at the byte at which a broker's recovery
+would truncate the file.
 """
 
 from __future__ import annotations

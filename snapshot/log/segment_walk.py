@@ -49,7 +49,7 @@ _MESSAGES = {
 
 @dataclass(frozen=True, slots=True)
 class SegmentEnd:
-    """The result of a walk over a segment, at its end or at damage."""
+    """The result of a walk, which ended at the end of the segment or at damage."""
 
     total_bytes: Annotated[int, Meta(description="bytes of the file when it was opened")]
     valid_bytes: Annotated[int, Meta(description="bytes up to the end of the last valid entry")]

@@ -142,7 +142,10 @@ def selected_folders(log_dirs: Sequence[NamedLogDir], selection: Selection) -> l
 
 def count(log_dirs: Sequence[NamedLogDir], selection: Selection) -> int:
     """Return the number of selected partitions. Only the names of their folders are read."""
-    return sum(1 for each in log_dirs for _ in folders_of(each.log_dir, selection))
+    total = 0
+    for each in log_dirs:
+        total += len(list(folders_of(each.log_dir, selection)))
+    return total
 
 
 def named(log_dir: LogDir, names: Collection[TopicPartition]) -> Iterator[Partition]:

@@ -1,9 +1,9 @@
 """Find partitions that a KRaft broker set aside, in folders named `<topic>-<n>.<32 hex>-stray`.
 
-At its start, a KRaft broker renames the folder of a replica if the cluster does not assign a replica with the topic id
-in its partition.metadata to this broker (LogManager.isStrayKraftReplica, since Kafka 3.7). A folder without a topic id
-is renamed, too. If the partition itself is assigned to the broker, the broker creates an empty one. No client gets an
-error, and no broker ever deletes the stray folder.
+At its start, a KRaft broker compares the topic id in each partition.metadata with the cluster's assignments
+(LogManager.isStrayKraftReplica, since Kafka 3.7). If no replica with this id is assigned to the broker, or the folder
+has no id, the broker renames the folder. If the partition is assigned to the broker under another id, the broker
+creates an empty replica. No client gets an error, and no broker ever deletes the stray folder.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _live(name: str, log_dirs: Sequence[NamedLogDir]) -> str:
     if not homes:
         return f"{name} is not here: if its topic was deleted, or another broker holds it, delete the folder"
     if not any(_bytes_of_logs(each.filesystem, f"{each.path}/{name}") for each in homes):
-        return f"{name} is empty here: if no other replica has these records, they are in this folder alone"
+        return f"{name} is empty here: if no other replica has these records, only this folder has them"
     return f"{name} has other records here"
 
 

@@ -23,10 +23,10 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def in_place(partition: Partition) -> Iterator[Write]:
-    """Write snapshots into the partition's folder, all at the end and the highest first. The caller must hold .lock.
+    """Write snapshots into the partition's folder when the context ends, the highest first. The caller must hold .lock.
 
-    If this run is killed, the limit of the next run is the highest snapshot, or the newest segment without a snapshot.
-    Because the highest snapshot is written first, both runs have the same limit.
+    The highest snapshot is the limit of the next run (see repair_plan). Because it is written first, a run after a kill
+    has the same limit as this run.
 
     Raises:
         UsageError: this user may not write to the folder, or the folder is a link that root does not follow.
@@ -40,18 +40,23 @@ def in_place(partition: Partition) -> Iterator[Write]:
 
 
 def _refuse(folder: Path, error: PermissionError, *_: object) -> None:
-    """Raise the error of a write into an unreadable folder. The plan of such a folder is empty; it has a finding."""
+    """Raise the error of a write into a folder that this user may not open."""
     raise cannot_write(folder, error) from error
 
 
 def _in_place(folder: Path, partition: Partition) -> Iterator[Write]:
-    # The folder has no segment if the broker was killed when it created the folder. The plan is then empty.
-    like = next((folder / Path(each.log.path).name for each in partition.segments), None)
-    with _Snapshots(folder, partition.path, like) as snapshots:
+    with _Snapshots(folder, partition.path, _first_log(folder, partition)) as snapshots:
         yield snapshots.add
         existing = snapshots.publish(lambda planned: planned.action is RepairAction.REPLACE)
         if existing is not None:
             raise ObjectExistsError(f"{existing}: exists and is no file", hint="move it away, then run again")
+
+
+def _first_log(folder: Path, partition: Partition) -> Path | None:
+    """Return the first `.log` file, whose owner and mode new files get; None without segments."""
+    if not partition.segments:
+        return None
+    return folder / Path(partition.segments[0].log.path).name
 
 
 class _Snapshots:
@@ -108,7 +113,7 @@ class _Snapshots:
 
 @contextmanager
 def _pinned(folder: Path) -> Iterator[Path | PermissionError]:
-    """Yield the folder, or the error for which root may not open it. Root gets a path that no rename can change.
+    """Yield the folder, or the PermissionError of opening it. Root gets a path that no rename can change.
 
     Raises:
         UsageError: this user is root, and the folder is a link that another user may have made.
@@ -159,7 +164,7 @@ def beside_log(partition: Partition) -> Iterator[WriteFile]:
         if isinstance(folder, PermissionError):
             yield partial(_refuse, Path(partition.path), folder)
             return
-        like = next((folder / Path(each.log.path).name for each in partition.segments), None)
+        like = _first_log(folder, partition)
 
         def write(name: str, data: bytes, replaces: bool) -> None:
             if not write_atomically(folder / name, data, replace=replaces, like=like):
@@ -172,7 +177,7 @@ def beside_log(partition: Partition) -> Iterator[WriteFile]:
 
 @contextmanager
 def elsewhere(out: Path, replace: bool, partition: Partition) -> Iterator[Write]:
-    """Write snapshots into `out`/<topic>-<partition>/, all at the end."""
+    """Write snapshots into `out`/<topic>-<partition>/ when the context ends."""
     folder = out / partition.name
     with _Snapshots(folder, str(folder)) as snapshots:
 

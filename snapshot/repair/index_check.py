@@ -6,13 +6,13 @@ would write: a live broker adds an entry per append and not per batch, so a foll
     offset index   Every position is the start of a batch. Every offset is the last offset of a batch that starts at
                    the position or later. Each batch starts at most LARGEST_SCAN bytes after an indexed batch or the
                    start of the segment. The index has an entry if a recovery would write one.
-    time index     The timestamp of an entry is the largest one up to the first batch that has it. The offset of the
-                   entry is in this batch (brokers before 3.0 name the record instead of the batch's last offset). If
-                   the largest timestamp grows, an entry follows within LARGEST_SCAN bytes. The last entry has the
-                   segment's largest timestamp.
-    transaction    The index has exactly the aborted transactions whose markers are in the segment. If the transactions
-    index          that are open at the segment's start are unknown, they are taken from the index, and the batches
-                   must agree with them.
+    time index     An entry names the first batch that has a new largest timestamp. The offset of the entry is in this
+                   batch (brokers before 3.0 name the record instead of the batch's last offset). After each new
+                   largest timestamp, an entry follows within LARGEST_SCAN bytes. The last entry has the segment's
+                   largest timestamp.
+    transaction    The index has exactly the aborted transactions whose markers are in the segment. If it is unknown
+    index          which transactions are open at the segment's start, the index itself supplies them, and its other
+                   entries must agree with them.
 
 Zeros after the last entry are preallocated by the broker, and are cut. Other bytes after the last entry are wrong.
 
@@ -81,7 +81,7 @@ class IndexCheck:
         Args:
             found: the existing index files.
             open_transactions: the transactions that are open at `base_offset` (ONGOING_TXN_DTYPE), from the producer
-                snapshot at that offset. None if they are unknown, as for the first segment after a deletion.
+                snapshot at that offset. None if they are unknown, for example because earlier segments were deleted.
         """
         self._base_offset = base_offset
         self._feed = EntryFeed(self._consume)
@@ -103,7 +103,7 @@ class IndexCheck:
 
     @property
     def open_transactions(self) -> np.ndarray:
-        """Return the open transactions after the last added batch (ONGOING_TXN_DTYPE), as far as they are known."""
+        """Return the known transactions that are open after the last added batch (ONGOING_TXN_DTYPE)."""
         return self._aborted.ongoing
 
     def update(self, piece: memoryview) -> None:
@@ -180,7 +180,7 @@ class IndexCheck:
         return None if reason == kernels.BROKEN else cursor
 
     def _transaction_index(self) -> tuple[bytes | None, str]:
-        """Return the bytes to keep, and why the file is wrong, or ""."""
+        """Return (bytes to keep, fault). The fault is "" if the file is right."""
         found, rebuilt = self._found_aborted, transaction_index.encode(self._aborted.entries())
         kept = rebuilt or None  # brokers keep no empty file
         if (found or b"") == rebuilt:
@@ -189,7 +189,7 @@ class IndexCheck:
             return kept, "it is missing"
         if self._follows_from_its_claims(found):
             return found, ""
-        return kept, "it does not hold the aborted transactions whose markers are in the segment"
+        return kept, "its entries are not the aborted transactions whose markers are in the segment"
 
     def _follows_from_its_claims(self, found: bytes) -> bool:
         return bool(found) and self._claimed is not None and _agrees(self._claimed.entries(), found, self._base_offset)
@@ -263,7 +263,7 @@ class _Aborted:
 
 
 def _claims(found: bytes | None, base_offset: int) -> np.ndarray | None:
-    """Return the transactions (ONGOING_TXN_DTYPE) that are open at `base_offset` by the file; None if it is wrong."""
+    """Return the transactions (ONGOING_TXN_DTYPE) that, by the file, are open at `base_offset`; None if it is wrong."""
     try:
         entries = transaction_index.decode(found or b"", base_offset=base_offset)
     except CorruptIndexError:

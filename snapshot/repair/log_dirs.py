@@ -1,4 +1,4 @@
-"""Plan the missing snapshots of one host's log directories, and write them if the caller wants this."""
+"""Plan the missing snapshots of one host's log directories, and write them if the caller opens files for writing."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class HostRepair:
         open_files: OpenFiles,
         fold: FoldSegment = fold_segment,
     ) -> Iterator[tuple[NamedLogDir, Partition, Sequence[PlannedSnapshot], Sequence[PlannedFile]]]:
-        """Fold each partition, and yield it after its files were written. A failed partition is added to `errors`."""
+        """Fold each partition, and yield it after its files were written. Add failures to `errors`."""
         for each, partition in partitions:
             begins = self.beginnings.of(partition)
             # On a full disk, only plan, to count the missing bytes.
@@ -102,8 +102,13 @@ class HostRepair:
         return replace(self.files, is_kraft=is_kraft, apply=self.files.apply and writes)
 
     def _count_unwritten(self, each: NamedLogDir, planned: Sequence[PlannedSnapshot]) -> None:
-        self._count(one for one in planned if not one.action.writes)
-        self.unwritten[each.uri] += sum(one.action.writes for one in planned)
+        left: list[PlannedSnapshot] = []
+        for one in planned:
+            if one.action.writes:
+                self.unwritten[each.uri] += 1
+            else:
+                left.append(one)
+        self._count(left)
         self.lacking[each.uri] += _bytes(planned)
 
     def _count(self, planned: Iterable[PlannedSnapshot]) -> None:

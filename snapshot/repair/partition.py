@@ -1,4 +1,4 @@
-"""Plan the missing snapshots of one partition, and write them if the caller wants this."""
+"""Plan the missing snapshots of one partition, and write them if the caller opens files for writing."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ OpenFiles = Callable[[Partition], AbstractContextManager[Write | None]]
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """The plan for a partition, and its examination."""
+    """The plan for a partition, with the examination before the repair."""
 
-    examination: Examination  # of the files before the repair
+    examination: Examination
     # By ascending offset. With `apply`, those whose `action.writes` is True were written.
     planned: tuple[PlannedSnapshot, ...]
     undone: tuple[str, ...]  # warnings about snapshots that a broker's next start deletes

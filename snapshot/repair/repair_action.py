@@ -33,7 +33,7 @@ class RepairAction(StrEnum):
 
     @property
     def waits(self) -> bool:
-        """Return whether the snapshot or file stays missing or wrong until a person acts."""
+        """Return whether a segment waits until a person acts."""
         return self in _WAITS
 
 

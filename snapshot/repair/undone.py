@@ -1,8 +1,8 @@
 """Find the snapshots that a broker will delete at its next start, including those of a repair.
 
-A starting broker opens every segment, even below the log start. It recovers a segment without an .index, or with a
-.txnindex that names an offset below the base offset. Then it deletes all later snapshots except the last ones
-(LogLoader.loadSegmentFiles).
+A starting broker opens every segment, even below the log start. It recovers a segment if the .index is missing, or if
+the .txnindex names an offset below the base offset. A recovery deletes all later snapshots except those of the last
+segments (LogLoader.loadSegmentFiles).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from tiersnap.snapshot.log.log_dir import Partition, Segment
 def lost_index(partition: Partition) -> int | None:
     """Return the base offset of the first closed segment without an .index, or None.
 
-    At its next start, the broker rebuilds the .index, and deletes the snapshots above it except the last ones.
+    At its next start, the broker rebuilds the .index, and deletes the later snapshots except those of the last
+    segments.
     """
     lost = (each.base_offset for each in partition.segments if each.offset_index is None and not each.is_active)
     return next(lost, None)
@@ -36,8 +37,8 @@ def undone_at_start(filesystem: FileSystem, partition: Partition, mended: Contai
     Args:
         mended: names of files that the repair writes.
     """
-    for each in (*partition.deleted_segments, *(one for one in partition.segments if not one.is_active)):
-        if _is_recovered(filesystem, each, mended):
+    for each in (*partition.deleted_segments, *partition.segments):
+        if not each.is_active and _is_recovered(filesystem, each, mended):
             yield f"{partition.name}: {_warning(partition, each)}"
             return
 

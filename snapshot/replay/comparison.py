@@ -1,4 +1,4 @@
-"""The result of comparing a snapshot file with the log, and the verdicts that follow from it."""
+"""The result of the comparison of a snapshot file with the log, and the verdicts that follow from it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class JudgedFile:
-    """A snapshot file with its verdict at a certain time."""
+    """A snapshot file with the verdict on it."""
 
     offset: int
     verdict: SnapshotVerdict

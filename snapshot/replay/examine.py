@@ -108,7 +108,7 @@ def examine_decodes(
         decodes: the decoded segments.
         on_boundary: see OnBoundary; a boundary's entries are valid only inside the call.
         begins: producer state at the first local offset, from remote storage.
-        known: results of an earlier replay for snapshot offsets up to the start of this one.
+        known: results of an earlier replay, for the snapshot offsets that this replay skips.
         largest_timestamps: ms by base offset, for segments that are not decoded.
         find_faults: finds the faults of a segment's indexes; None to read no index.
     """
@@ -157,8 +157,8 @@ def conclude(
     """Return the examination for a finished replay.
 
     Args:
-        snapshots: the comparison of the file, or of the snapshot that was computed for it, by each offset reached.
-        reached: the results to store, for the same offsets.
+        snapshots: by reached offset, the comparison of the file or of the snapshot that was computed instead of it.
+        reached: by the same offsets, the results to store.
         find_faults: see `examine_decodes`; not called for topics that are never tiered.
     """
     partition = replay.partition
@@ -223,7 +223,8 @@ def _log_start_behind_its_end(replay: Replay) -> Iterator[Finding]:
     is_read = replay.damage is None and replay.refusal is None
     if is_read and start > replay.log_end:
         path = f"{partition.path.rpartition('/')[0]}/{LOG_START_OFFSETS}"
-        message = f"{partition.name} starts at {start} and ends at {replay.log_end}: a broker deletes it when it starts"
+        message = f"{partition.name} starts at {start} and ends at {replay.log_end}: "
+        message += "a broker deletes this log at its start"
         yield Finding(FindingKind.CORRUPT_CHECKPOINT, path, -1, message)
 
 
@@ -260,12 +261,12 @@ def _of_earlier_log(replay: Replay) -> Comparison:
 
 def _trouble(finding: Finding) -> str:
     if finding.finding_kind in (FindingKind.PERMISSION_DENIED, FindingKind.DELETED_FILE):
-        return f"the log below it cannot be read ({finding.message})"
-    return f"the log is damaged below it ({finding.finding_kind})"
+        return f"the log below this offset cannot be read ({finding.message})"
+    return f"the log is damaged below this offset ({finding.finding_kind})"
 
 
 def partition_facts(replay: Replay) -> PartitionFacts:
-    """Return the facts about the replayed partition, from which the gate derives verdicts."""
+    """Return the facts about the replayed partition, from which `gate.judge` derives verdicts."""
     partition = replay.partition
     if partition.high_watermark is None:
         unstable = f"{HIGH_WATERMARKS} does not name this partition, or cannot be read"
@@ -298,7 +299,7 @@ def rebuilt_parts(segment: Segment) -> tuple[str, ...]:
 
 
 def has_leader_epoch(epochs: Iterable[tuple[int, int]] | None, next_base_offset: int | None) -> bool:
-    """Return whether the segment has a leader epoch: one that starts below the segment's end."""
+    """Return whether the segment has a leader epoch, which means that one starts below the segment's end."""
     return any(next_base_offset is None or start < next_base_offset for _, start in epochs or ())
 
 

@@ -1,9 +1,9 @@
-"""Expiry of idle producers: in a snapshot that tiersnap writes, and in a broker that loads one.
+"""Rules for idle producers: which a written snapshot omits, and which a broker drops when it loads a snapshot.
 
-A broker drops idle producers by its own clock. So extra entries in a file do no harm, but missing entries may. The age
-of an entry is measured at the largest record timestamp of the segment that ends at the snapshot offset, and not at the
-time of writing, so that one log always gives the same file. An entry is omitted if it has no open transaction and its
-age is at least the expiration. If no record has a timestamp, or the largest one is in the future, no entry is omitted.
+A broker drops idle producers by its own clock. So a surplus entry in a file does no harm, but a missing entry may.
+tiersnap measures the age of an entry at the largest record timestamp of the segment that ends at the snapshot offset.
+So equal logs give equal files, whenever they are written. An entry is omitted if it has no open transaction and its age
+is at least the expiration. If no record has a timestamp, or the largest one is in the future, no entry is omitted.
 """
 
 from __future__ import annotations
@@ -66,7 +66,11 @@ class Expiry:
         return None
 
     def live(self, entries: np.ndarray, boundary_timestamp: int) -> np.ndarray:
-        """Return the entries (ENTRY_DTYPE, in their order) that a snapshot with this timestamp contains."""
+        """Return the entries (ENTRY_DTYPE, in their order) that a snapshot contains.
+
+        Args:
+            boundary_timestamp: see `time_of`.
+        """
         time = self.time_of(boundary_timestamp)
         if time is None:
             return entries
@@ -75,14 +79,14 @@ class Expiry:
 
 @dataclass(frozen=True, slots=True)
 class BrokerExpiry:
-    """When a broker loads a snapshot, and how long it keeps idle producers. Both are in ms."""
+    """The rules by which a broker drops idle producers when it loads a snapshot. Times are in ms."""
 
-    now: int
+    now: int  # time at which the broker loads the snapshot
     expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS  # producer.id.expiration.ms; None if it never drops any
 
     @property
     def since(self) -> int | None:
-        """Return the time (ms) of the last batch of a producer that expires now; None if the broker keeps all."""
+        """Return the time (ms) at or before which the last batch of an expired producer was; None if none expires."""
         return None if self.expiration is None else self.now - self.expiration
 
     def live(self, entries: np.ndarray) -> np.ndarray:

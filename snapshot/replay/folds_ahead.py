@@ -1,8 +1,7 @@
-"""Fold the segments that a replay will need next in other threads, on the cores of this host.
+"""Fold segments ahead of a replay in other threads, on the cores of this host.
 
-A replay takes segments in ascending order, and each fold depends only on its segment. So the next segments, including
-those of the next partitions, are folded while the replay compares, writes and prints. Results, order and errors equal
-those of one thread.
+A replay takes segments in ascending order, and each fold depends only on its segment. So other threads fold the next
+segments while the replay compares, writes and prints. Results, order and errors are the same as with one thread.
 
 Threads are used instead of processes: the compiled walk runs without the interpreter's lock, deltas need not be copied,
 and no worker can outlive its parent. Processes were not faster for large segments, and used 1.4 times the CPU for small
@@ -47,9 +46,10 @@ class _Wanted:
 
 
 class FoldsAhead:
-    """A `FoldSegment` that folds expected partitions on local disks ahead, and other segments on demand.
+    """A `FoldSegment` that folds the segments of expected partitions ahead of the requests, and others on demand.
 
-    Use it as a context manager: the exit ends its threads. A running fold ends within 32 MiB of its file.
+    Only segments on local disks are folded ahead. At the exit of the context, the threads end; a running fold ends
+    within 32 MiB of its file.
     """
 
     def __init__(self, *, check_crc: bool = True, threads: int | None = None) -> None:
@@ -75,7 +75,7 @@ class FoldsAhead:
             self._pool.shutdown(cancel_futures=True)
 
     def listed(self, partitions: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[tuple[NamedLogDir, Partition]]:
-        """Yield the partitions, and expect each of them. One partition per core is listed ahead.
+        """Yield the partitions, and call `expect` for each. One partition per core is listed ahead.
 
         Raises:
             TiersnapError: the listing failed. The partitions that were listed before are yielded first.
@@ -95,7 +95,7 @@ class FoldsAhead:
             raise failure
 
     def expect(self, filesystem: FileSystem, partition: Partition) -> None:
-        """Fold the segments of a partition ahead, beginning with the first one that the replay requests."""
+        """Announce that the replay will request the segments of this partition, so that they are folded ahead."""
         if self._threads < 2 or not filesystem.is_local:
             return
         offsets = cut_offsets(partition)
@@ -120,7 +120,7 @@ class FoldsAhead:
         return fold.result()
 
     def _skip_to(self, wanted: _Wanted) -> None:
-        """Drop the folds before the wanted one, which the replay skipped."""
+        """Cancel the announced folds before the wanted one: the replay did not request them."""
         while self._begun and self._begun[0][0] != wanted:
             passed, fold = self._begun.popleft()
             fold.cancel()

@@ -43,7 +43,7 @@ class LostOffsets:
 
 
 def gap_between(partition: Partition, first: int, following: int | None) -> LostOffsets | None:
-    """Return the offsets between a segment and the next one, or None without a gap or if the log cleaner passed them.
+    """Return the offsets between a segment and the next one; None if there are none, or if the log cleaner passed them.
 
     Args:
         first: exclusive end offset of the segment.

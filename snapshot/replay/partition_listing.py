@@ -53,7 +53,7 @@ class RemoteLister:
     _away: list[str] = field(default_factory=list)
 
     def with_remote(self, listing: PartitionListing, records: PartitionRecords | None = None) -> PartitionListing:
-        """Return the listing with the partition's remote segments, whose states come from `records` if given."""
+        """Return the listing with the partition's remote segments; `records`, if given, supply their states."""
         partition, look = listing.partition, self.look
         if look is None or not _may_be_tiered(partition):
             return listing
@@ -108,7 +108,7 @@ def copy_before(listing: PartitionListing) -> ListedCopy | None:
 
 
 def _tiered_ends(listing: PartitionListing) -> set[int]:
-    """Return the exclusive ends of the tiered segments before the first untiered one, up to the high watermark."""
+    """Return the end offsets of the tiered segments below the first untiered one, up to the high watermark."""
     partition = listing.partition
     high_watermark = ENDLESS if partition.high_watermark is None else partition.high_watermark
     found: set[int] = set()

@@ -50,7 +50,7 @@ class Replay:
         return 0 if self.begins.start is None else self.begins.start.offset
 
     def watch(self, first_open_offset: int) -> None:
-        """Record the first offset of the oldest transaction that is open at the high watermark; -1 without one."""
+        """Record the first offset of the oldest transaction that is open at the high watermark, or -1."""
         self.is_watched = True
         self.unstable_from = None
         if first_open_offset >= 0:
@@ -103,13 +103,13 @@ def may_be_stored(partition: Partition, offset: int) -> bool:
     """Return whether a snapshot computed at `offset` may be stored: only up to the high watermark.
 
     A leader change can truncate and rewrite unreplicated batches. A snapshot above the high watermark would then
-    contradict the log forever. This rule is not needed for files in a directory that no broker and no plugin reads.
+    contradict the log forever.
     """
     return partition.high_watermark is not None and offset <= partition.high_watermark
 
 
 def inside(offsets: list[int], segment: Segment) -> list[int]:
-    """Return those of the ascending offsets that are in [base offset, next base offset) of the segment."""
+    """Return the offsets, which must ascend, that are in [base offset, next base offset) of the segment."""
     low = bisect_left(offsets, segment.base_offset)
     if segment.next_base_offset is None:
         return offsets[low:]
@@ -119,11 +119,11 @@ def inside(offsets: list[int], segment: Segment) -> list[int]:
 def replay_partition(
     partition: Partition, read_runs: ReadRuns, read_snapshot: ReadSnapshot, *, begins: Beginning = NOT_LOOKED
 ) -> tuple[Replay, Iterator[Boundary]]:
-    """Return a lazy replay of a partition, and its boundaries. Iterate the boundaries, then read the replay.
+    """Return a lazy replay of a partition and its boundaries. Iterate the boundaries before you read the replay.
 
-    The boundaries are above the start of the replay: each base offset after the first, each offset with a snapshot
-    file, and the log end. If the replay starts at the first base offset, a snapshot file at this offset is a boundary,
-    too.
+    The boundaries are at each base offset except the first, at each snapshot file, and at the log end. Those at or
+    below the start of the replay are omitted. If the replay starts at the first base offset and a snapshot file exists
+    at it, this offset is a boundary, too.
     """
     replay = Replay(partition, begins)
     return replay, _boundaries(replay, _state_at_first(partition, begins), read_runs, read_snapshot)

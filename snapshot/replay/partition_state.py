@@ -1,8 +1,9 @@
 """Replay the runs of a partition in offset order, and compute the producer state at each wanted offset.
 
-The state is one table that is updated in place, so the cost grows with the deltas and not with segments x producers.
-Entries are copied only if they are read. The replay compares each snapshot file that it passes. If a file agrees with
-the log and also has producers from below the log start, the replay continues with the file's entries, as a broker does.
+The state is one table, updated in place, so that the cost depends on the number of deltas and not on segments x
+producers. Entries are copied only if they are read. The replay compares each snapshot file that it passes. If a file
+agrees with the log and also has producers from below the log start, the replay continues with the file's entries, as a
+broker does.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Boundary:
 
     @property
     def snapshot(self) -> SnapshotAt:
-        """Return the result to store, without open transactions and stored object."""
+        """Return the result to store. It lacks the open transactions and the stored object."""
         return SnapshotAt(self.offset, self.found, self.provenance, self.folded_from, self.file)
 
     @property
@@ -153,7 +154,7 @@ class ReplayState:
 
     @property
     def provenance(self) -> Provenance:
-        """Return the provenance of entries that are computed now."""
+        """Return the provenance of the current entries."""
         if self.lacks_start:
             return Provenance.COMPUTED_FROM_LOCAL_START
         if self.folded_from == 0 or self.has_adopted:
@@ -189,7 +190,10 @@ class ReplayState:
             self._refused = f", and its snapshot at offset {copy.offset} {found.explanation}"
 
     def lose(self, lost: LostOffsets) -> None:
-        """Continue after lost offsets with an unknown state. Only a snapshot file that names them restores it."""
+        """Continue after lost offsets with an unknown state.
+
+        Only a snapshot file that names a batch in the lost offsets restores the state.
+        """
         self._producers = ProducerFold()
         self._step += 1
         self.lost, self.history_from = lost, lost.next
@@ -238,7 +242,7 @@ class ReplayState:
         )
 
     def _entries_here(self) -> Callable[[], np.ndarray]:
-        """Return a function that computes the entries at this step, and fails after the replay has continued."""
+        """Return a function that computes the current entries. It fails if the replay has continued since."""
         step = self._step
         known: np.ndarray | None = None
 

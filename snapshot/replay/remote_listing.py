@@ -1,7 +1,7 @@
 """The remote segments of a partition, as listing and replay need them.
 
-A log may begin in remote storage although the remote location has none of its segments. If the location has no segments
-of any such log, it may not be the brokers' location. If only one log has no segments, its checkpoint may be old.
+If a log begins in remote storage, the brokers' remote location has segments of it. If --remote has no segments of any
+such log, it is probably another location. If --remote lacks only one such log, that log's checkpoint is probably old.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class CopyEvent:
 
     @property
     def is_finished(self) -> bool:
-        """Return whether the event is that an upload of tiersnap was finished."""
+        """Return whether the event is the end of a successful upload by tiersnap."""
         return self.state is RemoteSegmentState.COPY_SEGMENT_FINISHED
 
     @property
@@ -161,10 +161,14 @@ class RemoteListing:
             leader_epochs: (epoch, start offset) of the local log, ascending; None if they are unknown.
             log_end_offset: exclusive end of the local log.
         """
+        in_flight: set[int] = set()
+        for copy in self._begun(is_ours=False):
+            in_flight.add(copy.base_offset)
+        unfinished = [(copy.base_offset, copy.next_base_offset) for copy in self._begun(is_ours=True)]
         return replace(
             coverage_of((copy.facts for copy in self.copies), leader_epochs or (), log_end_offset),
-            in_flight=frozenset(copy.base_offset for copy in self._begun(is_ours=False)),
-            unfinished=tuple((copy.base_offset, copy.next_base_offset) for copy in self._begun(is_ours=True)),
+            in_flight=frozenset(in_flight),
+            unfinished=tuple(unfinished),
             broker_wrote_at=max((copy.written_at for copy in self.copies if copy.is_brokers), default=None),
             encrypted_by=self.encrypted_by or "",
         )
@@ -191,7 +195,7 @@ NOTHING_SEEN = RemoteListing()
 
 @dataclass(frozen=True, slots=True)
 class ClaimedStart:
-    """A snapshot in remote storage from which a replay may start: that of a remote segment with a claim of tiersnap."""
+    """A snapshot in remote storage from which a replay may start, as the claim of its remote segment records it."""
 
     snapshot_offset: int  # exclusive; the end of the remote segment
     segment_id: str
@@ -221,7 +225,7 @@ class RemoteLook(Protocol):
         """
 
     def with_records(self, records: Records) -> RemoteLook:
-        """Return a reader that takes the states of remote segments from `records`."""
+        """Return a RemoteLook that takes the states of remote segments from `records`."""
 
     def find_start(self, partition: Partition, copies: Iterable[ListedCopy]) -> ClaimedStart | None:
         """Return the first of the segments whose snapshot can start a replay, or None.
@@ -234,7 +238,7 @@ class RemoteLook(Protocol):
         """Return the snapshot's bytes. Raises TiersnapError: the snapshot was deleted, or its CRC is wrong."""
 
     def living_producers(self, partition: Partition, offset: int, expiry: BrokerExpiry) -> np.ndarray:
-        """Return the ids, ascending, of producers that a broker would keep now, from snapshots at or below `offset`.
+        """Return the ids, ascending, of the producers in snapshots at or below `offset` that a broker would keep now.
 
         Raises:
             TiersnapError: remote storage does not answer, or refuses.
@@ -252,7 +256,7 @@ class RemoteLook(Protocol):
 
 
 def lacks_beginning(partition: Partition, remote: RemoteListing) -> bool | None:
-    """Return whether the log begins in remote storage and no segment of it exists there; None if that is unknown."""
+    """Return whether a log that begins in remote storage has no segment in it; None if the log start is unknown."""
     if any(copy.is_finished or not copy.is_published for copy in remote.copies):
         return False
     if begins_below(partition):
@@ -273,7 +277,7 @@ def place_error(name: str, place: str) -> TiersnapError:
 
 @dataclass
 class PlaceDoubt:
-    """The doubt whether a remote location is the brokers', from the listings of one host's partitions."""
+    """Collects evidence from the partitions of one host that --remote is not the brokers' remote location."""
 
     _name: str = ""
     _is_refuted: bool = False
@@ -286,7 +290,7 @@ class PlaceDoubt:
             self._name = partition.name
 
     def errors(self, place: str) -> tuple[TiersnapError, ...]:
-        """Return the error if every listing supports the doubt, else (); `place` is the URI of the remote location."""
+        """Return the error if no partition refutes the doubt, else (); `place` is the URI of the remote location."""
         if self._is_refuted or not self._name:
             return ()
         return (place_error(self._name, place),)

@@ -19,7 +19,7 @@ class PartitionRecords:
     Attributes:
         segments: the remote segments in their newest recorded state.
         is_complete: whether all records of the partition were read.
-        doubtful: ids of segments for which only records exist that brokers ignore.
+        doubtful: ids of segments that have records, but only of a kind that brokers ignore.
         error: why the records could not be read, or "".
     """
 

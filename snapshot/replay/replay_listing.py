@@ -137,7 +137,7 @@ class _OneReplay:
         return Replayed(examination, tuple(self._errors), self._unread_count, is_finished, state)
 
     def _is_finished(self, examination: Examination) -> bool:
-        """Return whether a later replay of the same files would find nothing else."""
+        """Return whether a later replay of the same files would give the same results."""
         has_vanished = self._note_vanished(examination)
         if self._errors or has_vanished or self._is_blind:
             return False
@@ -166,7 +166,7 @@ class _OneReplay:
         return state
 
     def _note_start(self, state: StartState, provenance: Provenance) -> None:
-        """Record the start and its open transactions, with which the next segment's transaction index is compared."""
+        """Record the start, and its open transactions for the check of the next segment's transaction index."""
         opened = state.deltas.compress(state.deltas["txn_first_offset"] >= 0)
         self._known[state.offset] = SnapshotAt(
             state.offset,
@@ -178,7 +178,7 @@ class _OneReplay:
         self._decodes.begin_at(state.offset)
 
     def _beginning(self) -> Beginning:
-        """Return the state at the first local offset, from remote storage if a snapshot of this partition is wanted."""
+        """Return the state at the first local offset. Remote storage is read only if a snapshot is wanted."""
         if not self._wants_snapshot():
             return Beginning(self._is_continued)
         begins = self._known_beginning()
@@ -205,7 +205,7 @@ class _OneReplay:
         return begins
 
     def _wants_snapshot(self) -> bool:
-        """Return whether a snapshot is wanted: for a segment that is not tiered, or at every boundary."""
+        """Return whether the replay needs the state: a segment is not tiered, or all snapshots are wanted."""
         if self._task.options.every_boundary:
             return True
         tiered = self._listing.tiered
@@ -218,7 +218,7 @@ class _OneReplay:
         return False
 
     def _window_start(self) -> StartState | None:
-        """Store the results below the scan window, and return the state at the window's first offset, or None."""
+        """Store the results below the scan window, and return the state at its start; None without a window."""
         offset = self._listing.window_offset
         if offset is None:
             return None
@@ -246,7 +246,9 @@ class _OneReplay:
         segments, tiered = self._partition.segments, self._listing.tiered
         ends = set(self._partition.snapshots)
         ends.update(each.base_offset for each in segments)
-        ends.difference_update(each.next_base_offset for each in segments if each.base_offset in tiered)
+        for segment in segments:
+            if segment.base_offset in tiered and segment.next_base_offset is not None:
+                ends.discard(segment.next_base_offset)
         return (end for end in ends if end > segments[0].base_offset)
 
     def _read_snapshot(self, offset: int) -> bytes | None:

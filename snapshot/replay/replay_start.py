@@ -4,7 +4,7 @@ A replay uses the first of these states that is known (see replay_listing):
 
     a claimed snapshot   at the end of the tiered segments: the snapshot of a remote segment that tiersnap uploaded, as
                          recorded in the segment's claim (`claimed_start`)
-    an earlier replay    the stored state at the base offset of the then active segment (replay_listing.Resume)
+    an earlier replay    the state that it stored at the base offset of its active segment (replay_listing.Resume)
     the scan window      the state at the window's first offset (window_start.WindowStart)
     remote storage       if the log begins in remote storage: the state at the first local offset, or at the first
                          remote segment end above it (`known_state`). A follower restores its state in the same way
@@ -163,9 +163,9 @@ def known_state(
 
 
 def copies_up_to(ends: Collection[int], copies: Iterable[ListedCopy], partition: Partition) -> list[ListedCopy]:
-    """Return the finished remote segments of the lineage that end at one of `ends` (exclusive).
+    """Return the finished remote segments that end at one of `ends` (exclusive).
 
-    All offsets of such a segment belong to the lineage.
+    Segments are omitted unless all their offsets belong to the lineage.
     """
     lineage = partition.whole_epochs
     found: list[ListedCopy] = []
@@ -183,7 +183,8 @@ def claimed_start(
     """Return the snapshot of the first remote segment whose claim records one, or None. Each claim takes one request.
 
     Args:
-        doubts_log_start: whether to refuse a snapshot that was folded from a log start, which may have been another.
+        doubts_log_start: whether to refuse a snapshot that was folded from a log start, because the log start is in
+            doubt.
 
     Raises:
         TiersnapError: the claims could not be read.
@@ -237,7 +238,7 @@ class Beginnings:
     may_pass: bool = False  # whether a failure in `unknown` is transient
 
     def of(self, partition: Partition) -> Beginning:
-        """Return the beginning of a log, and record why it is unknown."""
+        """Return the beginning of a log. If it is unknown, record the reason."""
         if not may_begin_below(partition) or never_tiered_reason(partition):
             return NOT_LOOKED
         found = NOT_LOOKED
@@ -251,7 +252,7 @@ class Beginnings:
         return found
 
     def again(self, partition: Partition) -> Beginning:
-        """Return `of` for a partition whose log start is now known, and replace its recorded reasons."""
+        """Return `of` for a partition whose log start is now known, and forget its recorded reasons."""
         self.unknown.pop(partition.name, None)
         self.unlocated.pop(partition.name, None)
         return self.of(partition)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import starmap
 
 import numpy as np
 
@@ -59,7 +60,7 @@ class RestoredLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Return the exclusive offset at which a read_committed consumer stops if all records are committed."""
+        """Return the exclusive last stable offset of a log whose high watermark is at its end."""
         return min([self.log_end_offset, *(opened.first_offset for opened in self.open_transactions)])
 
 
@@ -107,9 +108,8 @@ def only_open_transactions(entries: np.ndarray) -> np.ndarray:
 def _open_transactions(deltas: np.ndarray) -> list[RestoredTransaction]:
     """Return the open transactions of deltas (DELTA_DTYPE), by ascending first offset."""
     opened = deltas[deltas["txn_first_offset"] >= 0]
-    names = ("producer_id", "producer_epoch", "txn_first_offset")
-    rows = zip(*(opened[name].tolist() for name in names), strict=True)
-    return sorted((RestoredTransaction(*row) for row in rows), key=lambda each: each.first_offset)
+    rows = opened[["producer_id", "producer_epoch", "txn_first_offset"]].tolist()
+    return sorted(starmap(RestoredTransaction, rows), key=lambda each: each.first_offset)
 
 
 @dataclass

@@ -79,9 +79,7 @@ def fold_segment(
         TransientError: `stop` was set during the fold.
     """
     limit = segment.next_base_offset
-    inside = [cut for cut in cuts if cut > segment.base_offset]
-    if limit is not None:
-        inside = [cut for cut in inside if cut < limit]
+    inside = [cut for cut in cuts if cut > segment.base_offset and (limit is None or cut < limit)]
     runs = _Runs(segment.base_offset, inside, stop)
     scan = SegmentScan.of(filesystem, segment, check_crc=check_crc, keep_rows=on_rows is not None, folding=runs)
     for rows in scan:
@@ -120,7 +118,7 @@ class DecodeSource(Protocol):
     """
 
     def begin_at(self, offset: int) -> None:
-        """Return no decode of segments below this offset from now on."""
+        """Skip segments below this offset from now on."""
 
     def window(self) -> Iterator[WindowDecode]:
         """Yield the decodes of a scan window, ascending, one segment in one or more parts.
@@ -129,7 +127,7 @@ class DecodeSource(Protocol):
         """
 
     def decode(self, segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd] | None:
-        """Return the runs of a segment, which may be lazy, and the end of its scan; None below `begin_at`'s offset.
+        """Return the runs of a segment, which may be lazy, and the end of its scan; None for a skipped segment.
 
         Args:
             cuts: ascending offsets inside the segment at which a new run must begin.

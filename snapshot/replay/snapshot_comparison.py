@@ -1,8 +1,8 @@
 """Compare the entries of a snapshot file with the computed entries, producer by producer.
 
-A file proves nothing by existing: a broker writes empty snapshots after a clean start without any, and keeps damaged
-old files. A missing producer is not always damage: brokers drop idle producers. The comparison counts every entry and
-uses no clock, so that it can be stored as a fact. Two decisions use it:
+The existence of a file proves nothing: a broker that finds no snapshot at a clean start writes an empty one, and
+brokers keep damaged old files. A missing producer is not always damage, because brokers drop idle producers. The
+comparison counts every entry and uses no clock, so that it can be stored as a fact. Two decisions use it:
 
     start     a replay starts only from a file that has all entries of the log (strictly MATCHES or EXTENDS)
     upload    a missing or different entry does no harm if a broker that loads the file now would drop the entry: it has
@@ -49,7 +49,8 @@ def compare(
         found: entries of the file, ENTRY_DTYPE in ascending producer id.
         computed: entries folded from the log, in the same order, without expiry.
         history_from: first offset of the log; older batches are deleted. 0 if the log is complete.
-        is_cleaned: whether the log cleaner passed the batches below the file's offset; the file may name removed ones.
+        is_cleaned: whether the log cleaner passed all batches below the file's offset, and may have removed batches
+            that the file names.
     """
     in_found = np.isin(computed["producer_id"], found["producer_id"], assume_unique=True)
     in_computed = np.isin(found["producer_id"], computed["producer_id"], assume_unique=True)

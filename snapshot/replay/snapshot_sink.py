@@ -27,7 +27,8 @@ from tiersnap.snapshot.replay.partition_state import Boundary
 class SnapshotObject:
     """A computed snapshot to store.
 
-    `gaps` returns the gaps between segments below its offset. It is called only if another object has the same key.
+    `gaps` returns the gaps between segments below the snapshot's offset. It is called only if another object has the
+    key.
     """
 
     topic: str
@@ -44,9 +45,10 @@ class SnapshotObject:
 
 @dataclass(frozen=True, slots=True)
 class StoredSnapshot:
-    """A stored snapshot. `crc32c` covers all bytes of the object; `crc` is the checksum field inside it.
+    """A stored snapshot. `crc32c` covers all bytes of the object; `crc` is the checksum field inside the object.
 
-    `is_new`: whether this call wrote the object. `is_mended`: whether it replaced an object that no broker could read.
+    `is_new`: whether this call wrote the object. `is_mended`: whether this call replaced an object that no broker could
+    read.
     """
 
     key: str
@@ -127,7 +129,7 @@ class BoundaryStore:
             self._make_room(_BYTES_AT_ONCE)
 
     def _make_room(self, size: int) -> None:
-        """Wait for the oldest puts until another one of `size` bytes may start."""
+        """Wait for the oldest puts until another put of `size` bytes may start."""
         size += sum(len(snapshot.data) for snapshot, _ in self._begun)
         while self._begun and (size > _BYTES_AT_ONCE or len(self._begun) == _PUTS_AT_ONCE):
             snapshot, begun = self._begun.popleft()

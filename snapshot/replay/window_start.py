@@ -1,25 +1,25 @@
 """Compute the producer state at the first offset of a scan window, and the boundaries below it.
 
 A segment below the window is decoded only to complete the entry of a producer. The computed snapshot at the end of such
-a segment contains only open transactions, because these never expire. If the entry of a producer is still incomplete at
-the first local segment, and the log begins in remote storage, the state is read from there.
+a segment contains only open transactions, because these never expire. If an entry is still incomplete at the first
+local segment, and the log begins in remote storage, the state at the first local offset is read from remote storage.
 
-The window follows KIP-952: a producer without a batch in it has expired, and a snapshot may omit it. If the window
-shows a producer only in part, the producer is followed back until its entry is complete. Its first batch in the window
-may be a marker, so that its last data batch is older. Or that batch is transactional, and the transaction began
-earlier. A producer whose first batch in the window is not transactional counts as one without transactions. UNSEEN
-lists everything that no scan of the window can find.
+The window follows KIP-952: a producer without a batch in the window has expired, and a snapshot may omit it. If the
+first batch of a producer in the window is a marker, its last data batch is older. If that first batch is transactional,
+the transaction may have begun earlier. In both cases older segments are read until the entry is complete: the producer
+is *followed back*. A producer whose first batch in the window is not transactional counts as one without transactions.
+UNSEEN lists everything that no scan of the window can find.
 
 An open transaction never expires, and may have no batch in the window. So the open transactions at the window's start
 need a proof. Without a proof, no computed snapshot may be written:
 
-    a broker's snapshot   at the window's first offset, with at least one entry. Producers with an open transaction in
-                          it are followed back, and it must agree with the log about all producers that were followed
-                          back. An empty file proves nothing: brokers write one if they find none (LogLoader). A file of
-                          a log that begins in remote storage proves nothing: a rebuilt replica loses its producers
-                          (KAFKA-14467)
-    the cluster           the leader's last stable offset is in the window, and the local log reaches the leader's high
-                          watermark. So all transactions that were open at the window's start have a marker in it
+    a broker's snapshot   It is at the window's first offset and has at least one entry. Producers that have an open
+                          transaction in the file are followed back, and the file must agree with the log about all
+                          producers that were followed back. An empty file proves nothing: a broker that finds no file
+                          writes an empty one (LogLoader). If the log begins in remote storage, no file proves anything:
+                          a rebuilt replica loses its producers (KAFKA-14467)
+    the cluster           The leader's last stable offset is in the window, and the local log reaches the leader's high
+                          watermark. So the window contains a marker for each transaction that was open at its start
 
 The log of the transaction coordinator proves nothing: the coordinator does not know hanging transactions.
 """
@@ -48,7 +48,7 @@ from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot, found_at
 
 # Limits that the plan prints; docs/scan-window.md explains them.
 UNSEEN = (
-    "transactions that ended before the window: a segment that ends inside one needs a snapshot that names it",
+    "transactions that ended before the window: if a segment ends inside one, the segment's snapshot must name it",
     "markers before the window, if the producer has no transactions in it: the snapshot has coordinator epoch -1",
     "errors in a broker's snapshot before the window: every readable file is tiered as BROKER_UNVERIFIED",
 )
@@ -59,8 +59,8 @@ def window_offset(bases: Sequence[int], largest_timestamps: Sequence[int | None]
 
     Args:
         bases: ascending base offsets of the log's segments.
-        largest_timestamps: ms, for each segment; None if unknown, so that the segment is in the window.
-        since: ms; a segment below the window has only older timestamps.
+        largest_timestamps: ms, for each segment. A segment with an unknown timestamp, None, is in the window.
+        since: ms; all timestamps in a segment below the window are older.
     """
     for base, largest in zip(bases, largest_timestamps, strict=True):
         if largest is None or largest >= since:
@@ -71,10 +71,10 @@ def window_offset(bases: Sequence[int], largest_timestamps: Sequence[int | None]
 
 
 def proving_offset(bases: Iterable[int], snapshots: Collection[int], read_snapshot: ReadSnapshot) -> int | None:
-    """Return the greatest base offset whose snapshot file may prove the open transactions at it, or None.
+    """Return the greatest base offset whose snapshot file may prove the open transactions at this offset, or None.
 
     Args:
-        bases: base offsets of the segments that a window may begin with.
+        bases: base offsets of the segments at which a window may begin.
         snapshots: offsets of the snapshot files.
     """
     for offset in sorted(set(bases).intersection(snapshots), reverse=True):
@@ -105,7 +105,7 @@ def is_partial(deltas: np.ndarray) -> np.ndarray:
 
 
 class FirstSeen:
-    """A record of the window's segments in which each producer appears first.
+    """The producers of a window, by the segment in which each appears first.
 
     Attributes:
         transactional: ids of the transactional producers, by the base offset of their first segment.
@@ -285,7 +285,7 @@ class WindowStart:
     def boundaries(self, offsets: Iterable[int], read_snapshot: ReadSnapshot) -> Iterator[Boundary]:
         """Yield the boundaries up to the window's first offset, ascending.
 
-        Each upload checks that its snapshot names every transaction that is open at the segment's end. So a boundary's
+        An upload checks that its snapshot names every transaction that is open at the segment's end. So a boundary's
         `open_transactions` come from the broker's file, or from the log if no file can be read.
         """
         ends = sorted(offset for offset in offsets if offset <= self._offset)
