@@ -4,13 +4,12 @@ Each field becomes a column with the field's name. The annotation decides the co
 
     int, float, bool, str   int64 (int32 or int16 for `Int32`, `Int16`), float64, bool, string
     an enum                 the type of its values
-    tuple[X, ...]           list<X>
+    tuple[X, ...]           list<X>; if X is a dataclass, a list of structs
     Mapping[str, X]         map<string, X>
     X | None                the type of X; the column may be null
     NamedTuple              a struct
     a dataclass             no column of its own: each of its fields becomes a column
     a dataclass | None      the same columns, all null for None
-    tuple[a dataclass, ...] a list of structs
 
 Two fields with one column name are an error. `msgspec.Meta(description=…)` in `Annotated` is the comment of a column.
 There are no other options: to rename a column, rename the field. Arrays of producer deltas do not use this module.
@@ -98,11 +97,7 @@ class Rows(Generic[T]):
             yield from self._group.read(columns, batch.num_rows)
 
     def read_dicts(self, rows: Sequence[Mapping[str, Any]]) -> list[T]:
-        """Return a dataclass for each row.
-
-        Args:
-            rows: dicts by column name, as pyarrow's `to_pylist` and Spark's `asDict` return them.
-        """
+        """Return a dataclass for each row, which is a dict by column name as pyarrow's `to_pylist` returns it."""
         import pyarrow as pa
 
         return list(self.read([pa.RecordBatch.from_pylist(list(rows), schema=self.schema)]))
@@ -258,6 +253,9 @@ class _Column:
         comment: dict[bytes | str, bytes | str] | None = {"comment": self.comment} if self.comment else None
         return pa.field(self.name, self.kind.arrow_type, nullable=self.is_nullable or is_optional, metadata=comment)
 
+    def read(self, columns: Mapping[str, Values], _: int) -> Values:
+        return columns[self.name]
+
 
 @dataclass(frozen=True)
 class _Group:
@@ -301,12 +299,7 @@ class _Group:
                 yield from part.group.write(inner)
 
     def read(self, columns: Mapping[str, Values], count: int) -> Values:
-        read: list[Values] = []
-        for part in self.parts:
-            if isinstance(part, _Column):
-                read.append(columns[part.name])
-            else:
-                read.append(part.read(columns, count))
+        read = [part.read(columns, count) for part in self.parts]
         rows = zip(*read, strict=True) if read else iter([()] * count)
         if self.takes_names:
             return [self.kind(**dict(zip(self.names, row, strict=True))) for row in rows]

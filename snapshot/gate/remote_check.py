@@ -14,7 +14,7 @@ from tiersnap.snapshot.rows import Rows
 
 
 class CheckDepth(StrEnum):
-    """How much of remote storage is read. Each depth includes the previous ones."""
+    """The part of remote storage that is read. Each depth includes the previous ones."""
 
     METADATA = "metadata"  # listing, manifests, sizes, leader epochs against the lineage
     SNAPSHOTS = "snapshots"  # every snapshot, and the log of segments whose producers may still be active

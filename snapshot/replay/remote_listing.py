@@ -32,7 +32,7 @@ ELSEWHERE = "--remote, its prefix and --layout must be those of the brokers"
 
 
 class Encryption(StrEnum):
-    """Whether the Aiven plugin encrypts, as its manifests show."""
+    """The encryption of the Aiven plugin, as its manifests show it."""
 
     PLAIN = "PLAIN"
     ENCRYPTED = "ENCRYPTED"
