@@ -51,7 +51,7 @@ def fault_of_size(name: str, size: int, log_size: int) -> str:
     if size % length:
         return f"{count_of(size, 'byte')}, no multiple of {length}"
     if size // length > log_size // _SMALLEST_BATCH + 1:
-        return f"{count_of(size // length, 'entry', 'entries')}, more than batches in a log of {log_size} bytes"
+        return f"{count_of(size // length, 'entry', 'entries')}, more than a log of {log_size} bytes can have"
     return ""
 
 

@@ -389,8 +389,8 @@ AFTER_A_POWER_LOSS = (
     _defect(
         "snapshot/repair/other_files.py",
         "an empty partition.metadata stays",
-        "        told = self.find_topic_id(partition.topic)\n",
-        "        told = None\n",
+        "        topic_id = self.find_topic_id(partition.topic)\n",
+        "        topic_id = None\n",
         "test_power_loss.py::test_topic_gets_its_id_back_by_topic_ids",
     ),
     _defect(

@@ -43,7 +43,7 @@ def test_index_of_whole_entries_has_a_size_and_any_other_a_fault(tmp_path: Path,
     most = segment.log.size // 26 + 1  # as many batches as the smallest entry lets the log have
     assert faults_by_size(replace(segment, **{name: FileRef("x", most * length, 0)})) == ()
     (said,) = faults_by_size(replace(segment, **{name: FileRef("x", (most + 1) * length, 0)}))
-    assert said == f"{words}: {most + 1} entries, more than batches in a log of {segment.log.size} bytes"
+    assert said == f"{words}: {most + 1} entries, more than a log of {segment.log.size} bytes can have"
 
 
 @pytest.mark.parametrize("name", ["offset_index", "time_index", "transaction_index"])

@@ -189,7 +189,7 @@ def test_candidates_are_the_brokers_own(coverage: RemoteCoverage, expected: str)
 def test_judge_says_of_a_ready_segment_that_its_copy_does_not_count() -> None:
     coverage = RemoteCoverage(((10, 30),), 30, unfinished=((0, 10),))
     judged = list(judge(PARTITION, SEGMENTS, expiry=BrokerExpiry(NOW, DAY), coverage=coverage))
-    assert "does not count, and is finished or made again" in judged[0].reason
+    assert "was not finished; the next upload finishes or replaces it" in judged[0].reason
     assert "does not count" not in judged[3].reason
 
 

@@ -335,7 +335,7 @@ class TestRunningBroker:
 def test_a_transaction_index_that_is_none_makes_a_broker_undo_the_repair(log_dir, bare):
     """TransactionIndex.sanityCheck: an entry below the base offset; what is behind the last whole entry is not read."""
     file_of(bare, 5, ".txnindex").write_bytes(bytes(34) + b"rest")
-    assert_said(tiersnap("repair", log_dir), 4, "segment 5 has a wrong .txnindex", "before, with --replace")
+    assert_said(tiersnap("repair", log_dir), 4, "segment 5 has a wrong .txnindex", "before the start, with --replace")
     replaced = tiersnap("repair", log_dir, "--replace")
     assert_said(replaced, 0)
     assert "that is none" not in replaced.err

@@ -179,7 +179,7 @@ def test_a_lost_index_comes_before_the_repair(log_dir: Path, with_snapshot: bool
     assert "repair" not in ran.out
     with broker(log_dir):
         assert (
-            "# stop the broker, start it and stop it again: it rebuilds"
+            "# stop the broker, start it and stop it again: its start rebuilds"
             in tiersnap("doctor", log_dir, output="table").out
         )
 
