@@ -103,7 +103,7 @@ def _without_producers(host: Host) -> Iterator[NextStep]:
 
 
 def _closer_looks(host: Host, place: Place) -> Iterator[NextStep]:
-    """Yield the commands that examine more, for a host without other steps or with damaged files."""
+    """Yield the commands that find further problems. They are printed if no other step is, or if files are damaged."""
     if host.continued:
         begin = count_of(host.continued, "log begins", "logs begin")
         yield replace(

@@ -1,7 +1,8 @@
 """The remote segments of a partition, as listing and replay need them.
 
 If a log begins in remote storage, the brokers' remote location has segments of it. If --remote has no segments of any
-such log, it is probably another location. If --remote lacks only one such log, that log's checkpoint is probably old.
+such log, it is probably another location. If --remote has segments of other logs but none of this one, the checkpoint
+of this log is probably old.
 """
 
 from __future__ import annotations

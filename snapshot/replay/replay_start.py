@@ -252,7 +252,7 @@ class Beginnings:
         return found
 
     def again(self, partition: Partition) -> Beginning:
-        """Return `of` for a partition whose log start is now known, and forget its recorded reasons."""
+        """Find the beginning of a partition again, after its log start became known, and replace the recorded reasons."""
         self.unknown.pop(partition.name, None)
         self.unlocated.pop(partition.name, None)
         return self.of(partition)

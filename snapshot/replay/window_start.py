@@ -203,7 +203,7 @@ def _transactions(entries: np.ndarray) -> OpenTransactions:
 
 
 class WindowStart:
-    """The start of the replay of a partition whose scan window is decoded.
+    """The state at the start of a scan window, and the boundaries below it, for the replay of one partition.
 
     Attributes:
         state: the state at the window's first offset, for the producers that the window shows only in part.
