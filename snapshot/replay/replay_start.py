@@ -252,8 +252,7 @@ class Beginnings:
         return found
 
     def again(self, partition: Partition) -> Beginning:
-        """Find the beginning of a partition again after its log start became known, and replace the recorded reasons.
-        """
+        """Find the beginning of a partition again after its log start became known, and replace recorded reasons."""
         self.unknown.pop(partition.name, None)
         self.unlocated.pop(partition.name, None)
         return self.of(partition)
