@@ -27,14 +27,14 @@ def write_atomically(path: Path, data: bytes, *, replace: bool, like: Path | Non
     """Write `data` to `path` with a temporary file in the same folder, fsync, and a rename or link.
 
     Args:
-        replace: replace an existing file; otherwise it stays.
-        like: a file whose owner, mode and SELinux context the new one gets.
+        replace: whether to replace an existing file.
+        like: an existing file; the new file gets its owner, mode and SELinux context.
 
     Returns:
-        Whether the file was written; False if one existed and `replace` is False.
+        False if `path` exists and `replace` is False, else True.
 
     Raises:
-        UsageError: this user may not write there.
+        UsageError: this user may not write to the folder, or its file system is read-only.
         NoSpaceError: the disk is full.
     """
     with Staging() as staging:
@@ -55,10 +55,11 @@ def staged(path: Path) -> Path:
 
 
 class Staging:
-    """New files under temporary names: `settle` makes them durable, then each is published by a rename or link.
+    """A context manager that writes temporary files, syncs them together, and publishes each by a rename or link.
 
-    Files are synced together, because one commit of the file system's journal serves all waiting files. At the end,
-    unpublished files are deleted. Methods raise the errors of `write_atomically`.
+    The order of calls is `add`, `settle`, `publish`. To sync many files together is faster, because the file system
+    commits its journal once. On exit, unpublished temporary files are deleted. The methods raise the errors of
+    `write_atomically`.
     """
 
     def __init__(self) -> None:
@@ -77,7 +78,7 @@ class Staging:
                 temporary.unlink(missing_ok=True)
 
     def add(self, path: Path, data: bytes, *, like: Path | None = None) -> None:
-        """Write `data` to a temporary file next to `path`, and replace one that a killed process left."""
+        """Write `data` to a temporary file next to `path`; replace a temporary file that a killed process left."""
         temporary = staged(path)
         try:
             file = _created(temporary)
@@ -94,7 +95,7 @@ class Staging:
             self.settle()
 
     def settle(self) -> None:
-        """Make all files durable that were added."""
+        """Sync the added files to the disk."""
         for path, file in self._unsynced:
             try:
                 with file:
@@ -104,7 +105,11 @@ class Staging:
         self._unsynced.clear()
 
     def publish(self, path: Path, *, replace: bool) -> bool:
-        """Rename a settled file to its path; the caller must sync the directory. False if an existing file stays."""
+        """Rename or link a synced file to `path`. The caller must then call `sync_directory`.
+
+        Returns:
+            False if `path` exists and `replace` is False, else True.
+        """
         temporary = self._beside[path]
         try:
             if replace:
@@ -124,14 +129,17 @@ class Staging:
 
 
 def _begin_to_store(file: BinaryIO) -> None:
-    """Make the kernel start writing the pages of a file to the disk, so that a later fsync is short."""
+    """Ask the kernel to start writing the file's pages to the disk, so that a later fsync is short."""
     if hasattr(os, "posix_fadvise"):  # Linux; elsewhere fsync itself writes them
         with contextlib.suppress(OSError):  # only a hint: fsync reports failures
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _created(temporary: Path) -> BinaryIO:
-    """Create the file, and never open an existing one: root would follow a link that the directory's owner made."""
+    """Create and open a temporary file; delete an existing one first.
+
+    An existing path is never opened, because it may be a symbolic link through which root would overwrite another file.
+    """
     try:
         return temporary.open("xb", _BUFFER_BYTES)
     except FileExistsError:
@@ -149,10 +157,10 @@ def sync_directory(path: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> TiersnapError:
-    """Return the error for an error of the operating system while writing `path`."""
+    """Return the tiersnap error for an OSError that occurred while `path` was written."""
     message = f"cannot write {path}: {error.strerror or error}"
     if error.errno in FULL:
-        return NoSpaceError(message, hint="free some space and give the same command again; what is written is whole")
+        return NoSpaceError(message, hint="free some space, then run the same command again: it continues")
     if error.errno == errno.EROFS:
         return UsageError(message, hint="its file system is mounted read-only: mount -o remount,rw, or write elsewhere")
     return UsageError(message, hint="run it as the user that the broker runs as, or as root")
@@ -169,10 +177,10 @@ def _copy_owner_and_mode(like: Path, descriptor: int) -> None:
 
 
 def _copy_context(like: Path, descriptor: int) -> None:
-    """Copy the SELinux context of the file `like`, if it has one: else a confined broker could not open the new file.
+    """Copy the SELinux context of `like`, so that a confined broker can open the new file.
 
-    Without SELinux there is no context. With it, this user may not be allowed to set one. Then the file keeps the
-    context that the policy gives to new files in its directory, the same as the broker's own new files.
+    If this host has no SELinux, or this user may not set a context, nothing changes. The policy has then given the new
+    file the default context of its directory, which a broker's new files also have.
     """
     if not hasattr(os, "getxattr"):  # not Linux
         return

@@ -8,19 +8,23 @@ from msgspec import Meta
 
 from tiersnap.snapshot.rows import Int32
 
-LogDir = Annotated[str, Meta(description="source as it was named: a log directory, or the folder that collect filled")]
+LogDir = Annotated[str, Meta(description="log directory, or folder that collect filled, as named on the command line")]
 Topic = Annotated[str, Meta(description="name of the topic")]
 PartitionNumber = Annotated[Int32, Meta(description="number of the partition")]
 TopicId = Annotated[str, Meta(description="id of the topic, 22 characters; null if none is known")]
 BaseOffset = Annotated[int, Meta(description="base offset of the segment")]
 NextBaseOffset = Annotated[
-    int | None, Meta(description="exclusive end: base offset of the next segment; null of the active segment")
+    int | None, Meta(description="exclusive end: base offset of the next segment; null for the active segment")
 ]
-SizeBytes = Annotated[int, Meta(description="bytes of the segment's log file as it was listed")]
-ModifiedNs = Annotated[int, Meta(description="modification time of the log file as it was listed, ns since the epoch")]
+SizeBytes = Annotated[int, Meta(description="bytes of the segment's log file, when it was listed")]
+ModifiedNs = Annotated[
+    int, Meta(description="modification time of the log file, when it was listed, ns since the epoch")
+]
 RunNumber = Annotated[int, Meta(description="number of the run that wrote the row, ascending")]
 Digest = Annotated[
-    str, Meta(description='16 hexadecimal digits over the headers of the good batches; "" if none were read')
+    str, Meta(description='digest of the headers of all valid batches, 16 hexadecimal digits; "" if no batch was read')
 ]
 CrcChecked = Annotated[bool, Meta(description="whether the CRC of every batch was computed and compared")]
-HasGaps = Annotated[bool, Meta(description="records are missing inside the segment, as after compaction")]
+HasGaps = Annotated[
+    bool, Meta(description="whether records are missing inside the segment, for example after compaction")
+]

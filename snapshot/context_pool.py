@@ -1,4 +1,4 @@
-"""A pool of threads whose tasks run in the context of the code that submitted them."""
+"""A thread pool whose tasks run in the context (contextvars) of the code that submitted them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ R = TypeVar("R")
 
 
 class ContextPool(ThreadPoolExecutor):
-    """Runs each task in a copy of the submitter's context, so that a deadline bounds requests of all threads."""
+    """A thread pool that runs each task in a copy of the submitter's context.
+
+    So a deadline in the context bounds the requests of all threads.
+    """
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """See ThreadPoolExecutor.submit; `map` submits through it."""
+        """See ThreadPoolExecutor.submit. `map` calls this method, so its tasks also run in the submitter's context."""
         context = copy_context()
         return super().submit(lambda: context.run(fn, *args, **kwargs))

@@ -1,7 +1,7 @@
 """The errors that tiersnap raises, with their exit codes and hints.
 
-An error names the failure, the object, and the next step (`hint`). Expected conditions of a log (a bad CRC, a partial
-tail, a missing snapshot) are not errors: they are findings and verdicts, because a fleet always has some.
+Each error has a message (object and failure) and a hint (the next step). A bad CRC, a partial tail or a missing
+snapshot is no error but a finding or a verdict, because a large fleet always has some.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RUN_AGAIN = "run the same command again: it continues"
 
 
 class TiersnapError(Exception):
-    """Root of all errors raised on purpose."""
+    """The base class of all errors that tiersnap raises on purpose."""
 
     exit_code = ExitCode.UNEXPECTED
 
@@ -69,7 +69,7 @@ class SourceNotFoundError(UsageError):
 
 
 class NotALogDirError(UsageError):
-    """Raised when a directory exists but holds no Kafka partition."""
+    """Raised when a directory exists but contains no Kafka partition."""
 
 
 class MissingExtraError(UsageError):
@@ -77,11 +77,11 @@ class MissingExtraError(UsageError):
 
 
 class LogDirInUseError(UsageError):
-    """Raised when a broker holds the `.lock` of a directory that is about to be written."""
+    """Raised when tiersnap would write to a log directory whose `.lock` a running broker holds."""
 
 
 class LogDirAsTargetError(UsageError):
-    """Raised when something was to be put into a broker's log directory, which dies of files it does not know."""
+    """Raised when an output path is in a broker's log directory, where unknown files make a broker fail."""
 
 
 class TransientError(TiersnapError):
@@ -94,45 +94,45 @@ class TransientError(TiersnapError):
 
 
 class NoSpaceError(TransientError):
-    """Raised when a disk is full: the same command may succeed once some is freed."""
+    """Raised when a disk is full. Once disk space is free, the same command may succeed."""
 
 
 class RemoteStorageError(TiersnapError):
-    """Raised when remote storage refuses for good: no such bucket, access denied, a wrong checksum."""
+    """Raised when remote storage refuses a request and a retry cannot help: no bucket, no access, a wrong checksum."""
 
     exit_code = ExitCode.USAGE
 
 
 class ObjectExistsError(RemoteStorageError):
-    """Raised when a put-if-absent met an object with other content; tiersnap never overwrites unasked."""
+    """Raised when a put-if-absent finds an object with other content, which tiersnap does not overwrite."""
 
     exit_code = ExitCode.GATE_REFUSED
 
 
 class GateError(TiersnapError):
-    """Raised when a segment lacks something that KIP-405 demands before it may be tiered."""
+    """Raised when a segment lacks a part that KIP-405 requires before it may be tiered."""
 
     exit_code = ExitCode.GATE_REFUSED
 
 
 class MissingProducerSnapshotError(GateError):
-    """Raised when a bundle is built without a trusted snapshot at the next segment's base offset."""
+    """Raised when an upload of a segment has no trusted snapshot at the next segment's base offset."""
 
 
 class UnknownStateError(GateError):
-    """Raised when remote storage cannot supply the producer state of a log that begins there."""
+    """Raised when producer state at a log's first local offset is needed, and remote storage cannot provide it."""
 
 
 class UnknownTransactionsError(GateError):
-    """Raised when a segment before a scan window ends inside a transaction that its snapshot lacks."""
+    """Raised when a segment below the scan window ends inside a transaction that its snapshot lacks."""
 
 
 class IncompleteBundleError(GateError):
-    """Raised when a bundle lacks its log, an index or leader epochs, and they cannot be rebuilt."""
+    """Raised when an upload lacks the log file, an index or leader epochs of a segment, and cannot rebuild them."""
 
 
 class UnfinishedError(TiersnapError):
-    """Raised or reported when a part of the work failed and a retry would fail, too; the rest was done."""
+    """Raised or reported when part of the work failed and a retry would fail again. The other parts are done."""
 
     exit_code = ExitCode.PARTIAL
 
@@ -140,11 +140,13 @@ class UnfinishedError(TiersnapError):
 def failure(
     message: str, *, is_transient: bool, error_type: str | None = None, hint: str | None = None
 ) -> TiersnapError:
-    """Return the error for a failed part of the work, from the record of a table or a task.
+    """Return the exception for an error that a table or a task has recorded.
 
     Args:
-        error_type: recorded name of its class, which preserves damage and refusals; None if none was recorded.
-        hint: recorded hint.
+        is_transient: whether a retry may succeed; if so, return a TransientError.
+        error_type: recorded class name, or None. It selects the class in FAILURES with the same exit code; for any
+            other name, return an UnfinishedError.
+        hint: recorded hint; None selects a default.
     """
     if is_transient:
         return TransientError(message, hint=hint or "run the same command again")
@@ -154,7 +156,7 @@ def failure(
 
 @dataclass(frozen=True, slots=True)
 class RecordedError:
-    """An error as a table or a task keeps it; `error_type` is the name of its class."""
+    """An error in the form that tables and task results contain."""
 
     error: Annotated[str, Meta(description="message of the error; null without one")]
     is_transient: Annotated[bool, Meta(description="whether the same run again may succeed")] = False
@@ -163,16 +165,16 @@ class RecordedError:
 
     @classmethod
     def of(cls, error: TiersnapError, message: str) -> RecordedError:
-        """Return the recorded form of an error, with a message that names the place."""
+        """Return the recorded form of `error`. `message` replaces the error's own message; secrets in it are masked."""
         return cls(masked(message), isinstance(error, TransientError), type(error).__name__, error.hint)
 
     @property
     def raised(self) -> TiersnapError:
-        """Return the recorded error as an exception; see `failure`."""
+        """Return the exception for this record; see `failure`."""
         return failure(self.error, is_transient=self.is_transient, error_type=self.error_type, hint=self.hint)
 
 
-# The attributes of an error that a table or a task records with its message: arguments of `failure`.
+# Names of the attributes that tables record next to an error's message. They are arguments of `failure`.
 RECORDED = ("is_transient", "error_type", "hint")
 
 
@@ -182,7 +184,7 @@ class CorruptDataError(TiersnapError):
     exit_code = ExitCode.DATA_CORRUPT
 
 
-# Error classes by the names under which a table counts them; see `failure`.
+# Error classes by the column that counts them in the table of runs; see `failure`.
 FAILURES: dict[str, type[TiersnapError]] = {
     "damaged": CorruptDataError,
     "refused": GateError,
@@ -191,12 +193,12 @@ FAILURES: dict[str, type[TiersnapError]] = {
 
 
 def names_of(kind: type[TiersnapError]) -> frozenset[str]:
-    """Return the names of the errors with the exit code of `kind`, of all modules that are imported."""
+    """Return the names of all imported error classes that have the exit code of `kind`."""
     return frozenset(each.__name__ for each in _classes() if each.exit_code is kind.exit_code)
 
 
 def error_named(name: str) -> type[TiersnapError] | None:
-    """Return the error with this name, of all modules that are imported; None if there is none."""
+    """Return the imported error class with this name, or None."""
     return next((each for each in _classes() if each.__name__ == name), None)
 
 
@@ -209,7 +211,7 @@ def _classes() -> Iterator[type[TiersnapError]]:
 
 
 class CorruptSnapshotError(CorruptDataError):
-    """Raised when a `.snapshot` file cannot be read; a broker answers the same with CorruptSnapshotException."""
+    """Raised when a `.snapshot` file is invalid. A broker raises CorruptSnapshotException for the same file."""
 
 
 class CorruptCheckpointError(CorruptDataError):
@@ -217,7 +219,7 @@ class CorruptCheckpointError(CorruptDataError):
 
 
 class CorruptRecordError(CorruptDataError):
-    """Raised when records of a batch, or their compression, contradict the batch's header."""
+    """Raised when records cannot be decompressed, or contradict the header of their batch."""
 
 
 class CorruptTransactionStateError(CorruptDataError):
@@ -225,11 +227,11 @@ class CorruptTransactionStateError(CorruptDataError):
 
 
 class UnknownVersionError(CorruptDataError):
-    """Raised when a record names a version that no known schema has: a newer broker wrote it."""
+    """Raised when a record has a version that no known schema has, because a newer broker wrote it."""
 
 
 class NewerFormatError(CorruptDataError):
-    """Raised when a newer tiersnap wrote an object in remote storage: it is not damaged, and must not be deleted."""
+    """Raised when a newer tiersnap wrote an object in remote storage. The object is intact; do not delete it."""
 
     exit_code = ExitCode.USAGE
 

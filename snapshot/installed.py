@@ -1,7 +1,7 @@
-"""Find out how this copy of tiersnap was installed, and the command that adds an extra to it.
+"""Return the command that adds an extra to the installed tiersnap.
 
-The name tiersnap is on no public package index. So no message may suggest an install by name: brokers' hosts would run
-the code of anyone who registers the name.
+No public package index has the name tiersnap. So no message may suggest an install by name: whoever registers the name
+could run code on broker hosts.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ EXTRAS = {
 """The modules that each extra brings, the most important one first."""
 
 _OF_EXTRA = re.compile(r"(?P<package>.*?)\s*;\s*extra\s*==\s*['\"](?P<extra>[^'\"]+)['\"]")
-_ELSEWHERE = "a virtual environment with the wheel has it: pip install 'FILE.whl[{}]'"
+_ELSEWHERE = "install the wheel in a virtual environment: pip install 'FILE.whl[{}]'"
 
 
 def with_extra(extra: str, copy: Distribution | None = None) -> str:
-    """Return the shell command that installs an extra into this copy, or a sentence if no command can.
+    """Return the shell command that installs an extra, or a sentence if no command can.
 
-    The command names the checkout or wheel from which this copy was installed, if that still exists. Otherwise it names
-    the packages of the extra.
+    If the checkout or wheel of this installation still exists, the command installs from it. Otherwise the command
+    names the packages of the extra.
 
     Args:
-        extra: one extra, or several with commas between them.
-        copy: metadata of an installed package; None means the running one.
+        extra: one extra, or several separated by commas.
+        copy: metadata of an installed package; None means the running tiersnap.
     """
     if "PEX" in os.environ:
-        return f"one file holds the extras s3 and kafka alone; {_ELSEWHERE.format(extra)}"
+        return f"this single-file tiersnap has only the extras s3 and kafka; {_ELSEWHERE.format(extra)}"
     words = _packages(extra, copy or _of_this_one())
     return shlex.join([*_install(), *words]) if words else _ELSEWHERE.format(extra)
 
 
 def _of_this_one() -> Distribution | None:
-    # Most calls lack nothing, and need not wait for this module.
+    # The import is slow, and most commands lack no extra.
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:
@@ -58,14 +58,14 @@ def _of_this_one() -> Distribution | None:
 
 
 def _install() -> list[str]:
-    """Return the words before the packages: an environment that uv made has no pip."""
+    """Return the install command without packages: uv if the environment has no pip, because uv made it."""
     if find_spec("pip") is None:
         return ["uv", "pip", "install", "--python", sys.executable]
     return [sys.executable, "-m", "pip", "install"]
 
 
 def _packages(extra: str, copy: Distribution | None) -> list[str]:
-    """Return the packages with their source from direct_url.json (PEP 610), or with their extra from METADATA."""
+    """Return the packages to install: a path from direct_url.json (PEP 610), else the names in METADATA."""
     if copy is None:
         return []
     source = json.loads(copy.read_text("direct_url.json") or "{}")
@@ -74,5 +74,9 @@ def _packages(extra: str, copy: Distribution | None) -> list[str]:
     if url.scheme == "file" and path.exists():
         is_editable = source.get("dir_info", {}).get("editable", False)
         return [*(["-e"] if is_editable else []), f"{path}[{extra}]"]
-    named = (_OF_EXTRA.fullmatch(each) for each in copy.requires or ())
-    return [match["package"] for match in named if match is not None and match["extra"] in extra.split(",")]
+    found: list[str] = []
+    for each in copy.requires or ():
+        match = _OF_EXTRA.fullmatch(each)
+        if match is not None and match["extra"] in extra.split(","):
+            found.append(match["package"])
+    return found

@@ -1,4 +1,4 @@
-"""Decoders of JSON objects as dataclasses."""
+"""Cached msgspec decoders from JSON to dataclasses."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _DECODERS: dict[type, msgspec.json.Decoder[Any]] = {}
 
 
 def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    """Return the decoder of a type, always the same one.
+    """Return the decoder for `kind`; later calls return the same decoder.
 
-    msgspec inspects a type and its contained types at their first use. Threads that trigger this concurrently crash the
-    process (seen with msgspec 0.22), so a lock permits one at a time.
+    msgspec inspects a type at its first use. Two threads that do this at once crash the process (seen with msgspec
+    0.22), so a lock serializes them.
     """
     with _LEARNING:
         if kind not in _DECODERS:

@@ -1,6 +1,6 @@
-"""The type is the row: a frozen dataclass as members of a JSON object.
+"""Convert a frozen dataclass to the members of a JSON object.
 
-Each field is a member, under the field's name. A contained dataclass is flattened into the same object, as it is in
+Each field becomes a member with the field's name. The members of a contained dataclass are in the same object, as in
 `rows`. Two fields with one name are an error.
 """
 
@@ -20,19 +20,19 @@ from tiersnap.snapshot.rows import without_extras
 def members(value: Any) -> dict[str, Any]:  # noqa: ANN401
     """Return the fields of a dataclass by name, with contained dataclasses flattened.
 
-    The values stay as they are. A contained dataclass that is None gives None for each of its fields.
+    Values are not converted. If a contained dataclass is None, each of its fields is None.
     """
     return dict(_members(type(value), value))
 
 
 def plain_members(value: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Return `members` as texts, numbers, lists and dicts."""
+    """Return `members` with values converted to texts, numbers, lists and dicts."""
     found: dict[str, Any] = msgspec.to_builtins(members(value))
     return found
 
 
 def fields_of(base: type, value: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Return the fields by name that a dataclass has of `base`, to build another dataclass of the same base."""
+    """Return by name the fields of `value` that the dataclass `base` defines, to build another subclass of `base`."""
     return {each.name: getattr(value, each.name) for each in fields(base)}
 
 
@@ -47,7 +47,7 @@ def _members(kind: type, value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN4
 
 
 def member_types(kind: type) -> dict[str, Any]:
-    """Return the annotations of what `members` returns for a dataclass.
+    """Return the annotation of each member that `members` returns, by name.
 
     Raises:
         TypeError: two fields have one name.
@@ -59,7 +59,9 @@ def member_types(kind: type) -> dict[str, Any]:
             inner = {each.name: hints[each.name]}
         else:
             of_kind, is_optional = contained[each.name]
-            inner = {name: hint | None if is_optional else hint for name, hint in member_types(of_kind).items()}
+            inner = member_types(of_kind)
+            if is_optional:
+                inner = {name: hint | None for name, hint in inner.items()}
         if twice := found.keys() & inner.keys():
             raise TypeError(f"{kind.__name__}: two fields for one member: {', '.join(sorted(twice))}")
         found |= inner
@@ -68,7 +70,7 @@ def member_types(kind: type) -> dict[str, Any]:
 
 @cache
 def _contained_in(kind: type) -> dict[str, tuple[type, bool]]:
-    """Return the fields that are dataclasses, by name: their types, and whether they may be None."""
+    """Return (dataclass, whether None is allowed) of each field that contains a dataclass, by the field's name."""
     found = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
         of, is_optional = _one_of(without_extras(hint))
@@ -78,7 +80,8 @@ def _contained_in(kind: type) -> dict[str, tuple[type, bool]]:
 
 
 def _one_of(hint: Any) -> tuple[Any, bool]:  # noqa: ANN401
-    """Return a type that may be None, without None; other unions stay."""
+    """Return (X, True) for the annotation `X | None`, and (hint, False) for any other annotation."""
     inner = [each for each in get_args(hint) if each is not NoneType]
-    is_one = get_origin(hint) in (Union, UnionType) and len(inner) == 1
-    return (without_extras(inner[0]), True) if is_one else (hint, False)
+    if get_origin(hint) in (Union, UnionType) and len(inner) == 1:
+        return without_extras(inner[0]), True
+    return hint, False

@@ -1,29 +1,29 @@
-"""Fold runs of batches into changes of producer state, as a monoid.
+"""Fold record batches into producer deltas, and combine the deltas of adjacent runs of batches.
 
-A *producer delta* is a function from a producer's entry before a run of batches to its entry after it. Deltas of
-adjacent runs combine, in offset order, into the delta of both. So segments can be folded anywhere and in any order, and
-are then combined in order. An entry is a delta, too: one that ignores the previous entry. So the replay of a partition
-is a series of combinations. The fields:
+A *producer delta* describes how a run of batches changes the entry of one producer. The deltas of two adjacent runs
+combine into the delta of the longer run. So segments can be folded in any order and in parallel; only the combination
+needs offset order. A snapshot entry is a delta that ignores the previous entry. The fields of a delta:
 
     producer_id
     batch_action       effect on the cached last batch of the previous entry
-                         KEEP           the run has only emptied control batches: no field changes, the entry exists
-                         KEEP_IF_EPOCH  only markers, all of one epoch: kept iff the previous entry has that epoch
-                         CLEAR          a marker changed the epoch, and no data followed
+                         KEEP           the run has only emptied control batches: the entry exists, no field changes
+                         KEEP_IF_EPOCH  the run has only markers of one epoch: clear the cached batch if the previous
+                                        entry has another epoch
+                         CLEAR          a marker changed the epoch, and no data batch followed
                          SET            the last data batch of the run becomes the cached one
     last_sequence, last_offset, offset_delta   that batch, if SET
     producer_epoch, timestamp                  of the last batch of the run, unless KEEP
     has_marker         1: the run has a marker, so it closes a transaction that was open before
     coordinator_epoch  of the last marker, if has_marker
-    txn_first_offset   first offset of the transaction open at the end; without a marker it counts only if no
-                       transaction was open before
-    plain_offset       first non-transactional data before any marker or transaction start: an error if the previous
+    txn_first_offset   first offset of the transaction that is open at the end, or -1; ignored if has_marker is 0 and
+                       the previous entry has an open transaction
+    plain_offset       first non-transactional data before any marker or transaction start; an error if the previous
                        entry has an open transaction
-    error_offset       first non-transactional batch inside an open transaction of the run itself, or -1
+    error_offset       first non-transactional batch inside a transaction that this run opened, or -1
 
-Follows org.apache.kafka.storage.internals.log.ProducerAppendInfo with the origin REPLICATION, merged after every batch
-as a live broker does. A broker's rebuild merges once for each segment. The results differ only if markers alone change
-an epoch and change it back inside one segment.
+Follows org.apache.kafka.storage.internals.log.ProducerAppendInfo with the origin REPLICATION. Like a live broker, the
+fold merges after every batch; a broker that rebuilds its state merges once per segment. The results differ only if,
+inside one segment, markers change an epoch and change it back.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NONE = fold_kernels.NONE
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction without a marker."""
+    """A transaction that no marker has ended."""
 
     producer_id: int
     first_offset: int
@@ -51,9 +51,10 @@ OpenTransactions = tuple[OpenTransaction, ...]
 
 
 class ProducerFold:
-    """The deltas of one run of batches, or the state of one partition; grows in place.
+    """A growing table with one delta per producer, for one run of batches or for the state of one partition.
 
-    Peak memory is about 64 bytes a producer for the deltas and 8 to 16 for the hash slots, twice that while growing.
+    Each producer takes about 64 bytes for its delta and 8 to 16 for hash slots. While the table grows, it takes twice
+    that.
     """
 
     def __init__(self, capacity: int = 1024) -> None:
@@ -67,7 +68,7 @@ class ProducerFold:
         return self._count
 
     def add_batches(self, rows: np.ndarray) -> None:
-        """Fold decoded batches (RECORD_BATCH_DTYPE, offset order); rows without a producer id change nothing."""
+        """Fold decoded batches (RECORD_BATCH_DTYPE, in offset order). Rows without a producer id change nothing."""
         row = 0
         while True:
             row, count = fold_kernels.add_batches(self._slots, self._deltas, self._count, rows, row)
@@ -77,10 +78,10 @@ class ProducerFold:
             self.grow()
 
     def combine(self, deltas: np.ndarray) -> int:
-        """Continue with the deltas (DELTA_DTYPE) of the run that follows.
+        """Combine this table with the deltas (DELTA_DTYPE) of the next run of batches.
 
         Returns:
-            Base offset of the first batch of these producers that a broker would refuse to replay, or -1.
+            Base offset of the first batch in these deltas that a broker would refuse to replay, or -1.
         """
         row, errors = 0, []
         while True:
@@ -93,16 +94,16 @@ class ProducerFold:
 
     @property
     def table(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return hash slots and deltas, for a kernel that folds while it decodes (see `extended_to` and `grow`)."""
+        """Return the hash slots and the deltas, which a decoding kernel changes; see `extended_to` and `grow`."""
         return self._slots, self._deltas
 
     def extended_to(self, count: int) -> None:
-        """Note that the table holds `count` deltas by now."""
+        """Set the number of deltas to `count`, after a kernel added deltas to `table`."""
         if self._count != count:
             self._count, self._order = count, None
 
     def grow(self) -> None:
-        """Make room for as many deltas again."""
+        """Double the capacity of the table."""
         grown = np.empty(self._deltas.size * 2, DELTA_DTYPE)
         grown[: self._count] = self._deltas[: self._count]
         self._deltas = grown
@@ -117,7 +118,7 @@ class ProducerFold:
 
     def deltas(self) -> np.ndarray:
         """Return a copy of the deltas in ascending producer id."""
-        # Not deltas[order]: of structured arrays that copies field by field, ten times as slow.
+        # Not deltas[order]: for structured arrays, numpy then copies field by field, which is ten times slower.
         return self._deltas.take(self._ascending())
 
     def first_open_offset(self) -> int:
@@ -134,12 +135,12 @@ class ProducerFold:
         return tuple(map(OpenTransaction, *columns))
 
     def entries(self) -> np.ndarray:
-        """Return the state (ENTRY_DTYPE, ascending producer id) if no batch preceded the run."""
+        """Return the snapshot entries (ENTRY_DTYPE, ascending producer id) that the deltas make of an empty state."""
         return _entries(self._deltas, self._ascending())
 
 
 def to_entries(deltas: np.ndarray) -> np.ndarray:
-    """Apply the deltas to an empty state; return snapshot entries (ENTRY_DTYPE), order kept."""
+    """Return the snapshot entries (ENTRY_DTYPE) that the deltas make of an empty state, in the order of the deltas."""
     return _entries(deltas, np.arange(deltas.size))
 
 
@@ -150,9 +151,9 @@ def _entries(deltas: np.ndarray, order: np.ndarray) -> np.ndarray:
 
 
 def from_entries(entries: np.ndarray) -> np.ndarray:
-    """Return snapshot entries as deltas that ignore the previous entries.
+    """Return snapshot entries as deltas (DELTA_DTYPE) that ignore the previous entry.
 
-    A reader of a snapshot ignores the sequence when last_offset < 0 (ProducerStateManager.readSnapshot).
+    If last_offset < 0, the sequence is ignored, as in ProducerStateManager.readSnapshot.
     """
     deltas = np.empty(entries.size, DELTA_DTYPE)
     has_batch = entries["last_offset"] >= 0
@@ -170,9 +171,10 @@ def from_entries(entries: np.ndarray) -> np.ndarray:
 
 
 def is_expired(entries: np.ndarray, *, as_of: int, expiration: int | None) -> np.ndarray:
-    """Mask of the entries a broker would drop at `as_of` (ms): no open transaction and idle >= `expiration` (ms).
+    """Return a mask of the entries without an open transaction that were idle for `expiration` ms or longer.
 
-    `None` never expires. ProducerStateManager.isProducerExpired.
+    The idle time ends at `as_of`, ms since the epoch. If `expiration` is None, no entry expires. Follows
+    ProducerStateManager.isProducerExpired.
     """
     if expiration is None:
         return np.zeros(entries.size, np.bool_)
@@ -182,6 +184,6 @@ def is_expired(entries: np.ndarray, *, as_of: int, expiration: int | None) -> np
 
 
 def live_entries(entries: np.ndarray, *, as_of: int, expiration: int | None) -> np.ndarray:
-    """Return the entries that have not expired (see `is_expired`); `entries` itself if none has."""
+    """Return the entries that have not expired (see `is_expired`). If none has expired, return `entries` itself."""
     expired = is_expired(entries, as_of=as_of, expiration=expiration)
     return entries.compress(~expired) if expired.any() else entries

@@ -1,4 +1,4 @@
-"""One producer snapshot file of the local disk read or written, for scripts and notebooks."""
+"""Read and write one local producer snapshot file, for scripts and notebooks."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tiersnap.snapshot.regular_file import read_regular
 
 
 def read_snapshot(path: str | os.PathLike[str]) -> np.ndarray:
-    """Return the entries of a `.snapshot` file: an array of shape (producers,), ascending producer id.
+    """Return the entries of a `.snapshot` file: an array of shape (producers,), in ascending producer id.
 
-    Its dtype is ENTRY_DTYPE (formats.snapshot_file): times in ms since the epoch, -1 for none.
+    The dtype is ENTRY_DTYPE (formats.snapshot_file). Timestamps are ms since the epoch; -1 means no timestamp.
 
     Args:
-        path: a file on this host; a link is followed.
+        path: local path; a symbolic link is followed.
 
     Raises:
         SourceNotFoundError: the file does not exist, or this user may not read it.
-        CorruptSnapshotError: Kafka's reader would refuse it (ProducerStateManager.readSnapshot).
+        CorruptSnapshotError: Kafka's reader would refuse the file (ProducerStateManager.readSnapshot).
     """
     try:
         data = read_regular(path, follow=True)
@@ -36,18 +36,18 @@ def read_snapshot(path: str | os.PathLike[str]) -> np.ndarray:
 
 
 def write_snapshot(path: str | os.PathLike[str], entries: np.ndarray, *, replace: bool = False) -> bool:
-    """Write entries as a `.snapshot` file that appears completely or not at all.
+    """Write entries as a `.snapshot` file, which appears completely or not at all.
 
     Args:
-        path: path of the file; its folder must exist, and must not be a broker's.
-        entries: shape (producers,), dtype ENTRY_DTYPE, any order; one for each producer.
-        replace: replace an existing file; otherwise it stays.
+        path: path of the new file; its folder must exist and must not be in a broker's log directory.
+        entries: shape (producers,), dtype ENTRY_DTYPE, in any order, with one entry per producer.
+        replace: whether to replace an existing file.
 
     Returns:
-        Whether the file was written.
+        False if `path` exists and `replace` is False, else True.
 
     Raises:
-        UsageError: the folder is a broker's, which only `tiersnap repair` writes, or this user may not write there.
+        UsageError: the folder is in a broker's log directory (use `tiersnap repair`), or this user may not write to it.
         TransientError: the disk is full.
     """
     refuse_log_dir(Path(path).parent, "a snapshot for")

@@ -1,9 +1,9 @@
-"""Read regular files of a bounded size, and refuse everything else under their names.
+"""Read regular files of a bounded size, and refuse FIFOs, sockets, devices, folders and links.
 
-A FIFO in place of a checkpoint would block the reader forever, `/dev/zero` would fill its memory, and a link could make
-root read a file that the link's owner may not. So a local file is opened without blocking, without following a link in
-its last path component, and is checked before it is read. Partition folders and log directories may be links, because
-operators link them to other disks; a broker's files never are.
+A FIFO would block the reader forever, and `/dev/zero` would fill its memory. A link could make root read a file that
+the link's owner may not read. So a file is opened without blocking and without following a link in its last path
+component, and its kind is checked before it is read. Folders in its path may be links, because operators link partition
+folders and log directories to other disks.
 """
 
 from __future__ import annotations
@@ -32,44 +32,45 @@ _KINDS = (
 
 
 class NotRegularFileError(OSError):
-    """Raised when a path is no regular file; `strerror` names the kind."""
+    """Raised when a path is not a regular file; `strerror` names the kind of file."""
 
     def __init__(self, kind: str, path: str) -> None:
         super().__init__(errno.EINVAL, f"not a regular file: {kind}", path)
 
 
 class FileTooLargeError(OSError):
-    """Raised when a file is larger than any of its kind can be; `strerror` has its size."""
+    """Raised when a file is larger than the limit for its kind; `strerror` contains its size."""
 
     def __init__(self, size: int, limit: int, path: str) -> None:
-        said = f"{human_bytes(size)}, and no file of its kind has more than {human_bytes(limit)}"
-        super().__init__(errno.EFBIG, said, path)
+        super().__init__(errno.EFBIG, f"{human_bytes(size)}, expected at most {human_bytes(limit)}", path)
 
 
 def kind_of(mode: int) -> str | None:
-    """Return the kind of a file with this `st_mode`, None for a regular one."""
+    """Return a name for the kind of file in `mode` (`st_mode`), or None for a regular file."""
     return next((name for is_kind, name in _KINDS if is_kind(mode)), None)
 
 
 def open_regular(path: str | os.PathLike[str], *, follow: bool = False) -> int:
-    """Return a descriptor of the file, for reading.
+    """Open a regular file for reading, and return its descriptor.
 
     Args:
-        follow: also through a link, for a path that a person gave.
+        follow: whether to follow a symbolic link, for a path that a user gave.
 
     Raises:
-        NotRegularFileError: it is a FIFO, a device, a folder or a link.
-        OSError: it cannot be opened.
+        NotRegularFileError: the path is a FIFO, a socket, a device, a folder or a link.
+        OSError: the file cannot be opened.
     """
     name = os.fspath(path)
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    if not follow:
+        flags |= os.O_NOFOLLOW
     try:
         descriptor = os.open(name, flags)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise NotRegularFileError("a symbolic link", name) from error
         if error.errno == errno.ENXIO:
-            raise NotRegularFileError("a socket, or a device that is not there", name) from error
+            raise NotRegularFileError("a socket, or a device that does not exist", name) from error
         raise
     try:
         kind = kind_of(os.fstat(descriptor).st_mode)
@@ -86,8 +87,8 @@ def read_regular(path: str | os.PathLike[str], *, limit: int = SMALL_FILE_BYTES,
     """Return the content of a local file of at most `limit` bytes.
 
     Raises:
-        FileTooLargeError: it is larger.
-        NotRegularFileError, OSError: as `open_regular`.
+        FileTooLargeError: the file is larger than `limit`.
+        NotRegularFileError, OSError: see `open_regular`.
     """
     descriptor = open_regular(path, follow=follow)
     with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor
@@ -98,5 +99,8 @@ def read_regular(path: str | os.PathLike[str], *, limit: int = SMALL_FILE_BYTES,
 
 
 def read_text(path: Path, *, limit: int = TEXT_BYTES, follow: bool = False) -> str:
-    """Return a small text file; bytes that are not UTF-8 are replaced, so that the parser reports them."""
+    """Return the text of a local file of at most `limit` bytes, with invalid UTF-8 replaced by U+FFFD.
+
+    The replacement makes the parser of the file report the damage. Raises the errors of `read_regular`.
+    """
     return read_regular(path, limit=limit, follow=follow).decode("utf-8", "replace")

@@ -1,13 +1,15 @@
-"""The type is the row: a frozen dataclass as columns of Arrow batches, and back.
+"""Convert frozen dataclasses to columns of Arrow batches, and back.
 
-A column is a field, under the field's name. Its Arrow type follows from the annotation:
+Each field becomes a column with the field's name. The annotation decides the column's Arrow type:
 
-    int, float, bool, str, an enum   int64 (int32 or int16 by `Int32`, `Int16`), float64, bool, string
-    tuple[X, ...], Mapping[str, X]   list<X>, map<string, X>
-    X | None                         a column of X that may be null
-    a dataclass                      its columns: it is flattened
-    a dataclass | None               its columns; None is null in each of them
-    a dataclass inside a tuple       a struct; so is a NamedTuple everywhere
+    int, float, bool, str   int64 (int32 or int16 for `Int32`, `Int16`), float64, bool, string
+    an enum                 the type of its values
+    tuple[X, ...]           list<X>; if X is a dataclass, a list of structs
+    Mapping[str, X]         map<string, X>
+    X | None                the type of X; the column may be null
+    NamedTuple              a struct
+    a dataclass             no column of its own: each of its fields becomes a column
+    a dataclass | None      the same columns, all null for None
 
 Two fields with one column name are an error. `msgspec.Meta(description=…)` in `Annotated` is the comment of a column.
 There are no other options: to rename a column, rename the field. Arrays of producer deltas do not use this module.
@@ -19,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache, cached_property
-from itertools import chain, pairwise
+from itertools import pairwise
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -47,7 +49,7 @@ Array: TypeAlias = "pa.Array[Any]"
 
 @dataclass(frozen=True, slots=True)
 class Width:
-    """The bits of an integer column."""
+    """The width of an integer column in bits."""
 
     bits: int
 
@@ -57,7 +59,7 @@ Int16 = Annotated[int, Width(16)]
 
 
 class Rows(Generic[T]):
-    """Writes and reads rows of one dataclass; derives nothing before it is used."""
+    """A converter between values of one dataclass and Arrow batches. It inspects the dataclass at the first use."""
 
     def __init__(self, kind: type[T]) -> None:
         self.kind = kind
@@ -68,35 +70,34 @@ class Rows(Generic[T]):
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Return the names of the columns, without pyarrow."""
+        """Return the names of the columns. This does not import pyarrow."""
         return tuple(each.name for each in self._group.columns)
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """Return the columns in the order of the fields, with their comments."""
+        """Return the Arrow schema: the columns in the order of the fields, with comments in their metadata."""
         import pyarrow as pa
 
         return pa.schema(self._group.arrow_fields(is_optional=False))
 
     def batch(self, values: Iterable[T]) -> pa.RecordBatch:
-        """Return a row for each value."""
+        """Return a batch with one row for each value."""
         import pyarrow as pa
 
         return pa.RecordBatch.from_arrays(list(self._group.write(list(values))), schema=self.schema)
 
     def read(self, batches: Iterable[pa.RecordBatch]) -> Iterator[T]:
-        """Yield the value of each row. A contained dataclass is None if its columns were left out."""
+        """Yield a dataclass for each row. An optional contained dataclass is None if the batch lacks its columns."""
         for batch in batches:
-            there = set(batch.schema.names)
-            columns = {
-                each.name: each.kind.decode(batch.column(each.name))
-                for each in self._group.columns
-                if each.name in there
-            }
+            existing = set(batch.schema.names)
+            columns: dict[str, Values] = {}
+            for each in self._group.columns:
+                if each.name in existing:
+                    columns[each.name] = each.kind.decode(batch.column(each.name))
             yield from self._group.read(columns, batch.num_rows)
 
     def read_dicts(self, rows: Sequence[Mapping[str, Any]]) -> list[T]:
-        """Return the value of each row, given as `pyarrow` and Spark give rows as dicts."""
+        """Return a dataclass for each row, which is a dict by column name as pyarrow's `to_pylist` returns it."""
         import pyarrow as pa
 
         return list(self.read([pa.RecordBatch.from_pylist(list(rows), schema=self.schema)]))
@@ -104,7 +105,7 @@ class Rows(Generic[T]):
 
 @dataclass(frozen=True)
 class _Kind:
-    """Values of a simple column."""
+    """The Arrow type, encoding and decoding of a column of simple values."""
 
     type: type
     bits: int = 64
@@ -193,9 +194,9 @@ class _Struct(_Kind):
 
 
 def list_ends(lists: pa.ListArray[Any]) -> np.ndarray:
-    """Return the first element of each list, and the end of the last one: one number more than lists.
+    """Return the index of each list's first element, followed by the end of the last list: n + 1 numbers for n lists.
 
-    Arrow for Java up to 18, which Spark 4.1 has, gives a column without rows a buffer of offsets without bytes.
+    Without lists, the result is [0]. Arrow for Java up to 18, which Spark 4.1 contains, writes no offsets then.
     """
     import numpy as np
 
@@ -215,15 +216,16 @@ class _List(_Kind):
     def encode(self, values: Values) -> Array:
         import pyarrow as pa
 
-        ends, end = [0], 0
+        starts: list[int | None] = []
+        elements: Values = []
         for each in values:
-            end += 0 if each is None else len(each)
-            ends.append(end)
-        offsets = pa.array(
-            [None if each is None else end for each, end in zip([*values, ()], ends, strict=True)], pa.int32()
-        )
-        flat = self.inner.encode(list(chain.from_iterable(each for each in values if each is not None)))
-        return pa.ListArray.from_arrays(offsets, flat, type=self.arrow_type)
+            if each is None:
+                starts.append(None)
+            else:
+                starts.append(len(elements))
+                elements.extend(each)
+        offsets = pa.array([*starts, len(elements)], pa.int32())
+        return pa.ListArray.from_arrays(offsets, self.inner.encode(elements), type=self.arrow_type)
 
     def decode(self, array: Array) -> Values:
         import pyarrow as pa
@@ -251,6 +253,9 @@ class _Column:
         comment: dict[bytes | str, bytes | str] | None = {"comment": self.comment} if self.comment else None
         return pa.field(self.name, self.kind.arrow_type, nullable=self.is_nullable or is_optional, metadata=comment)
 
+    def read(self, columns: Mapping[str, Values], _: int) -> Values:
+        return columns[self.name]
+
 
 @dataclass(frozen=True)
 class _Group:
@@ -259,12 +264,17 @@ class _Group:
     kind: type
     names: tuple[str, ...]
     parts: tuple[_Column | _Contained, ...]
-    takes_names: bool  # whether the constructor takes its arguments by name only
+    takes_names: bool  # whether the constructor must be called with keyword arguments
 
     @cached_property
     def columns(self) -> tuple[_Column, ...]:
-        inner = ((each,) if isinstance(each, _Column) else each.group.columns for each in self.parts)
-        return tuple(chain.from_iterable(inner))
+        found: list[_Column] = []
+        for part in self.parts:
+            if isinstance(part, _Column):
+                found.append(part)
+            else:
+                found += part.group.columns
+        return tuple(found)
 
     def refuse_one_name_twice(self) -> None:
         columns = [each.name for each in self.columns]
@@ -289,7 +299,7 @@ class _Group:
                 yield from part.group.write(inner)
 
     def read(self, columns: Mapping[str, Values], count: int) -> Values:
-        read = [columns[part.name] if isinstance(part, _Column) else part.read(columns, count) for part in self.parts]
+        read = [part.read(columns, count) for part in self.parts]
         rows = zip(*read, strict=True) if read else iter([()] * count)
         if self.takes_names:
             return [self.kind(**dict(zip(self.names, row, strict=True))) for row in rows]
@@ -298,18 +308,18 @@ class _Group:
 
 @dataclass(frozen=True)
 class _Contained:
-    """A field that is a dataclass, whose columns are flattened."""
+    """A field that contains a dataclass; its columns are flattened into the outer row."""
 
     group: _Group
     is_optional: bool
 
     @cached_property
     def certain(self) -> str:
-        """Return the column that is null only if the dataclass is None."""
+        """Return the name of a column that is null only if the dataclass is None. Raises TypeError if there is none."""
         certain = (each.name for each in self.group.columns if not each.is_nullable)
         found = next(certain, None)
         if found is None:
-            raise TypeError(f"{self.group.kind.__name__} may be None: it needs a field that may not")
+            raise TypeError(f"{self.group.kind.__name__} is optional: expected a field that is never None")
         return found
 
     def read(self, columns: Mapping[str, Values], count: int) -> Values:
@@ -317,14 +327,16 @@ class _Contained:
             return self.group.read(columns, count)
         if self.certain not in columns:
             return [None] * count
-        there = [place for place, each in enumerate(columns[self.certain]) if each is not None]
-        if len(there) == count:
+        existing = [row for row, each in enumerate(columns[self.certain]) if each is not None]
+        if len(existing) == count:
             return self.group.read(columns, count)
-        names = (each.name for each in self.group.columns)
+        inner: dict[str, Values] = {}
+        for each in self.group.columns:
+            column = columns[each.name]
+            inner[each.name] = [column[row] for row in existing]
         found: Values = [None] * count
-        values = self.group.read({name: [columns[name][place] for place in there] for name in names}, len(there))
-        for place, value in zip(there, values, strict=True):
-            found[place] = value
+        for row, value in zip(existing, self.group.read(inner, len(existing)), strict=True):
+            found[row] = value
         return found
 
 
@@ -333,9 +345,8 @@ def _group_of(kind: type) -> _Group:
     hints = get_type_hints(kind, include_extras=True)
     found = [each for each in fields(kind) if each.init]
     names = tuple(each.name for each in found)
-    group = _Group(
-        kind, names, tuple(_part_of(name, hints[name]) for name in names), any(each.kw_only for each in found)
-    )
+    parts = tuple(_part_of(name, hints[name]) for name in names)
+    group = _Group(kind, names, parts, takes_names=any(each.kw_only for each in found))
     group.refuse_one_name_twice()
     for part in group.parts:
         if isinstance(part, _Contained) and part.is_optional:

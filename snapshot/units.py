@@ -1,4 +1,4 @@
-"""Numbers and texts as people read and write them."""
+"""Convert durations, sizes, times and counts to and from texts for people."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _UNIT_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 
 
 def parse_duration(text: str) -> int | None:
-    """'7d' -> milliseconds; 'none' -> None.
+    """Return a duration such as '7d' in milliseconds; return None for 'none'.
 
     Raises:
-        ValueError: the text is neither. A number without a unit is an error, too, because it is ambiguous.
+        ValueError: the text is not a duration, or is a number without a unit.
     """
     text = text.strip().lower()
     if text == "none":
@@ -28,7 +28,10 @@ def parse_duration(text: str) -> int | None:
 
 
 def format_duration(milliseconds: int | None) -> str:
-    """604800000 -> '7d', None -> 'none': the format of `parse_duration`, in the largest unit without a fraction."""
+    """Return a duration in ms as `parse_duration` reads it: 604800000 -> '7d', None -> 'none'.
+
+    The unit is the largest one that needs no fraction.
+    """
     if milliseconds is None:
         return "none"
     for unit, length in _UNIT_MS.items():
@@ -38,10 +41,10 @@ def format_duration(milliseconds: int | None) -> str:
 
 
 def parse_size(text: str) -> int:
-    """'10GiB' or '10 GiB' -> bytes; a plain number is bytes, as in Kafka's configs.
+    """Return a size such as '10GiB' or '10 GiB' in bytes. A number without a unit is bytes, as in Kafka's configs.
 
     Raises:
-        ValueError: the text is neither. `GB` is an error, too, because it may mean powers of 1,000 or of 1,024.
+        ValueError: the text is not a size. `GB` is refused, because it may mean powers of 1,000 or of 1,024.
     """
     match = _SIZE.fullmatch(text.strip().lower().replace(" ", ""))
     if not match:
@@ -50,7 +53,7 @@ def parse_size(text: str) -> int:
 
 
 def human_bytes(count: int) -> str:
-    """1536 -> '1.5 KiB'."""
+    """Return a number of bytes as text for people: 1536 -> '1.5 KiB'."""
     value = float(count)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if value < 1024 or unit == "TiB":
@@ -60,7 +63,7 @@ def human_bytes(count: int) -> str:
 
 
 def human_duration(milliseconds: int) -> str:
-    """90_000 -> '1.5 min': about how long, for people."""
+    """Return a duration in ms, rounded, as text for people: 90_000 -> '1.5 min'."""
     for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
         if milliseconds >= length:
             return f"{milliseconds / length:.1f} {unit}"
@@ -68,9 +71,10 @@ def human_duration(milliseconds: int) -> str:
 
 
 def utc(milliseconds: int | None) -> str | None:
-    """Return the time in ISO 8601: 1795264963642 -> '2026-11-21T12:42:43.642Z'.
+    """Return a time in ms since the epoch in ISO 8601: 1795264963642 -> '2026-11-21T12:42:43.642Z'.
 
-    -1 means no time, as in Kafka, and gives None. Producers may set any year, also one of more than four digits.
+    Return None for None and for -1, Kafka's value for no timestamp. A year may have more than four digits, because
+    producers may send any timestamp.
     """
     if milliseconds is None or milliseconds == -1:
         return None
@@ -80,12 +84,12 @@ def utc(milliseconds: int | None) -> str | None:
 
 
 def noun_of(count: int, noun: str, plural: str = "") -> str:
-    """1, 'segment' -> 'segment'; 2 -> 'segments', or `plural` if given, as for 'copy' and 'segment waits'."""
+    """Return the noun for a count: 1, 'segment' -> 'segment'; 2, 'segment' -> 'segments', or `plural` if given."""
     return noun if count == 1 else plural or f"{noun}s"
 
 
 def count_of(count: int, noun: str, plural: str = "") -> str:
-    """1, 'segment' -> '1 segment'; 2 -> '2 segments'; see `noun_of`."""
+    """Return a count and its noun: 1, 'segment' -> '1 segment'; 2, 'segment' -> '2 segments'. See `noun_of`."""
     return f"{count} {noun_of(count, noun, plural)}"
 
 
@@ -93,14 +97,17 @@ _ODD = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def escaped(text: str) -> str:
-    r"""Return foreign text with control characters escaped, as `\x1b`: they could move the cursor or forge a line.
+    r"""Return text from outside with control characters escaped, for example as `\x1b`.
 
-    Format characters (as for text direction), lone surrogates and line separators are escaped, too.
+    Unescaped, they could move the cursor of a terminal or forge a line. Format characters (such as those for text
+    direction), lone surrogates and line separators are also escaped.
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_escape(each) if unicodedata.category(each) in _ODD else each for each in text)
+    return "".join(map(_escape_odd, text))
 
 
-def _escape(character: str) -> str:
+def _escape_odd(character: str) -> str:
+    if unicodedata.category(character) not in _ODD:
+        return character
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")

@@ -1,1 +1,1 @@
-"""Kafka's storage formats, one a module: bytes to entries and back."""
+"""Encoders and decoders of Kafka's storage formats, one module per format."""

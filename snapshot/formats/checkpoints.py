@@ -1,4 +1,4 @@
-"""The text files of a log directory.
+"""Parse and write the text files of a log directory.
 
 Offset checkpoints (recovery-point-offset-checkpoint, replication-offset-checkpoint, log-start-offset-checkpoint,
 cleaner-offset-checkpoint) and leader-epoch-checkpoint, UTF-8:
@@ -13,7 +13,7 @@ partition.metadata:
     topic_id: <22 characters base64url of the 16 bytes, no padding>
 
 Follows org.apache.kafka.server.common.CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile and
-PartitionMetadataFile: a wrong version, count or field number is an error, an empty file holds no entries.
+PartitionMetadataFile. A wrong version, entry count or number of fields is an error. An empty file has no entries.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tiersnap.snapshot.units import count_of
 _VERSION = "0"
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _ZERO_TOPIC_ID = "A" * 22
-# As many digits as a Java long has: int() takes underscores and other scripts' digits, and refuses 5,000 of them.
+# At most the 19 digits of a Java long. int() would accept underscores and the digits of other scripts.
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _SHOWN = 40
 
@@ -40,7 +40,7 @@ TopicPartition = tuple[str, int]
 
 
 class LeaderEpoch(NamedTuple):
-    """A leader epoch and the first offset that it wrote."""
+    """A leader epoch and the offset of its first record."""
 
     epoch: Int32
     start_offset: int
@@ -77,22 +77,25 @@ def _integer(value: str, name: str, *, bits: int = 64) -> int:
 
 
 def parse_offsets(text: str, *, name: str) -> dict[TopicPartition, int]:
-    """Return the offsets by (topic, partition). Raises CorruptCheckpointError: the text does not follow the format."""
+    """Return the offsets of an offset checkpoint by (topic, partition).
+
+    Raises:
+        CorruptCheckpointError: the text does not follow the format.
+    """
     rows = _entries(text, 3, name)
     return {(topic, _integer(partition, name)): _integer(offset, name) for topic, partition, offset in rows}
 
 
 def format_offsets(offsets: dict[TopicPartition, int]) -> str:
-    """Return the text of a checkpoint: the inverse of `parse_offsets`."""
-    lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
-    return "".join(f"{line}\n" for line in (_VERSION, str(len(lines)), *lines))
+    """Return the text of an offset checkpoint. This is the inverse of `parse_offsets`."""
+    return _text([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
 
 
 def parse_leader_epochs(text: str, *, name: str) -> LeaderEpochs:
-    """Return (epoch, start offset) pairs, both ascending.
+    """Return the (epoch, start offset) pairs of a leader-epoch-checkpoint; epochs and offsets ascend.
 
     Raises:
-        CorruptCheckpointError: the text does not follow the format or the pairs do not ascend.
+        CorruptCheckpointError: the text does not follow the format, or epochs or offsets do not ascend.
     """
     entries = _entries(text, 2, name)
     epochs = tuple(LeaderEpoch(_integer(epoch, name, bits=32), _integer(start, name)) for epoch, start in entries)
@@ -108,16 +111,20 @@ def parse_leader_epochs(text: str, *, name: str) -> LeaderEpochs:
 
 
 def format_leader_epochs(epochs: Iterable[tuple[int, int]]) -> str:
-    """Return the inverse of `parse_leader_epochs`, which is also the LEADER_EPOCH index of a remote segment."""
-    lines = [f"{epoch} {start}" for epoch, start in epochs]
-    return "".join(f"{line}\n" for line in (_VERSION, str(len(lines)), *lines))
+    """Return the text of a leader-epoch-checkpoint. The LEADER_EPOCH index of a remote segment has the same format."""
+    return _text([f"{epoch} {start}" for epoch, start in epochs])
+
+
+def _text(lines: list[str]) -> str:
+    return "\n".join((_VERSION, str(len(lines)), *lines, ""))
 
 
 def parse_topic_id(text: str, *, name: str) -> str:
     """Return the topic id of a partition.metadata file, 22 characters.
 
     Raises:
-        CorruptCheckpointError: a line without a colon, a negative version, an id that is not 16 bytes or all zero.
+        CorruptCheckpointError: the version is missing or negative, or the topic id is missing or invalid (see
+            `is_topic_id`).
     """
     fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     if _integer(fields.get("version", "-1").strip(), name) < 0:
@@ -129,17 +136,17 @@ def parse_topic_id(text: str, *, name: str) -> str:
 
 
 def format_topic_id(topic_id: str) -> str:
-    """Return the text of a partition.metadata file: the inverse of `parse_topic_id`."""
+    """Return the text of a partition.metadata file. This is the inverse of `parse_topic_id`."""
     return f"version: 0\ntopic_id: {topic_id}"
 
 
 def is_topic_name(text: str) -> bool:
-    """Return whether Kafka allows a topic of this name (Topic.validate)."""
+    """Return whether Kafka accepts `text` as the name of a topic (Topic.validate)."""
     return _TOPIC_NAME.fullmatch(text) is not None and text not in {".", ".."}
 
 
 def is_topic_id(text: str) -> bool:
-    """Return whether `text` is a Kafka UUID other than zero: base64url of 16 bytes, no padding, one spelling."""
+    """Return whether `text` is a nonzero Kafka UUID: 16 bytes in canonical base64url without padding."""
     if len(text) != 22 or text == _ZERO_TOPIC_ID:
         return False
     try:

@@ -1,8 +1,10 @@
-"""Decompressing the records of a batch, by the codec in its attributes.
+"""Decompress the records of a batch.
+
+The batch's attributes contain the codec:
 
     0 none   1 gzip   2 snappy   3 lz4 (frame format)   4 zstd
 
-snappy-java frames its blocks, where other clients write one bare block:
+With snappy, some clients write one bare block. Clients that use snappy-java write framed blocks:
 
     off len type    field
       0   8 bytes   82 53 4e 41 50 50 59 00
@@ -31,18 +33,18 @@ Codec = Literal["gzip", "lz4", "zstd"]
 _STREAMS: dict[int, Codec] = {GZIP: "gzip", LZ4: "lz4", ZSTD: "zstd"}
 _SNAPPY_JAVA = b"\x82SNAPPY\x00"
 _SNAPPY_JAVA_HEADER = 16
-_HINT = "tiersnap dump FILE shows the batch; another replica may hold a good one"
+_HINT = "tiersnap dump FILE shows the batch; another replica may have an intact one"
 
 
 def decompress(codec: int, data: bytes, *, largest: int = LARGEST) -> bytes:
-    """Decompress the bytes of the records.
+    """Return the decompressed records of a batch.
 
     Args:
-        codec: the lowest three bits of a batch's attributes.
-        largest: bytes; more is taken for damage.
+        codec: the lowest three bits of the batch's attributes.
+        largest: limit in bytes for the result; a larger result is treated as damage.
 
     Raises:
-        CorruptRecordError: an unknown codec, data that is not of that codec, or more than `largest`.
+        CorruptRecordError: the codec is unknown, `data` is not of that codec, or the result is larger than `largest`.
     """
     if codec == NONE:
         return data
@@ -57,7 +59,7 @@ def decompress(codec: int, data: bytes, *, largest: int = LARGEST) -> bytes:
 
 
 def first_bytes(data: bytes, codec: Codec, most: int) -> bytes:
-    """Decompress at most the first `most` bytes of `data`.
+    """Return the first `most` bytes that `data` decompresses to, or all of them if there are fewer.
 
     Raises:
         OSError: `data` is not of that codec.
@@ -66,12 +68,12 @@ def first_bytes(data: bytes, codec: Codec, most: int) -> bytes:
 
 
 def pieces(data: bytes, codec: Codec, most: int) -> Iterator[bytes]:
-    """Yield the decompressed bytes in pieces of at most 1 MiB, `most` bytes altogether.
+    """Yield the bytes that `data` decompresses to, in pieces of at most 1 MiB, and stop after `most` bytes.
 
     Raises:
-        OSError: it is not of that codec.
+        OSError: `data` is not of that codec.
     """
-    # Not stream.read(most): if the data is wrong, pyarrow never gives back the room that it took for the answer.
+    # Not stream.read(most): if the data is damaged, pyarrow never frees the buffer for the result.
     import pyarrow as pa
 
     piece, left = bytearray(min(most, _PIECE)), most
@@ -95,7 +97,8 @@ def _snappy(data: bytes, largest: int) -> bytes:
         (length,) = struct.unpack_from(">i", data, position)
         position += 4
         if not 0 <= length <= len(data) - position:
-            raise ValueError(f"a snappy block of {count_of(length, 'byte')}, {len(data) - position} are left")
+            left = len(data) - position
+            raise ValueError(f"snappy block at byte {position - 4}: length is {count_of(length, 'byte')}, {left} left")
         blocks.append(_snappy_block(data[position : position + length], largest))
         size += len(blocks[-1])
         if size > largest:
@@ -105,7 +108,7 @@ def _snappy(data: bytes, largest: int) -> bytes:
 
 
 def _snappy_block(data: bytes, largest: int) -> bytes:
-    """Decompress one block; its first field is its length, which the codec needs as an argument."""
+    """Decompress one block. Its first field, a varint, is the decompressed length, which pyarrow needs."""
     length = 0
     for index, byte in enumerate(data[:5]):
         length |= (byte & 0x7F) << 7 * index

@@ -1,7 +1,7 @@
 """CRC-32C (Castagnoli) as Kafka uses it: polynomial 0x82F63B78 reflected, initial value and final xor 0xFFFFFFFF.
 
-A CRC is linear: the CRC of two byte strings together is the first one's CRC, shifted by the second one's length, xor
-the second one's CRC. So the CRC of an unread suffix follows from the CRCs of the whole and of the prefix.
+CRCs are linear: crc(a + b) = shift(crc(a), len(b)) xor crc(b). So the CRC of the suffix b follows from the CRCs of
+a + b and of a, without reading b.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
     """Return the CRC-32C of `data`, unsigned 32 bits."""
     if isinstance(data, bytes):
         return int(google_crc32c.value(data))
-    # The library takes nothing but `bytes`: a copy of a piece at a time, not of the whole.
+    # The library accepts only `bytes`. Copies of pieces need less memory than a copy of the whole.
     view, crc = memoryview(data), 0
     for start in range(0, len(view), _PIECE):
         crc = google_crc32c.extend(crc, bytes(view[start : start + _PIECE]))
@@ -28,7 +28,7 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
 
 
 def crc32c_of_file(path: Path) -> int:
-    """Return the CRC-32C of a file, read piece by piece. Raises OSError: the file is missing or unreadable."""
+    """Return the CRC-32C of a file. Raises OSError: the file is missing or unreadable."""
     crc = 0
     with path.open("rb") as file:
         while data := file.read(_PIECE):
@@ -37,7 +37,7 @@ def crc32c_of_file(path: Path) -> int:
 
 
 def crc32c_of_rows(rows: np.ndarray) -> np.ndarray:
-    """Return the CRC-32C of each row of uint8[n, length], as uint32[n]."""
+    """Return the CRC-32C of each row of an array uint8[n, length], as uint32[n]."""
     crcs = np.full(rows.shape[0], 0xFFFFFFFF, np.uint32)
     of_byte = _shifts()[0][0]
     for column in rows.T:
@@ -46,12 +46,12 @@ def crc32c_of_rows(rows: np.ndarray) -> np.ndarray:
 
 
 def crc32c_behind(whole: np.ndarray, prefix: np.ndarray, length: np.ndarray) -> np.ndarray:
-    """Return the CRC-32C of the bytes after a prefix, as uint32[n].
+    """Return the CRC-32C of each suffix, as uint32[n], from the CRCs of the whole and of the prefix.
 
     Args:
-        whole: uint32[n], CRC of the prefix and the bytes after it.
-        prefix: uint32[n].
-        length: int64[n], number of the bytes after it, 0 to 2^31 - 1.
+        whole: uint32[n], CRC of prefix and suffix together.
+        prefix: uint32[n], CRC of the prefix.
+        length: int64[n], number of bytes in the suffix, 0 to 2^31 - 1.
     """
     shifted = prefix.astype(np.uint32)
     for bit, tables in enumerate(_shifts()):
@@ -63,12 +63,12 @@ def crc32c_behind(whole: np.ndarray, prefix: np.ndarray, length: np.ndarray) -> 
 
 @cache
 def _shifts() -> tuple[np.ndarray, ...]:
-    """Return tables uint32[4, 256] for n from 0 to 30, one row for each byte of a CRC: the CRC after 2^n zero bytes."""
+    """Return 31 tables uint32[4, 256]. Table n maps the 4 bytes of a CRC to the CRC after 2^n further zero bytes."""
     remainders = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         remainders = (remainders >> np.uint32(1)) ^ np.where(remainders & 1, np.uint32(_POLYNOMIAL), np.uint32(0))
     of_byte = np.arange(256, dtype=np.uint32)
-    # A byte of zero drops the lowest byte of a CRC, and adds its remainder.
+    # A zero byte shifts out the lowest byte of the CRC, and xors the remainder of that byte.
     shifts = [np.stack([remainders, of_byte, of_byte << np.uint32(8), of_byte << np.uint32(16)])]
     for _ in range(30):
         before = shifts[-1]

@@ -1,6 +1,7 @@
-"""Record values -> one batch of magic 2, uncompressed and without a producer id; see record_batch and records.
+"""Encode record values as one batch of magic 2, uncompressed and without a producer id.
 
-All records have one timestamp, no key and no headers. Follows org.apache.kafka.common.record.DefaultRecordBatch.
+All records have the same timestamp, no key and no headers. The modules record_batch and records describe the layout.
+Follows org.apache.kafka.common.record.DefaultRecordBatch.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _COVERED = struct.Struct(">hiqqqhii")
 
 
 def encode_batch(values: Sequence[bytes], *, base_offset: int, leader_epoch: int, timestamp: int) -> bytes:
-    """Return the batch of some records, at least one; `timestamp` in ms."""
+    """Return a batch with one record for each value. At least one value is required; `timestamp` is in ms."""
     records = b"".join(_record(delta, value) for delta, value in enumerate(values))
     last = len(values) - 1
     covered = _COVERED.pack(0, last, timestamp, timestamp, _NONE, _NONE, _NONE, len(values)) + records
@@ -35,5 +36,5 @@ def _record(offset_delta: int, value: bytes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """Return a zig-zag varint of 32 bits."""
+    """Return the zig-zag varint of a 32-bit number."""
     return unsigned_varint((number << 1) ^ (number >> 31))

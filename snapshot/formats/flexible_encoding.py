@@ -1,4 +1,4 @@
-"""Kafka's flexible message encoding (KIP-482): compact strings, arrays and bytes, and tagged fields.
+"""Encode and decode Kafka's flexible messages (KIP-482): compact strings, arrays and bytes, and tagged fields.
 
     unsigned varint   7 bits a byte, the lowest first; bit 7 is set if another byte follows; at most 5 bytes
     compact length    unsigned varint of length + 1; 0 is null
@@ -27,35 +27,38 @@ def unsigned_varint(number: int) -> bytes:
 
 
 def compact_length(length: int | None) -> bytes:
-    """Return the compact encoding of a length; None for null."""
-    return unsigned_varint(0 if length is None else length + 1)
+    """Return the compact encoding of a length; None encodes null."""
+    if length is None:
+        return unsigned_varint(0)
+    return unsigned_varint(length + 1)
 
 
 def compact_bytes(data: bytes | None) -> bytes:
-    """Return bytes, or a string's UTF-8, after their compact length; None for null."""
-    return compact_length(None if data is None else len(data)) + (data or b"")
+    """Return the compact encoding of bytes, or of a string's UTF-8: compact length, then bytes. None encodes null."""
+    if data is None:
+        return compact_length(None)
+    return compact_length(len(data)) + data
 
 
 class FlexibleReader:
-    """A cursor over a message; every method raises ValueError if the message ends early."""
+    """A cursor over a message. Every method raises ValueError if the message ends early."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._position = 0
 
     def take(self, layout: str) -> tuple[int, ...]:
-        """Return the fields of a struct layout."""
+        """Return the next fields, unpacked with a layout of the module struct."""
         return struct.unpack(layout, self.raw(struct.calcsize(layout)))
 
     def raw(self, count: int) -> bytes:
         """Return the next `count` bytes."""
         end = self._position + count
         if count < 0:
-            raise ValueError(f"a length of {count} before byte {self._position}")
+            raise ValueError(f"length before byte {self._position} is {count}")
         if end > len(self._data):
-            raise ValueError(
-                f"ends at byte {len(self._data)}, {count_of(count, 'byte')} more to come from byte {self._position}"
-            )
+            expected = f"expected {count_of(count, 'byte')} from byte {self._position} on"
+            raise ValueError(f"message ends at byte {len(self._data)}, {expected}")
         data = self._data[self._position : end]
         self._position = end
         return data
@@ -68,20 +71,20 @@ class FlexibleReader:
             number |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return number
-        raise ValueError(f"a varint of more than 5 bytes before byte {self._position}")
+        raise ValueError(f"varint before byte {self._position} has more than 5 bytes")
 
     def compact_length(self) -> int | None:
-        """Return the next compact length; None for null."""
+        """Return the next compact length, or None for null."""
         coded = self.unsigned_varint()
         return coded - 1 if coded else None
 
     def compact_bytes(self) -> bytes | None:
-        """Return the next bytes, which follow their compact length; None for null."""
+        """Return the next bytes, whose compact length precedes them, or None for null."""
         length = self.compact_length()
         return None if length is None else self.raw(length)
 
     def tags(self) -> dict[int, bytes]:
-        """Return the content of the tagged fields by tag."""
+        """Return the next tagged fields: their bytes by tag."""
         fields = {}
         for _ in range(self.unsigned_varint()):
             tag = self.unsigned_varint()
@@ -89,7 +92,7 @@ class FlexibleReader:
         return fields
 
     def ensure_end(self) -> None:
-        """Raise ValueError unless the whole message was read."""
+        """Raise ValueError if bytes follow the part that was read."""
         if self._position != len(self._data):
             raise ValueError(
                 f"{count_of(len(self._data) - self._position, 'byte follows', 'bytes follow')} the message"

@@ -1,15 +1,17 @@
-"""Find faults in a closed segment's index files by their size and the order of their entries, without its batches.
+"""Find faults in the index files of a closed segment, by the size of a file and the order of its entries.
 
-    offset index        a multiple of 8 bytes; positions ascend above 0, since the first batch is never indexed, and lie
-                        inside the log; offsets ascend and lie inside the segment
-    time index          a multiple of 12 bytes; timestamps and offsets do not descend; offsets lie inside the segment;
-                        the last timestamp is the segment's largest
-    transaction index   a multiple of 34 bytes, version 0; markers ascend and lie inside the segment
+A valid index satisfies these rules:
 
-A broker trims the padding when it closes a segment. Zeros after the last entry are therefore entries: a broker that
-loads the file searches among them, and its answers are wrong. It checks them neither at its start nor before a copy
-(LogSegment.sanityCheck skips the offset and the time index, RemoteLogManager all three). snapshot.repair.index_check
-compares the entries with the batches.
+    offset index        length is a multiple of 8; positions ascend, are above 0 (the first batch has no entry) and
+                        below the size of the log; offsets ascend and are inside the segment
+    time index          length is a multiple of 12; timestamps and offsets do not descend; offsets are inside the
+                        segment; the last timestamp is the largest of the segment
+    transaction index   length is a multiple of 34, version is 0; markers ascend and are inside the segment
+
+A broker trims the padding of an index when it closes the segment. If zeros remain after the last entry, the broker
+reads these zeros as entries, and its lookups return wrong results. No broker checks for this: LogSegment.sanityCheck
+skips the offset index and the time index, and RemoteLogManager copies all three unchecked. This module reads no
+batches; snapshot.repair.index_check compares the entries with the batches.
 """
 
 from __future__ import annotations
@@ -35,26 +37,26 @@ _SMALLEST_BATCH = LOG_OVERHEAD + SMALLEST_LEGACY_SIZE
 
 @dataclass(frozen=True, slots=True)
 class SegmentExtent:
-    """The part of a segment that its indexes can point to."""
+    """The bounds of a segment that the entries of its indexes must respect."""
 
     base_offset: int
-    last_offset: int  # at least as large as that of any batch
+    last_offset: int  # upper bound: no batch has a larger last offset
     size: int  # bytes of the log
-    largest_timestamp: int | None = None  # ms, -1 if no batch has one; None if it is not known
+    largest_timestamp: int | None = None  # ms; -1 if no batch has a timestamp, None if unknown
 
 
 def fault_of_size(name: str, size: int, log_size: int) -> str:
-    """Return the fault of an index `name` of `size` bytes, with a log of `log_size`; "" if it has none."""
+    """Return the fault in the size in bytes of the index `name` of a log of `log_size` bytes; "" without a fault."""
     length = LENGTHS[name]
     if size % length:
         return f"{count_of(size, 'byte')}, no multiple of {length}"
     if size // length > log_size // _SMALLEST_BATCH + 1:
-        return f"{count_of(size // length, 'entry', 'entries')}, more than a log of {log_size} bytes has batches"
+        return f"{count_of(size // length, 'entry', 'entries')}, more than a log of {log_size} bytes can have"
     return ""
 
 
 def fault_of_order(name: str, data: bytes, extent: SegmentExtent) -> str:
-    """Return the fault of the bytes of the index `name` of a closed segment; "" if none shows."""
+    """Return the first fault in the bytes of the index `name` of a closed segment; "" without a fault."""
     if fault := fault_of_size(name, len(data), extent.size):
         return fault
     return _FAULTS[name](data, extent)
@@ -101,7 +103,10 @@ _FAULTS = {"offset index": _of_offsets, "time index": _of_times, "transaction in
 
 
 def _out_of_order(raw: np.ndarray, field: str, *, least: int, most: int, step: int) -> str:
-    """Return the first value of a field that is below `least`, above `most`, or not `step` above the one before."""
+    """Return a message about the first value that is too small or too large; "" without one.
+
+    A value must be at least `least`, at most `most`, and at least `step` above the previous value.
+    """
     values = raw[field].astype(np.int64)
     lowest = np.empty(values.size, np.int64)
     lowest[:1] = least

@@ -6,9 +6,9 @@
         4   4 int32  position                   8   4 int32  relativeOffset  last offset of the batch that has it
 
 Big-endian, without header and checksum; offsets are relative to the segment's base offset. An entry of the offset index
-has the last offset of a batch, and the byte position where that batch starts. An active segment's files are
-preallocated, so entries of zeros at the end are padding. A time index whose only entry is timestamp 0 at the base
-offset looks the same. It is read as empty, which gives the same answer to every lookup.
+has the last offset of a batch, and the byte position where that batch starts. Brokers preallocate the files of an
+active segment, so zeros at the end are padding. A time index whose only entry is timestamp 0 at the base offset looks
+like padding. It is read as empty, because every lookup in an empty index returns the same result.
 
 Follows org.apache.kafka.storage.internals.log.OffsetIndex and TimeIndex.
 """
@@ -27,14 +27,14 @@ TIME_ENTRY_DTYPE = np.dtype([("timestamp", "<i8"), ("offset", "<i8")])  # ms
 OFFSET_ENTRY_ON_DISK = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
 TIME_ENTRY_ON_DISK = np.dtype([("timestamp", ">i8"), ("relative_offset", ">i4")])
 
-_HINT = "delete the file: a broker makes it again from the log at its next start"
+_HINT = "delete the file: the broker rebuilds it from the log at its next start"
 
 
 def decode_offset_index(data: bytes, *, base_offset: int, name: str = "offset index") -> np.ndarray:
     """Return the entries (OFFSET_ENTRY_DTYPE, offsets and positions ascending) of a `.index` file, without padding.
 
     Raises:
-        CorruptIndexError: a length that is no multiple of 8, an offset below the base, entries that do not ascend.
+        CorruptIndexError: the length is no multiple of 8, an offset is below the base, or entries do not ascend.
     """
     raw = _entries(data, OFFSET_ENTRY_ON_DISK, name)
     _check_ascending(raw["relative_offset"], "relative offset", OFFSET_ENTRY_ON_DISK, name, lowest=0, strictly=True)
@@ -49,7 +49,7 @@ def decode_time_index(data: bytes, *, base_offset: int, name: str = "time index"
     """Return the entries (TIME_ENTRY_DTYPE, both fields ascending) of a `.timeindex` file, without padding.
 
     Raises:
-        CorruptIndexError: a length that is no multiple of 12, an offset below the base, entries that descend.
+        CorruptIndexError: the length is no multiple of 12, an offset is below the base, or entries descend.
     """
     raw = _entries(data, TIME_ENTRY_ON_DISK, name)
     _check_ascending(raw["timestamp"], "timestamp", TIME_ENTRY_ON_DISK, name, lowest=-1, strictly=False)
@@ -64,7 +64,7 @@ def encode_offset_index(entries: np.ndarray, *, base_offset: int) -> bytes:
     """Return the file bytes of `entries` (OFFSET_ENTRY_DTYPE).
 
     Raises:
-        CorruptIndexError: an offset that is not within 2^31 of the base.
+        CorruptIndexError: an offset is below the base offset, or 2^31 or more above it.
     """
     raw = np.empty(entries.size, OFFSET_ENTRY_ON_DISK)
     raw["relative_offset"] = relative_offsets(entries["offset"], base_offset)
@@ -76,7 +76,7 @@ def encode_time_index(entries: np.ndarray, *, base_offset: int) -> bytes:
     """Return the file bytes of `entries` (TIME_ENTRY_DTYPE).
 
     Raises:
-        CorruptIndexError: an offset that is not within 2^31 of the base.
+        CorruptIndexError: an offset is below the base offset, or 2^31 or more above it.
     """
     raw = np.empty(entries.size, TIME_ENTRY_ON_DISK)
     raw["timestamp"] = entries["timestamp"]
@@ -85,16 +85,16 @@ def encode_time_index(entries: np.ndarray, *, base_offset: int) -> bytes:
 
 
 def position_of(entries: np.ndarray, offset: int) -> int:
-    """Return the byte position from which a scan finds the first batch whose last offset is at least `offset`."""
+    """Return the byte position at which to start scanning for the batch that contains `offset`."""
     index = int(np.searchsorted(entries["offset"], offset, side="right")) - 1
     return int(entries["position"][index]) if index >= 0 else 0
 
 
 def relative_offsets(offsets: np.ndarray, base_offset: int) -> np.ndarray:
-    """Return the offsets relative to the base offset of their segment, as an index stores them.
+    """Return the offsets minus the base offset, as an index stores them.
 
     Raises:
-        CorruptIndexError: an offset that is not within 2^31 of the base.
+        CorruptIndexError: an offset is below the base offset, or 2^31 or more above it.
     """
     relative = offsets - base_offset
     bad = np.flatnonzero((relative < 0) | (relative > LARGEST_RELATIVE_OFFSET))

@@ -1,9 +1,10 @@
-r"""A Java properties file, such as `server.properties`, as java.util.Properties.load reads it.
+r"""Parse a Java properties file, such as `server.properties`, like java.util.Properties.load.
 
     # or ! begins a comment; blank lines are skipped
     key=value       also `key: value` and `key value`; blanks around the separator are dropped
-    a\              a line that ends in an odd number of backslashes continues in the next, without leading blanks
-    \t \n \r \f \uXXXX, and a backslash before any other character stands for that character
+    a\              a line that ends in an odd number of backslashes continues on the next line, without that line's
+                    leading blanks
+    \t \n \r \f \uXXXX are escapes; a backslash before any other character is dropped
 
 If a key occurs more than once, the last value wins.
 """
@@ -22,11 +23,11 @@ _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse(text: str) -> dict[str, str]:
-    """Return the properties of a file's text; nothing in a text is refused."""
+    """Return the properties in `text` by key. Every text is accepted."""
     found: dict[str, str] = {}
     for line in _logical_lines(text):
         key = _KEY.match(line)
-        assert key is not None  # it matches nothing, too
+        assert key is not None  # the pattern matches the empty string
         found[_unescaped(key[1])] = _unescaped(line[key.end() :])
     return found
 
@@ -48,4 +49,10 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else _CONTROL.get(match[2], match[2]), text)
+    return _ESCAPE.sub(_character, text)
+
+
+def _character(escape: re.Match[str]) -> str:
+    if escape[1]:
+        return chr(int(escape[1], 16))
+    return _CONTROL.get(escape[2], escape[2])

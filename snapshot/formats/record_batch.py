@@ -1,4 +1,4 @@
-"""Decode the record batch headers of a log segment to one Arrow table, without a Python step for each batch.
+"""The layout of record batch headers in a log segment, and the dtype of the decoded headers.
 
 A segment file is a sequence of entries. All formats share the first 17 bytes up to the magic:
 
@@ -18,10 +18,11 @@ A segment file is a sequence of entries. All formats share the first 17 bytes up
      57   4 int32   recordCount            0 in a batch that compaction emptied
      61   .         records
 
-Big-endian. Follows org.apache.kafka.common.record.DefaultRecordBatch and FileLogInputStream. Decoding ends without a
-finding if fewer than 18 bytes remain, or an entry is longer than the rest (a partial tail). It ends with a finding at
-an entry that is shorter than its smallest header, has an unknown magic, or a wrong CRC: a broker's recovery would
-truncate the segment there.
+Big-endian. Follows org.apache.kafka.common.record.DefaultRecordBatch and FileLogInputStream.
+
+A partial tail ends decoding without a finding: fewer than 18 bytes remain, or the entry is longer than the rest. An
+entry that is too short for its header, has an unknown magic or a wrong CRC ends decoding with a finding, because a
+broker's recovery would truncate the segment at this entry.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The records inside a batch of magic 2, decompressed.
+"""The layout of decompressed records inside a batch of magic 2, and the CRC-32C of the records alone.
 
     varint length         bytes after this field
     int8   attributes
@@ -8,16 +8,16 @@
     varint value length   -1 = null; the value
     varint header count   the headers, not decoded here
 
-Varints are zig-zag. Follows org.apache.kafka.common.record.DefaultRecord. Only records of Kafka's own topics are read.
+Varints are zig-zag. Follows org.apache.kafka.common.record.DefaultRecord.
 
-The CRC-32C of the records alone follows from the header of their batch:
+The header of a batch determines the CRC-32C of its records, because the stored CRC covers header fields and records:
 
     position   0 .. 20   not covered by the stored CRC
     position  21 .. 60   covered part of the header: attributes to record count
     position  61 ..      covered records, compressed or not
 
-If a client sends a batch again with another producer id, epoch or sequence, its CRC differs, but its records are the
-same.
+If a client resends a batch with another producer id, epoch or sequence, the stored CRC differs, but the CRC of the
+records is the same.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import numpy as np
 from tiersnap.snapshot.formats.crc32c import crc32c_behind, crc32c_of_rows
 from tiersnap.snapshot.formats.record_batch import HEADER_LENGTH, LOG_OVERHEAD
 
-# Positions and lengths of a record's parts in the walked bytes; a negative length is null.
+# A record, with the positions of key and value in the buffer that a kernel walked. A negative length means null.
 SPAN_DTYPE = np.dtype(
     [
         ("position", "<i8"),  # byte position of its batch in the segment
@@ -62,7 +62,7 @@ def records_crc(headers: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return the CRC-32C of the records of each batch, as uint32[n].
 
     Args:
-        headers: columns `batch_length`, `crc`, and those of COVERED, of n batches of magic 2.
+        headers: arrays by name for n batches of magic 2: `batch_length`, `crc` and the fields of COVERED.
     """
     names = COVERED.names or ()
     covered = np.empty(len(headers["crc"]), COVERED)

@@ -1,4 +1,4 @@
-"""Producer snapshot files (`<20 digits>.snapshot`) <-> entries.
+"""Encode and decode producer snapshot files (`<20 digits>.snapshot`).
 
     off len type    field
       0   2 int16   version = 1, the only one
@@ -14,9 +14,9 @@
          34   4 int32  coordinatorEpoch        -1 without a marker
          38   8 int64  currentTxnFirstOffset   -1 without an open transaction
 
-Big-endian; follows org.apache.kafka.storage.internals.log.ProducerStateManager (ProducerSnapshot.json). The number in
-the name is exclusive: the state of every batch below that offset. Written in ascending producer id, so that one state
-is one file; brokers write hash order and read any.
+Big-endian; follows org.apache.kafka.storage.internals.log.ProducerStateManager (ProducerSnapshot.json). The offset in
+the file name is exclusive: the file contains the state after all batches below that offset. tiersnap writes entries in
+ascending producer id, so that equal states give equal files. Brokers write entries in hash order and read any order.
 """
 
 from __future__ import annotations
@@ -51,14 +51,17 @@ HEADER_LENGTH = _HEADER.size
 
 
 def size_of(count: int) -> int:
-    """Return the bytes of a snapshot of so many producers."""
+    """Return the size in bytes of a snapshot with `count` entries."""
     return HEADER_LENGTH + ENTRY_LENGTH * count
 
 
 def encode(entries: np.ndarray) -> bytes:
-    """Return the snapshot bytes of `entries` (ENTRY_DTYPE): the last entry of each producer, in ascending id."""
+    """Return the file bytes of `entries` (ENTRY_DTYPE), in ascending producer id.
+
+    If a producer has several entries, only the last one is written.
+    """
     entries = _ascending(entries)
-    # One buffer: a million entries are 46 MB, which a worker should not hold four times.
+    # Only one buffer: a million entries take 46 MB, and further copies would exceed a worker's memory budget.
     data = bytearray(size_of(entries.size))
     np.frombuffer(data, _ENTRY_ON_DISK, entries.size, HEADER_LENGTH)[:] = entries
     _HEADER.pack_into(data, 0, VERSION, 0, entries.size)
@@ -67,9 +70,9 @@ def encode(entries: np.ndarray) -> bytes:
 
 
 def decode(data: bytes, *, name: str = "snapshot") -> np.ndarray:
-    """Return the entries (ENTRY_DTYPE, ascending producer id) of snapshot bytes, one for each producer.
+    """Return the entries (ENTRY_DTYPE, ascending producer id) in the bytes of a snapshot file.
 
-    If the file has several entries of a producer, the last one counts, as for a broker, which puts them into a map
+    If a producer has several entries, only the last one is returned. A broker keeps the same one
     (ProducerStateManager.loadFromSnapshot).
 
     Raises:
@@ -82,8 +85,8 @@ def checked(data: bytes, *, name: str = "snapshot") -> np.ndarray:
     """Return a view of the entries in snapshot bytes: fields of ENTRY_DTYPE, big-endian, in the order of the file.
 
     Raises:
-        CorruptSnapshotError: wherever Kafka's reader would refuse the file: empty, short, of another version, a wrong
-            CRC, or bytes that the entry count does not account for.
+        CorruptSnapshotError: the data is too short, has another version or a wrong CRC, or its length contradicts the
+            entry count. Kafka's reader refuses such a file.
     """
     hint = "brokers skip or delete such a file; `tiersnap repair` rebuilds it from the log"
     if len(data) < HEADER_LENGTH:
@@ -109,7 +112,7 @@ def checked(data: bytes, *, name: str = "snapshot") -> np.ndarray:
 
 
 def _ascending(entries: np.ndarray) -> np.ndarray:
-    """Return the entries in ascending producer id, with only the last of each id."""
+    """Return the entries in ascending producer id, with only the last entry of each producer."""
     ids = entries["producer_id"]
     if (ids[1:] > ids[:-1]).all():
         return entries
@@ -120,5 +123,5 @@ def _ascending(entries: np.ndarray) -> np.ndarray:
 
 
 def file_name(offset: int) -> str:
-    """Return `<20 digits>.snapshot` for an exclusive end offset."""
+    """Return `<20 digits>.snapshot` for an exclusive snapshot offset."""
     return f"{offset:020d}.snapshot"

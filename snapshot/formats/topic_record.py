@@ -30,10 +30,10 @@ _ID_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """A topic that was created, or removed."""
+    """The creation or removal of a topic."""
 
     topic_id: str  # 22 characters
-    name: str | None  # None for a removal, which does not name it
+    name: str | None  # None for a removal: RemoveTopicRecord has no name
 
 
 def decode_topic_change(value: bytes) -> TopicChange | None:
@@ -50,11 +50,11 @@ def decode_topic_change(value: bytes) -> TopicChange | None:
         if api_key not in (_TOPIC, _REMOVE_TOPIC):
             return None
         if version != _MESSAGE_VERSION:
-            raise CorruptRecordError(f"api key {api_key} of version {version}, known is {_MESSAGE_VERSION}")
+            raise CorruptRecordError(f"api key {api_key}: version {version}, expected {_MESSAGE_VERSION}")
         name = (reader.compact_bytes() or b"").decode("utf-8") if api_key == _TOPIC else None
         topic_id = base64.urlsafe_b64encode(reader.raw(_ID_BYTES)).rstrip(b"=").decode("ascii")
         reader.tags()
         reader.ensure_end()
     except ValueError as error:
-        raise CorruptRecordError(f"a record of topics: {error}") from error
+        raise CorruptRecordError(f"topic record: {error}") from error
     return TopicChange(topic_id, name)

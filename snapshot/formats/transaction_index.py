@@ -1,4 +1,4 @@
-"""Transaction index (`.txnindex`) of a segment <-> aborted transactions, and the index made again from batches.
+"""Encode, decode and rebuild the transaction index (`.txnindex`) of a segment.
 
     off len type   field
       0   2 int16  version            0; readers look at byte 0 only
@@ -8,8 +8,8 @@
      26   8 int64  lastStableOffset   first offset of the oldest transaction of another producer that is still open at
                                       that marker, else lastOffset + 1
 
-Big-endian, 34 bytes an entry, no header, no padding. An entry is in the index of its marker's segment. A broker makes
-the file when it has the first entry, so a segment without aborted data has none. Follows
+Big-endian, 34 bytes an entry, no header, no padding. An entry belongs to the segment that contains the ABORT marker. A
+broker creates the file for the first entry, so a segment without aborted transactions has no file. Follows
 org.apache.kafka.storage.internals.log.TransactionIndex, AbortedTxn and ProducerStateManager.lastStableOffset.
 """
 
@@ -30,15 +30,15 @@ ONGOING_TXN_DTYPE = np.dtype([("producer_id", "<i8"), ("first_offset", "<i8")])
 
 VERSION = 0
 _STILL_OPEN = np.iinfo(np.int64).max
-_HINT = "delete the segment's `.index`: a broker then rebuilds all three indexes from the log at its next start"
+_HINT = "delete the segment's `.index`: the broker rebuilds all three indexes from the log at its next start"
 
 
 def decode(data: bytes, *, base_offset: int, name: str = "transaction index") -> np.ndarray:
     """Return the entries (ABORTED_TXN_DTYPE, ascending last offset) of a `.txnindex` file.
 
     Raises:
-        CorruptIndexError: a length that is no multiple of 34, a version above 0, a last offset below the segment's base
-            offset or not above the one before.
+        CorruptIndexError: the length is no multiple of 34, a version is above 0, or a last offset is below the base
+            offset or not above the previous one.
     """
     size = ABORTED_TXN_ON_DISK.itemsize
     whole = len(data) - len(data) % size
@@ -77,9 +77,9 @@ def rebuild(rows: np.ndarray, ongoing: np.ndarray) -> tuple[np.ndarray, np.ndarr
     """Return the entries that a run of batches adds to the transaction index of its segment.
 
     Args:
-        rows: decoded batches (RECORD_BATCH_DTYPE, offset order) of a whole segment or of one window of it.
-        ongoing: transactions (ONGOING_TXN_DTYPE) that are open before `rows`. At the start of a segment they come from
-            the snapshot at its base offset, else from the call for the previous window.
+        rows: decoded batches (RECORD_BATCH_DTYPE, offset order) of a segment or of one window of it.
+        ongoing: transactions (ONGOING_TXN_DTYPE) that are open before `rows`. For the first window of a segment, take
+            them from the producer snapshot at its base offset; later, take them from the previous call.
 
     Returns:
         Aborted transactions (ABORTED_TXN_DTYPE, ascending last offset), and the transactions open at the end.
@@ -90,7 +90,7 @@ def rebuild(rows: np.ndarray, ongoing: np.ndarray) -> tuple[np.ndarray, np.ndarr
     is_data = ~is_control & ((flags & TRANSACTIONAL_MASK) != 0)
     rows = rows[(is_marker | is_data) & (rows["producer_id"] >= 0)]
 
-    # One event for each row, grouped by producer; a transaction that was open before is the first event.
+    # Each row is one event. The events are grouped by producer, and an open transaction in `ongoing` comes first.
     producer = np.concatenate([ongoing["producer_id"], rows["producer_id"]])
     offset = np.concatenate([ongoing["first_offset"], rows["base_offset"]])
     control = np.concatenate([np.full(ongoing.size, -1, np.int16), rows["control_type"]])
@@ -102,7 +102,7 @@ def rebuild(rows: np.ndarray, ongoing: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
     starts = np.flatnonzero(~marks_end & ~after_data)
     ends = np.flatnonzero(marks_end & after_data)
-    ended = np.searchsorted(starts, ends) - 1  # the transaction of each end
+    ended = np.searchsorted(starts, ends) - 1  # index in `starts` of the transaction that each marker ends
     last = np.full(starts.size, _STILL_OPEN)
     last[ended] = offset[ends]
     still_open = starts[last == _STILL_OPEN]
@@ -117,12 +117,12 @@ def rebuild(rows: np.ndarray, ongoing: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _last_stable_offsets(first: np.ndarray, last: np.ndarray, markers: np.ndarray) -> np.ndarray:
-    """Return for each marker the first offset of the oldest transaction that is open across it, else marker + 1."""
+    """Return for each marker the first offset of the oldest transaction that is still open there, else marker + 1."""
     if first.size == 0:
         return markers + 1
     by_first = np.argsort(first)
     first, last = first[by_first], last[by_first]
-    # The first transaction that ends after the marker is the one at which the running maximum of `last` exceeds it.
+    # In order of `first`, the oldest open transaction is where the running maximum of `last` first exceeds the marker.
     oldest = np.searchsorted(np.maximum.accumulate(last), markers, side="right")
     candidate = np.where(oldest < first.size, first[np.minimum(oldest, first.size - 1)], _STILL_OPEN)
     return np.where(candidate < markers, candidate, markers + 1)

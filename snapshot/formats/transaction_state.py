@@ -1,10 +1,11 @@
-"""Records of `__transaction_state`, where transaction coordinators keep the state of every transactional id.
+"""Decode records of `__transaction_state`, in which transaction coordinators store the state of transactional ids.
 
 Key, version 0, the only one:
 
     int16 version   int16 length   transactional id, UTF-8
 
-Value, null in a tombstone. Version 1 is the flexible one (KIP-482), written under transaction.version 1 or later:
+Value, null in a tombstone. Version 1 has the flexible encoding (KIP-482); brokers write it if the cluster's feature
+transaction.version is 1 or later:
 
     field                                    version 0                  version 1
     version                                  int16                      int16
@@ -24,7 +25,7 @@ Value, null in a tombstone. Version 1 is the flexible one (KIP-482), written und
     ClientTransactionVersion                                            tag 2 int16   0 by default
     NextProducerEpoch                                                   tag 3 int16   -1 = none
 
-Big-endian. A tag that holds its default is not written. Follows TransactionLogKey.json, TransactionLogValue.json and
+Big-endian. A tag with the default value is not written. Follows TransactionLogKey.json, TransactionLogValue.json and
 org.apache.kafka.coordinator.transaction.TransactionLog; states as in TransactionState (KIP-98, KIP-890).
 """
 
@@ -49,12 +50,12 @@ KEY_VERSION = 0
 LATEST_VALUE_VERSION = 1
 _VERSION_BYTES = 2
 _KNOWN_VERSIONS = frozenset(struct.pack(">h", version) for version in range(LATEST_VALUE_VERSION + 1))
-_HINT = "tiersnap dump FILE shows the batch; other transactional ids are not touched by it"
+_HINT = "tiersnap dump FILE shows the batch; other transactional ids are not affected"
 _NEWER = "a newer broker wrote it: use a tiersnap that knows its version"
 
 
 class TransactionStatus(StrEnum):
-    """TransactionStatus in the order of its numbers, 0 to 5; brokers never write Dead and PrepareEpochFence."""
+    """Kafka's TransactionState, in the order of its numbers 0 to 5. Brokers never write Dead and PrepareEpochFence."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -65,20 +66,20 @@ class TransactionStatus(StrEnum):
 
     @classmethod
     def of_number(cls, number: int) -> TransactionStatus:
-        """Return the status with a number; ValueError if there is none."""
+        """Return the status with this number. Raises ValueError: no status has it."""
         if not 0 <= number < len(cls):
             raise ValueError(f"{number} is not a valid TransactionStatus")
         return list(cls)[number]
 
     @property
     def is_prepared(self) -> bool:
-        """Return whether the transaction is decided and its markers are still to be written."""
+        """Return whether the coordinator has decided the transaction and not yet completed it."""
         return self in (TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT)
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionLogValue:
-    """A coordinator's state of a transactional id; fields as above, times in ms since the epoch."""
+    """The state of a transactional id, as its coordinator stores it. Times are ms since the epoch."""
 
     value_version: int
     producer_id: int
@@ -87,7 +88,7 @@ class TransactionLogValue:
     transaction_state: TransactionStatus
     partitions: Annotated[
         tuple[TopicPartition, ...] | None,
-        Meta(description="topic and number; null for null, which is not an empty list on disk"),
+        Meta(description="topic and partition number; null if null is stored, which differs from an empty list"),
     ]
     last_update_timestamp: int
     start_timestamp: Annotated[int, Meta(description="ms; -1 without a transaction")]
@@ -100,7 +101,7 @@ class TransactionLogValue:
     ] = field(default_factory=dict)
 
     def has_partition(self, partition: TopicPartition) -> bool:
-        """Return whether the partition is part of the transaction for the coordinator; state Empty has none."""
+        """Return whether the coordinator counts the partition as part of the transaction; False in state Empty."""
         return self.transaction_state is not TransactionStatus.EMPTY and partition in (self.partitions or ())
 
 
@@ -116,8 +117,8 @@ def decode_key(key: bytes | None) -> str:
     """Return the transactional id of a key.
 
     Raises:
-        UnknownVersionError: a key of another version, which brokers pass by.
-        CorruptTransactionStateError: no key, or one that does not follow its schema.
+        UnknownVersionError: the key has another version; brokers skip such a record.
+        CorruptTransactionStateError: the key is missing, or does not follow its schema.
     """
     if key is None:
         raise CorruptTransactionStateError("a record without a key", hint=_HINT)
@@ -128,15 +129,15 @@ def decode_value(value: bytes) -> TransactionLogValue:
     """Return the state in a value.
 
     Raises:
-        UnknownVersionError: a value of a version above 1. Brokers from 4.3 on pass such a record by, older ones stop
-            loading the partition there.
-        CorruptTransactionStateError: it does not follow its schema, or its state is none that is ever written.
+        UnknownVersionError: the version is not 0 or 1. Brokers from 4.3 on skip such a record; older brokers stop
+            loading the partition at it.
+        CorruptTransactionStateError: the value does not follow its schema, or brokers never write its status.
     """
     return _decoded(value, "value", _value)
 
 
 def has_known_version(value: bytes | None) -> bool:
-    """Return whether this version of a value is known; it is for tombstones and damaged values."""
+    """Return whether the version of a value is known. Return True for tombstones and values too short for a version."""
     return value is None or len(value) < _VERSION_BYTES or value[:_VERSION_BYTES] in _KNOWN_VERSIONS
 
 
@@ -153,20 +154,23 @@ def _decoded(data: bytes, what: str, decode: Callable[[FlexibleReader], _T]) -> 
 def _key(reader: FlexibleReader) -> str:
     (version,) = reader.take(">h")
     if version != KEY_VERSION:
-        raise UnknownVersionError(f"key of version {version}, known is {KEY_VERSION}", hint=_NEWER)
+        raise UnknownVersionError(f"key version {version}, expected {KEY_VERSION}", hint=_NEWER)
     return _string(reader)
 
 
 def _value(reader: FlexibleReader) -> TransactionLogValue:
     (version,) = reader.take(">h")
     if not 0 <= version <= LATEST_VALUE_VERSION:
-        raise UnknownVersionError(f"value of version {version}, known are 0 and {LATEST_VALUE_VERSION}", hint=_NEWER)
+        raise UnknownVersionError(f"value version {version}, expected 0 to {LATEST_VALUE_VERSION}", hint=_NEWER)
     is_flexible = version > 0
     producer_id, epoch, timeout, status = reader.take(">qhib")
     partitions = _compact_partitions(reader) if is_flexible else _partitions(reader)
     last_update, start = reader.take(">qq")
     tags = reader.tags() if is_flexible else {}
-    known = {name: struct.unpack(layout, tags.pop(tag))[0] for tag, (name, layout) in enumerate(_TAGS) if tag in tags}
+    known: dict[str, int] = {}
+    for tag, (name, layout) in enumerate(_TAGS):
+        if tag in tags:
+            (known[name],) = struct.unpack(layout, tags.pop(tag))
     return TransactionLogValue(
         version,
         producer_id,
@@ -217,5 +221,5 @@ def _string(reader: FlexibleReader) -> str:
 
 def _required(found: _T | None, what: str) -> _T:
     if found is None:
-        raise ValueError(f"null where a {what} belongs")
+        raise ValueError(f"{what} is null")
     return found

@@ -1,1 +1,1 @@
-"""The gate: verdicts of segments, trusted snapshots, exit codes and next steps."""
+"""The gate: verdicts on segments, trusted snapshots, exit codes and next steps."""

@@ -1,10 +1,10 @@
-"""Judge whether a broker's copy task works, and when it copies a segment. Pure: no cluster, no store.
+"""Decide whether a broker's copy task works, and when it copies a segment. Reads neither cluster nor store.
 
-Brokers know no claims: a working copy task copies the segments that tiersnap uploads a second time. So READY segments
-are left to it. The cluster shows whether it works. Without a cluster, a recent upload by a broker shows it, by the
-clock of the store.
+Brokers do not know tiersnap's claims. A working copy task would therefore upload a segment again that tiersnap has
+uploaded. So READY segments are left to a working copy task. The cluster shows whether the task works. Without a
+cluster, a recent upload by a broker shows it, by the clock of the store.
 
-Since 4.4 a copy task waits for `remote.copy.lag.ms` and `.bytes` (KIP-1241). Follows
+Since Kafka 4.4 a copy task waits for `remote.copy.lag.ms` and `remote.copy.lag.bytes` (KIP-1241). Follows
 org.apache.kafka.server.log.remote.storage.RemoteLogManager.RLMCopyTask.isEligibleForUpload.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.replay.remote_records import Records
 
 LEFT_FOR_MS = 3_600_000
-"""How long after a broker's upload its segments are left to it, unless another time is given."""
+"""Default time (ms) after a broker's upload during which the partition's segments are left to that broker."""
 _MAX_LONG = 2**63 - 1
 
 
@@ -29,50 +29,53 @@ class CopyTask(StrEnum):
     """The state of a partition's copy task."""
 
     WORKS = "WORKS"
-    STUCK = "STUCK"  # it begins the same segment again and again
-    OFF = "OFF"  # copying is switched off, or the topic is not tiered
+    STUCK = "STUCK"  # it starts to copy the same segment again and again
+    OFF = "OFF"  # copying is disabled, or the topic is not tiered
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The condition for the copy of a segment: a time, or a number of newer bytes; the first that is met counts.
+    """The condition for the copy of a segment: a time, or a number of newer bytes. One of the two suffices.
 
     If both are None, the segment is never copied.
     """
 
-    at: int | None  # ms; it may be copied from this time on. None if time does not count.
-    more_bytes: int | None = None  # bytes still to be written after the segment. None if size does not count.
+    at: int | None  # ms, the time from which the segment may be copied; None if time is no condition
+    more_bytes: int | None = None  # bytes that must still be written after the segment; None if size is no condition
 
     def is_now(self, now: int) -> bool:
-        """Return whether it may be copied at `now` (ms)."""
+        """Return whether the segment may be copied at `now` (ms)."""
         return (self.at is not None and self.at <= now) or (self.more_bytes is not None and self.more_bytes <= 0)
 
     def text(self, now: int) -> str:
-        """Return it for people, as of `now` (ms)."""
+        """Return the condition at `now` (ms) as text for people."""
         if self.is_now(now):
             return "now"
-        at = [] if self.at is None else [f"at {utc(self.at)}"]
-        after = [] if self.more_bytes is None else [f"after {human_bytes(self.more_bytes)} more"]
-        return " or ".join([*at, *after]) or "never"
+        conditions: list[str] = []
+        if self.at is not None:
+            conditions.append(f"at {utc(self.at)}")
+        if self.more_bytes is not None:
+            conditions.append(f"after {human_bytes(self.more_bytes)} more")
+        return " or ".join(conditions) or "never"
 
 
 @dataclass(frozen=True, slots=True)
 class CopyLag:
-    """The effective values of a topic's `remote.copy.lag.ms` and `.bytes`; 0 copies immediately."""
+    """The configs `remote.copy.lag.ms` and `remote.copy.lag.bytes` of a topic; 0 copies immediately."""
 
-    # Since the newest record of a segment. None if time does not count: -1, and no local retention.
+    # Time since the newest record of a segment; None if time is no condition (-1 without local retention).
     milliseconds: int | None = 0
-    size: int | None = None  # bytes of the log after the segment. None if size does not count.
+    size: int | None = None  # bytes of the log after the segment; None if size is no condition
 
     def due(self, largest_timestamp: int, newer_bytes: int, now: int) -> Due:
-        """Return when a segment is copied.
+        """Return the condition for the copy of a segment.
 
         Args:
-            largest_timestamp: ms, the segment's as the broker has it.
+            largest_timestamp: largest timestamp of the segment in ms, by the broker's rule.
             newer_bytes: bytes of the log after the segment.
             now: ms.
         """
-        # A record from the future does not hold up its segment.
+        # A segment with a timestamp in the future is copied immediately.
         if 0 in (self.milliseconds, self.size) or (self.milliseconds is not None and largest_timestamp > now):
             return Due(now)
         at = None if self.milliseconds is None else min(largest_timestamp + self.milliseconds, _MAX_LONG)
@@ -84,36 +87,43 @@ class CopyLag:
 class CopyTasks:
     """The copy tasks of a cluster."""
 
-    # Lag by the id of each topic that the cluster shows; None if copying is disabled.
+    # Lag by topic id, for each topic of the cluster; None if copying is disabled for the topic.
     topics: Mapping[str, CopyLag | None] = field(default_factory=dict)
-    stuck: frozenset[tuple[str, int]] = frozenset()  # (topic id, partition) of tasks that records prove to be stuck
+    stuck: frozenset[tuple[str, int]] = frozenset()  # (topic id, partition) of tasks that are stuck, as records prove
 
     def of(self, topic_id: str, partition: int) -> CopyTask | None:
-        """Return the state of the partition's copy task; None of a topic that the cluster does not show."""
+        """Return the state of the partition's copy task; None if the cluster does not have the topic."""
         if topic_id not in self.topics:
             return None
         if self.topics[topic_id] is None:
             return CopyTask.OFF
-        return CopyTask.STUCK if (topic_id, partition) in self.stuck else CopyTask.WORKS
+        if (topic_id, partition) in self.stuck:
+            return CopyTask.STUCK
+        return CopyTask.WORKS
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterAnswer:
-    """The answer of a cluster about partitions."""
+    """Copy tasks and records that a cluster returned."""
 
     tasks: CopyTasks | None = None  # None without a cluster
-    records: Records | None = None  # of each partition that the cluster has; None if they were not read
+    records: Records | None = None  # records of the cluster's partitions; None if they were not read
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerAtWork:
-    """A broker that copies a partition's segments; `how` is the evidence, `lag` the topic's copy lag if known."""
+    """A broker that copies a partition's segments.
+
+    Attributes:
+        how: the evidence that the broker copies.
+        lag: the topic's copy lag; None if unknown.
+    """
 
     how: str
     lag: CopyLag | None = None
 
     def reason(self, largest_timestamp: int, newer_bytes: int, now: int) -> str:
-        """Return why a segment is left to it; see CopyLag.due."""
+        """Return why a segment is left to the broker; `CopyLag.due` explains the arguments."""
         if self.lag is None:
             return self.how
         return f"{self.how}, and copies it {self.lag.due(largest_timestamp, newer_bytes, now).text(now)}"
@@ -121,17 +131,17 @@ class BrokerAtWork:
 
 @dataclass(frozen=True, slots=True)
 class BesideBrokers:
-    """The signs by which a broker counts as copying."""
+    """The evidence that decides whether a broker copies a partition."""
 
     store_now: int = 0  # ms, by the clock of the store
-    left_for: int | None = None  # ms since a broker's upload; None leaves nothing to brokers
+    left_for: int | None = None  # ms after a broker's upload, see LEFT_FOR_MS; None leaves no segment to brokers
     tasks: CopyTasks | None = None  # the copy tasks of the cluster; None without a cluster
 
     def broker_at(self, topic_id: str | None, partition: int, wrote_at: int | None) -> BrokerAtWork | None:
-        """Return the broker that copies the partition, None if none is known.
+        """Return the broker that copies the partition; None if none is known.
 
         Args:
-            wrote_at: ms by the store's clock at which a broker last wrote an object of a segment; None if none did.
+            wrote_at: time of a broker's last write of a segment's object, ms by the store's clock; None without one.
         """
         if self.left_for is None:
             return None

@@ -1,7 +1,7 @@
-"""The exit code of a command: one function over the problems that the command met.
+"""Choose the exit code of a command from the problems that the command met.
 
-A problem is an error, a finding, a verdict or an `OtherProblem`. It has the same code in every command that meets it,
-with or without `--apply`, and however much of the work was done.
+A problem is an error, a finding, a verdict or an `OtherProblem`. Each problem has the same code in every command, with
+and without `--apply`, even if a part of the work was done.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from tiersnap.snapshot.log.findings import NOT_DAMAGED, WAITS, Finding, FindingK
 
 
 class OtherProblem(StrEnum):
-    """A problem that is no error, no finding and no verdict."""
+    """A problem that is neither an error nor a finding nor a verdict."""
 
-    LOST_INDEX = "LOST_INDEX"  # a closed segment has no offset index: a broker that starts deletes later snapshots
+    LOST_INDEX = "LOST_INDEX"  # a closed segment has no offset index: the broker's next start deletes later snapshots
     UNREPAIRED_FILE = "UNREPAIRED_FILE"  # a small file of the partition is damaged, and `repair` does not write it
-    REPLICA_WITHOUT_PRODUCERS = "REPLICA_WITHOUT_PRODUCERS"  # as leader it would write retries twice
-    OTHER_TOPIC_ID = "OTHER_TOPIC_ID"  # snapshots are stored for a topic of the same name that has another id
+    REPLICA_WITHOUT_PRODUCERS = "REPLICA_WITHOUT_PRODUCERS"  # as leader, the broker would write retries twice
+    OTHER_TOPIC_ID = "OTHER_TOPIC_ID"  # the stored snapshots belong to a topic with the same name and another id
     NOT_STORED = "NOT_STORED"  # remote storage has no usable snapshot for a segment that lacks one
-    DAMAGED_STORED_SNAPSHOT = "DAMAGED_STORED_SNAPSHOT"  # remote storage holds a snapshot that must not be installed
+    DAMAGED_STORED_SNAPSHOT = "DAMAGED_STORED_SNAPSHOT"  # a snapshot in remote storage must not be installed
     LOST_REMOTE_SEGMENT = "LOST_REMOTE_SEGMENT"  # brokers know a remote segment whose objects are missing
     OTHER_LOCATION = "OTHER_LOCATION"  # brokers read another remote location than --remote names
-    UNSAFE_STORE = "UNSAFE_STORE"  # the store ignores conditions or checksums
-    HUNG_COPY = "HUNG_COPY"  # a broker began to copy a segment and does not finish
+    UNSAFE_STORE = "UNSAFE_STORE"  # the store ignores conditional writes or checksums
+    HUNG_COPY = "HUNG_COPY"  # a broker started to copy a segment and does not finish
     STUCK_COPY = "STUCK_COPY"  # the copy task fails at a segment that cannot be tiered
     STUCK_COPY_AHEAD = "STUCK_COPY_AHEAD"  # `unblock` freed the copy task, which fails at a later segment
     RESTART_NEEDED = "RESTART_NEEDED"  # `unblock` published the segments, and the leader must be restarted
     LEFT_PAUSED = "LEFT_PAUSED"  # a killed run left copying of a topic paused
-    STANDING_LSO = "STANDING_LSO"  # the last stable offset has stood for an hour, and closed segments wait above it
-    HANGING_TRANSACTION = "HANGING_TRANSACTION"  # only an operator ends it
-    BROKEN_EXACTLY_ONCE = "BROKEN_EXACTLY_ONCE"  # records were lost or doubled, or a fenced writer wrote
-    CUT_SEGMENT = "CUT_SEGMENT"  # the rows of a warehouse end before the segment does
+    STANDING_LSO = "STANDING_LSO"  # the last stable offset has not moved for an hour, and closed segments are above it
+    HANGING_TRANSACTION = "HANGING_TRANSACTION"  # a transaction that only an operator can end
+    BROKEN_EXACTLY_ONCE = "BROKEN_EXACTLY_ONCE"  # records were lost or duplicated, or a fenced producer wrote
+    CUT_SEGMENT = "CUT_SEGMENT"  # the table lacks batches at the end of the segment
 
 
 Problem = TiersnapError | Finding | FindingKind | Verdict | SnapshotVerdict | RemoteVerdict | OtherProblem | ExitCode
-"""An ExitCode stands for errors that a table counts by their code."""
+"""The problems that a command can meet. An ExitCode represents errors that a table counts by code."""
 
-# TRANSIENT outranks all but damage: the same command may finish that part of the work.
+# TRANSIENT ranks right after damage, because the same command may finish this part of the work.
 _WORST_FIRST = (
     *(ExitCode.UNEXPECTED, ExitCode.DATA_CORRUPT, ExitCode.TRANSIENT),
     *(ExitCode.USAGE, ExitCode.GATE_REFUSED, ExitCode.PARTIAL, ExitCode.OK),
@@ -87,7 +87,7 @@ _CODES: dict[type[StrEnum], Mapping[StrEnum, ExitCode]] = {
 
 
 def exit_code_of(problems: Iterable[Problem]) -> ExitCode:
-    """Return the code of the worst problem, OK without one."""
+    """Return the code of the worst problem, or OK without problems."""
     return min(map(_code_of, problems), key=_WORST_FIRST.index, default=ExitCode.OK)
 
 

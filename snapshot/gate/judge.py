@@ -1,9 +1,9 @@
-"""One verdict for each segment: whether it may be tiered, and if not, the reason and the command that clears it.
+"""Judge whether each segment of a partition may be tiered. If not, give the reason and the command that clears it.
 
-The rules are those of kafka's RemoteLogManager.RLMCopyTask (a segment is copied iff it reaches above the highest remote
-offset and its next base offset <= last stable offset; never the active one, never a compacted or internal topic) and of
-LogSegmentData (log, offset index, time index, producer snapshot and leader epochs are mandatory), applied before
-anything is published.
+The rules are those of Kafka, applied before anything is published. RemoteLogManager.RLMCopyTask copies a segment if it
+reaches above the highest remote offset and its next base offset <= last stable offset. It never copies the active
+segment, nor segments of compacted or internal topics. LogSegmentData requires log, offset index, time index, producer
+snapshot and leader epochs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.snapshot_comparison import ExaminedSegment
 
-# Verdicts after which a later segment may be uploaded: a broker, too, continues above the highest remote offset.
+# Verdicts after which a later segment may be uploaded, as a broker continues above the highest remote offset.
 _LETS_PASS = (IN_REMOTE_STORAGE | TO_UPLOAD) | {
     *(Verdict.GAP_IN_REMOTE, Verdict.ENCRYPTED_REMOTE, Verdict.LEFT_TO_BROKER, Verdict.INDEX_DAMAGED),
 }
@@ -31,12 +31,12 @@ _LETS_PASS = (IN_REMOTE_STORAGE | TO_UPLOAD) | {
 _NONE_UNREAD: Mapping[int, str] = MappingProxyType({})
 
 NOT_PUBLISHED = "records were read, and no COPY_SEGMENT_FINISHED record names it"
-_UNFINISHED = "its copy of tiersnap in remote storage does not count, and is finished or made again"
+_UNFINISHED = "an earlier upload of tiersnap was not finished; the next upload finishes or replaces it"
 
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """A segment's verdict and why."""
+    """The verdict on a segment, with its reason."""
 
     base_offset: int
     verdict: Verdict
@@ -59,26 +59,30 @@ def judge(
     beyond_broker: Collection[int] = (),
     mends_indexes: bool = False,
 ) -> Iterator[Readiness]:
-    """Return the verdicts of a partition's segments, given and returned in ascending base offset.
+    """Yield the verdicts on a partition's segments.
 
     Args:
+        segments: ascending by base offset; the verdicts have the same order.
         coverage: offsets of the log's lineage in remote storage.
-        unread: segments before a scan window, by base offset, with the reason for which an upload refused one, or "".
-            Their batches were not read, and the broker's snapshot file is used without a comparison.
-        broker: a broker that copies the partition's segments, so READY ones are left to it; None without one.
-        beyond_broker: base offsets of segments without a snapshot file, which no broker can copy. READY segments from
-            the first one on are not left to the broker, unless an earlier segment is.
-        mends_indexes: tiersnap uploads READY segments and rebuilds wrong indexes.
+        unread: segments below a scan window whose batches were not read, by base offset. The value is the reason for
+            which an upload refused the segment, or "". The broker's snapshot file is used for them without a
+            comparison.
+        broker: a broker that copies the partition's segments, so that READY segments are left to it; None without one.
+        beyond_broker: base offsets of segments without a snapshot file, at which a copy task fails. If no earlier
+            segment is left to the broker, READY segments from the first of them on are not left to it either.
+        mends_indexes: whether tiersnap uploads READY segments and rebuilds their wrong indexes.
     """
     blocked_by: Readiness | None = None
     known = tuple(segments)
+    encrypted_by = "" if broker else coverage.encrypted_by
     size = sum(each.facts.size_bytes for each in known)
     held_back = _HeldBack(coverage, broker, beyond_broker, mends_indexes, expiry.now, size, unread)
     for examined in known:
         segment = examined.facts
-        verdict, reason = _in_remote(partition, segment, coverage) or _local(
-            partition, examined, blocked_by, expiry, "" if broker else coverage.encrypted_by, unread
-        )
+        found = _in_remote(partition, segment, coverage)
+        if found is None:
+            found = _local(partition, examined, blocked_by, expiry, encrypted_by, unread)
+        verdict, reason = found
         if verdict is Verdict.UNVERIFIED_SNAPSHOT and segment.base_offset in unread:
             verdict = Verdict.READY
         held_back.newer_bytes -= segment.size_bytes
@@ -92,19 +96,19 @@ def judge(
 
 @dataclass(slots=True)
 class _HeldBack:
-    """Decides for segments that would be READY, ascending, whether remote storage or a broker holds them back."""
+    """A judge of segments that would be READY, ascending: a broker, encryption or a wrong index may hold one back."""
 
     coverage: RemoteCoverage
     broker: BrokerAtWork | None
     beyond_broker: Collection[int]
     mends_indexes: bool
     now: int
-    newer_bytes: int  # bytes of the log after the segment that was judged last
+    newer_bytes: int  # bytes of the log after the segment that is judged
     unread: Collection[int]
     _has_left: bool = False
 
     def judge(self, segment: SegmentFacts, reason: str) -> tuple[Verdict, str]:
-        """Return the verdict on a segment that would be READY for `reason`."""
+        """Return the verdict and reason for a segment that would be READY for `reason`."""
         # A broker never copies segments below the highest remote offset.
         if not _is_below(segment, self.coverage):
             left = self._left_to_broker(segment)
@@ -116,11 +120,12 @@ class _HeldBack:
             return Verdict.INDEX_DAMAGED, "; ".join(segment.index_faults)
         if self.coverage.is_unfinished(segment.base_offset, segment.next_base_offset or 0):
             reason = f"{reason}; {_UNFINISHED}"
-        verdict = Verdict.BEFORE_WINDOW if segment.base_offset in self.unread else Verdict.READY
-        return verdict, reason
+        if segment.base_offset in self.unread:
+            return Verdict.BEFORE_WINDOW, reason
+        return Verdict.READY, reason
 
     def _left_to_broker(self, segment: SegmentFacts) -> tuple[Verdict, str] | None:
-        """Return the verdict on a segment that the broker will copy; None if no broker copies it."""
+        """Return the verdict and reason for a segment that a broker will copy; None if no broker copies it."""
         if segment.base_offset in self.beyond_broker and not self._has_left:
             self.broker = None
         if self.broker is None:
@@ -139,35 +144,37 @@ def _in_remote(
     if end is not None and coverage.has_segment(base, end, partition.log_start_offset):
         return judge_remote(max(base, partition.log_start_offset), end, coverage)
     if base in coverage.in_flight:
-        return Verdict.COPY_IN_FLIGHT, "a copy of it is under way"
+        return Verdict.COPY_IN_FLIGHT, "another attempt is copying it now"
     if not _is_below(segment, coverage):
         return None
     if overlap(coverage.lost, base, end or 0):
-        return Verdict.GAP_IN_REMOTE, "records name its remote segment, whose objects are not all there"
+        return Verdict.GAP_IN_REMOTE, "records name the remote segment, but some of its objects are missing"
     if _is_to_finish(segment, coverage):
         return None
     return Verdict.GAP_IN_REMOTE, (
-        f"remote storage reaches up to {coverage.highest}, and its copies of this log do not hold all of it: "
-        "a broker passes it by; remote retention deleted it, or it was lost"
+        f"remote storage reaches offset {coverage.highest} and lacks a part of this segment, which remote retention "
+        "deleted or which was lost; brokers do not copy the segment again"
     )
 
 
 def judge_remote(start: int, end: int, coverage: RemoteCoverage) -> tuple[Verdict, str]:
-    """Return verdict and reason of offsets that `coverage` covers, by their known records.
+    """Return (verdict, reason) for offsets in remote storage, depending on the records that are known.
 
     Args:
         start: first offset of the log in the segment.
-        end: exclusive.
+        end: exclusive end offset of the segment.
+        coverage: covers all of these offsets.
     """
     if contain(coverage.published, start, end):
         return Verdict.TIERED, "COPY_SEGMENT_FINISHED records cover its offsets"
     is_read = not overlap(coverage.unread, start, end)
     if contain(joined([*coverage.published, *coverage.ours]), start, end):
-        why = NOT_PUBLISHED if is_read else "no records were read that tell whether brokers know it"
-        return Verdict.UPLOADED, f"tiersnap uploaded it; {why}"
+        if is_read:
+            return Verdict.UPLOADED, f"tiersnap uploaded it; {NOT_PUBLISHED}"
+        return Verdict.UPLOADED, "tiersnap uploaded it; no records were read, so brokers may or may not know it"
     if is_read:
         return Verdict.IN_REMOTE, f"a failed copy attempt of a broker left it in remote storage; {NOT_PUBLISHED}"
-    return Verdict.IN_REMOTE, "a broker uploaded it; no records were read that tell whether its copy finished"
+    return Verdict.IN_REMOTE, "a broker uploaded it; no records were read, so its copy may not have finished"
 
 
 def _is_below(segment: SegmentFacts, coverage: RemoteCoverage) -> bool:
@@ -175,7 +182,7 @@ def _is_below(segment: SegmentFacts, coverage: RemoteCoverage) -> bool:
 
 
 def _is_to_finish(segment: SegmentFacts, coverage: RemoteCoverage) -> bool:
-    """Return whether only an unfinished upload of tiersnap covers the segment; the next upload finishes it."""
+    """Return whether only an unfinished upload of tiersnap covers the segment. The next upload finishes it."""
     end = segment.next_base_offset or 0
     return _is_below(segment, coverage) and coverage.is_unfinished(segment.base_offset, end)
 
@@ -203,7 +210,9 @@ def _local(
     found, reason = examined.snapshot.verdict(expiry), examined.snapshot.reason(expiry)
     if encrypted_by:
         return Verdict.ENCRYPTED_REMOTE, _encrypted(encrypted_by, reason)
-    return (_SNAPSHOT[found], reason) if found in _SNAPSHOT else (Verdict.READY, "; ".join([reason, *_notes(segment)]))
+    if found in _SNAPSHOT:
+        return _SNAPSHOT[found], reason
+    return Verdict.READY, "; ".join([reason, *_notes(segment)])
 
 
 def _of_topic(partition: PartitionFacts) -> tuple[Verdict, str] | None:
@@ -212,14 +221,16 @@ def _of_topic(partition: PartitionFacts) -> tuple[Verdict, str] | None:
     if partition.compacted:
         return Verdict.COMPACTED_TOPIC, partition.compacted
     if partition.topic_id is None:
-        return Verdict.TOPIC_ID_UNKNOWN, "partition.metadata holds no topic id, or is missing, as before 2.8"
+        return Verdict.TOPIC_ID_UNKNOWN, "partition.metadata is missing, as before Kafka 2.8, or has no topic id"
     return None
 
 
 def _of_damage(segment: SegmentFacts) -> tuple[Verdict, str] | None:
     if segment.damage_kind in (FindingKind.PERMISSION_DENIED, FindingKind.DELETED_FILE):
         return Verdict.UNREADABLE_SEGMENT, segment.damage
-    return (Verdict.CORRUPT_SEGMENT, segment.damage) if segment.damage else None
+    if segment.damage:
+        return Verdict.CORRUPT_SEGMENT, segment.damage
+    return None
 
 
 def _of_unknown_log(
@@ -257,4 +268,4 @@ def _notes(segment: SegmentFacts) -> Iterator[str]:
     if segment.index_faults:
         yield f"{'; '.join(segment.index_faults)}: rebuilt for the upload"
     if segment.has_gaps:
-        yield "records are missing inside it, as after compaction"
+        yield "records are missing inside the segment, as after compaction"

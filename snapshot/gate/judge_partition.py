@@ -1,4 +1,4 @@
-"""The segments of one partition judged, each with the snapshot that it would be tiered with."""
+"""Judge the segments of one partition, and find the snapshot with which each would be tiered."""
 
 from __future__ import annotations
 
@@ -18,28 +18,29 @@ from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
 from tiersnap.snapshot.replay.snapshot_comparison import ExaminedSegment, computed
 
-_NOT_REACHED = Comparison(SnapshotVerdict.UNVERIFIED, "not reached: the log is damaged below it")
+_NOT_REACHED = Comparison(SnapshotVerdict.UNVERIFIED, "not reached: the log is damaged below this offset")
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedSnapshot:
     """The snapshot at the end of a segment, or at the log end."""
 
-    found: SnapshotAt | None  # the stored result of the offset; None if no replay reached it
-    verdict: SnapshotVerdict  # the present verdict on the broker's file, or on the computed object that replaces it
+    found: SnapshotAt | None  # the stored result for the offset; None if no replay reached it
+    verdict: SnapshotVerdict  # the current verdict on the broker's file, or on the computed object that replaces it
     provenance: Provenance | None = None  # None for a file that is not trusted
-    is_object: bool = False  # the segment is uploaded with the computed object, not with the broker's file
+    is_object: bool = False  # whether the segment is uploaded with the computed object instead of the broker's file
 
     @property
     def compared(self) -> SnapshotVerdict | None:
-        """Return the result of the strict comparison of the file; None if none was compared."""
-        strict = None if self.found is None else self.found.comparison.compared
-        return strict if strict in COMPARED else None
+        """Return the result of the strict comparison of the file; None if the file was not compared."""
+        if self.found is None or self.found.comparison.compared not in COMPARED:
+            return None
+        return self.found.comparison.compared
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentReadiness:
-    """A segment, its verdict, and the snapshot at its end."""
+    """A segment with its verdict and the snapshot at its end."""
 
     facts: SegmentFacts
     readiness: Readiness
@@ -47,19 +48,19 @@ class SegmentReadiness:
 
     @property
     def is_ready(self) -> bool:
-        """Return whether it may be tiered now."""
+        """Return whether the segment may be tiered now."""
         return self.readiness.verdict in TO_UPLOAD
 
     def as_uploaded(self) -> SegmentReadiness:
-        """Return this segment with the verdict UPLOADED, after its upload: brokers do not know it yet."""
-        return self._with(Verdict.UPLOADED, "tiersnap uploaded it now; brokers do not know it before it is published")
+        """Return this segment with the verdict UPLOADED. Call it after the upload."""
+        return self._with(Verdict.UPLOADED, "tiersnap uploaded it now; brokers read it after `tiersnap publish`")
 
     def as_published(self) -> SegmentReadiness:
-        """Return this segment with the verdict TIERED, after its publication."""
+        """Return this segment with the verdict TIERED. Call it after the publication."""
         return self._with(Verdict.TIERED, "in remote storage; published now")
 
     def as_found(self) -> SegmentReadiness:
-        """Return this segment with the verdict IN_REMOTE, because the upload found it in remote storage."""
+        """Return this segment with the verdict IN_REMOTE. Call it if the upload found the segment in remote storage."""
         return self._with(Verdict.IN_REMOTE, "another attempt uploaded it meanwhile; its records were not read")
 
     def _with(self, verdict: Verdict, reason: str) -> SegmentReadiness:
@@ -70,12 +71,12 @@ class SegmentReadiness:
 class Policy:
     """The rules by which segments are judged."""
 
-    replace: bool  # a computed object replaces an untrusted file
+    replace: bool  # whether a computed object replaces an untrusted file
     expiry: BrokerExpiry
-    # The scan read only a window: an older snapshot file of a broker is used without a comparison.
+    # Whether only a scan window was read; if so, a broker's snapshot file below it is used without a comparison.
     is_bounded: bool = False
-    beside: BesideBrokers = NO_BROKERS  # detects a working broker, to leave the segments to it
-    mends_indexes: bool = False  # the upload rebuilds wrong indexes of READY segments
+    beside: BesideBrokers = NO_BROKERS  # detects brokers that copy segments, so that these are left to them
+    mends_indexes: bool = False  # whether the upload rebuilds wrong indexes of READY segments
 
     def judge(
         self,
@@ -86,29 +87,30 @@ class Policy:
         coverage: RemoteCoverage,
         refused: Mapping[int, str] = MappingProxyType({}),
     ) -> tuple[SegmentReadiness, ...]:
-        """Return the segments of a partition, ascending, each judged.
+        """Return the segments of a partition, ascending, each with its verdict and snapshot.
 
         Args:
-            partition: its number.
-            segments: ascending base offsets.
-            snapshots: earlier results of snapshot offsets.
+            partition: number of the partition.
+            segments: ascending by base offset.
+            snapshots: stored results by snapshot offset.
             coverage: the offsets of the log's lineage in remote storage.
-            refused: reasons for which an upload refused segments before a scan window, by base offset.
+            refused: by base offset, why an upload refused a segment below a scan window.
         """
-        known = tuple(segments)
+        tiered: list[ExaminedSegment] = []
         ends: list[SnapshotAt | None] = []
-        for segment in known:
+        for segment in segments:
             offset = segment.next_base_offset
             if offset is None:
                 offset = facts.log_end_offset
-            ends.append(snapshots.get(offset))
+            found = snapshots.get(offset)
+            tiered.append(ExaminedSegment(segment, self._as_tiered(found)))
+            ends.append(found)
         broker = self.beside.broker_at(facts.topic_id, partition, coverage.broker_wrote_at)
-        tiered = [ExaminedSegment(each, self._as_tiered(end)) for each, end in zip(known, ends, strict=True)]
         verdicts = self._verdicts(facts, tiered, ends, coverage, broker, refused)
-        return tuple(
-            SegmentReadiness(each.facts, readiness, self._judged(each, end))
-            for each, end, readiness in zip(tiered, ends, verdicts, strict=True)
-        )
+        judged: list[SegmentReadiness] = []
+        for each, end, readiness in zip(tiered, ends, verdicts, strict=True):
+            judged.append(SegmentReadiness(each.facts, readiness, self._judged(each, end)))
+        return tuple(judged)
 
     def _verdicts(
         self,
@@ -127,7 +129,7 @@ class Policy:
             base = segment.facts.base_offset
             if self._is_unread(end):
                 unread[base] = refused.get(base, "")
-            # A broker's copy task fails if there is no snapshot file.
+            # A broker's copy task fails at a segment without a snapshot file.
             if end.comparison.compared is SnapshotVerdict.MISSING:
                 beyond_broker.add(base)
         return judge(
@@ -149,33 +151,37 @@ class Policy:
             return JudgedSnapshot(found, verdict, found.provenance, is_object=True)
         if self._is_taken(found):
             return JudgedSnapshot(found, verdict, Provenance.BROKER_UNVERIFIED)
-        is_trusted = found.comparison.verdict(self.expiry).is_trusted
-        return JudgedSnapshot(found, verdict, Provenance.BROKER if is_trusted else None)
+        if found.comparison.verdict(self.expiry).is_trusted:
+            return JudgedSnapshot(found, verdict, Provenance.BROKER)
+        return JudgedSnapshot(found, verdict)
 
     def is_object(self, found: SnapshotAt) -> bool:
-        """Return whether a segment is tiered with the computed object and not with the broker's file."""
+        """Return whether a segment is tiered with the computed object instead of the broker's file."""
         verdict = found.comparison.verdict(self.expiry)
         is_instead = verdict is SnapshotVerdict.MISSING or (self.replace and not verdict.is_trusted)
         return found.stored is not None and is_instead
 
     def _as_tiered(self, found: SnapshotAt | None) -> Comparison:
-        """Return the comparison of the snapshot that a bundle carries: the broker's file, or the object for it."""
+        """Return the comparison of the snapshot that the upload sends: the broker's file, or the computed object."""
         if found is None:
             return _NOT_REACHED
-        return computed(found.provenance) if self.is_object(found) else found.comparison
+        if self.is_object(found):
+            return computed(found.provenance)
+        return found.comparison
 
     def _is_taken(self, found: SnapshotAt) -> bool:
-        """Return whether the broker's file is uploaded without a comparison: it was read and is older than the window.
+        """Return whether the broker's file is uploaded without a comparison: it was read and is below the scan window.
 
-        If the state at the log's remote start is unknown, the replica may have been rebuilt, so its files are not used.
+        If the state at the first local offset is unknown, the replica may have been rebuilt, so its files are not used.
         """
         is_read = found.file.file_crc32c is not None and found.comparison.compared is SnapshotVerdict.UNVERIFIED
         return self.is_bounded and is_read and not found.provenance.lacks_start
 
     def _is_unread(self, end: SnapshotAt) -> bool:
-        """Return whether nothing read the segment that ends there, and nothing proves which transactions are open.
+        """Return whether the segment that ends at this snapshot was not read and its open transactions are unproven.
 
-        The window's begin is proven, so a snapshot that was computed for it names them.
+        If the snapshot was computed at the start of the scan window, return False: the open transactions are proven
+        there.
         """
         if end.comparison.compared is SnapshotVerdict.UNVERIFIED:
             return self._is_taken(end)
@@ -184,7 +190,13 @@ class Policy:
 
 
 def open_at(base_offset: int, before: SnapshotAt | None) -> OpenTransactions | None:
-    """Return the transactions that are open at the base offset, None if they are unknown."""
-    if before is None:
-        return () if base_offset == 0 else None  # before the first record of a topic nothing was open
-    return before.open_transactions
+    """Return the transactions that are open at `base_offset`; None if they are unknown.
+
+    Args:
+        before: the stored result for this offset, or None.
+    """
+    if before is not None:
+        return before.open_transactions
+    if base_offset == 0:
+        return ()  # no transaction is open before the first record
+    return None

@@ -1,4 +1,4 @@
-"""Next steps with Kafka's own tools."""
+"""Next steps that run Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ _SERVER: Argv = ("--bootstrap-server", Hole.SERVER)
 
 
 def set_topic_config(topic: str, name: str, value: str) -> NextStep:
-    """Return the step that sets a config of a topic."""
+    """Return the step that sets a topic config."""
     argv = ("kafka-configs.sh", *_SERVER, "--alter", "--topic", topic, "--add-config", f"{name}={value}")
     return NextStep("", argv, is_of_kafka=True)
 
 
 def abort_transaction(topic: str, partition: int, *producer: str) -> NextStep:
-    """Return the step that has the partition's leader write an abort marker.
+    """Return the step that makes the partition's leader write an abort marker.
 
     Args:
         producer: the options that name the producer, or the start offset of its transaction.
@@ -24,6 +24,6 @@ def abort_transaction(topic: str, partition: int, *producer: str) -> NextStep:
 
 
 def terminate_transaction(transactional_id: str) -> NextStep:
-    """Return the step (since Kafka 4.1) that aborts a transaction in two phases, and fences its application."""
+    """Return the step that aborts a transaction in two phases and fences its producer (since Kafka 4.1)."""
     argv = ("kafka-transactions.sh", *_SERVER, "forceTerminateTransaction", "--transactionalId", transactional_id)
     return NextStep("", argv, is_of_kafka=True)

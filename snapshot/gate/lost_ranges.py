@@ -1,4 +1,4 @@
-"""The error about offsets that remote storage lost and no local file holds."""
+"""The error about offsets that remote storage lost and that no local file contains."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_NAMED = 5
 
 
 def in_no_segment(offsets: str) -> str:
-    """Return the reason of offsets that are lost, for people."""
+    """Return the reason that is printed for lost offsets."""
     return f"offsets {offsets} are in no complete remote segment of this log"
 
 
@@ -23,7 +23,7 @@ def lost_error(name: str, lost: Sequence[LostRange], location: Sequence[str], lo
     """Return the error about the lost offsets of a partition.
 
     Args:
-        name: of the partition.
+        name: name of the partition.
         location: URI and options of the remote location, as on a command line.
         log_dir: the log directory of the partition; "" if a command cannot read it.
     """

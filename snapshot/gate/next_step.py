@@ -1,4 +1,4 @@
-"""A next step as data: words, and a command with typed holes. `gate.printed_steps` prints it."""
+"""Next steps as data: words, and a command with typed holes. The module gate.printed_steps prints them."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from enum import Enum
 
 
 class Hole(Enum):
-    """A part of a command that depends on the place; its value is printed if nothing fills it."""
+    """A part of a command that depends on the host or the cluster. An unfilled hole is printed as its placeholder."""
 
-    TIER = "run"  # the command that tiers: `run` for a fleet, `tier` on a host, with its location
+    TIER = "run"  # the command that tiers, with its location: `run` for a fleet, `tier` on a host
     LOG_DIRS = "LOGDIR"
     SOURCES = "--source LOGDIR"
-    REMOTE = "s3://bucket/prefix"  # the remote location, with the options by which it is reached
-    CLUSTER = "--bootstrap-server HOST:PORT"  # with the options by which it is reached
+    REMOTE = "s3://bucket/prefix"  # the remote location, with the options for access
+    CLUSTER = "--bootstrap-server HOST:PORT"  # the cluster, with the options for access
     SERVER = "HOST:PORT"  # a broker, for Kafka's own tools
     SEGMENT_FILE = "FILE"
     TOPIC_IDS = "FILE that holds topic ids"
 
     @property
     def placeholder(self) -> str:
-        """Return the words that a person replaces."""
+        """Return the words that the user must replace."""
         return "FILE" if self is Hole.TOPIC_IDS else str(self.value)
 
 
@@ -29,9 +29,9 @@ Argv = tuple[str | Hole, ...]
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """Words, the command that follows them, and a note on that command."""
+    """Words, the command that follows them, and a note about the command."""
 
     words: str = ""
-    argv: Argv = ()  # without `tiersnap`, the command first; empty if there are words alone
-    note: str = ""  # the command's cost and effect
-    is_of_kafka: bool = False  # the command is one of Kafka's tools, and not one of tiersnap
+    argv: Argv = ()  # the command and its arguments, without `tiersnap`; empty for a step without a command
+    note: str = ""  # cost and effect of the command
+    is_of_kafka: bool = False  # whether the command is one of Kafka's tools instead of tiersnap

@@ -1,7 +1,7 @@
-"""Print next steps for a place: a host, a fleet or a page.
+"""Print next steps for a *place*: a host, a fleet or a page of the report.
 
-A printed command names the place and carries the options by which its remote location and its cluster are reached. It
-also carries the other options of the running command that it accepts. It is complete if nothing is left to fill in.
+A printed command has the log directories, remote location and cluster of its place, with the options for access to
+them. It also has the options of the running command that it accepts. A command without placeholders is complete.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tiersnap.snapshot.gate.steps_by_problem import steps_of
 from tiersnap.snapshot.gate.verdict import BLOCKED, SEVERITY, Verdict
 from tiersnap.snapshot.units import count_of
 
-# Options by which a remote location is reached: they follow its URI.
+# Options for access to a remote location. They follow its URI.
 OF_LOCATION = ("--layout", "--endpoint-url", "--region", "--path-style", "--checksums")
-# Options by which a cluster is reached.
+# Options for access to a cluster.
 OF_CLUSTER = ("--bootstrap-server", "--command-config")
 # Commands that act on remote segments of every layout.
 _OF_EACH_LAYOUT = frozenset({"maintain remove-orphans"})
@@ -26,10 +26,10 @@ _OF_EACH_LAYOUT = frozenset({"maintain remove-orphans"})
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Words, the command that follows them and a note on it; each may be "".
+    """A rendered step: words, the command that follows them, and a note about it. Each may be "".
 
     Attributes:
-        is_complete: no placeholder is left in the command.
+        is_complete: whether the command has no placeholder.
     """
 
     words: str
@@ -39,37 +39,37 @@ class Step:
 
     @property
     def line(self) -> str:
-        """Return the step within a sentence; the note is set off."""
-        return "   ".join(part for part in (f"{self.words} {self.command}".strip(), self.note) if part)
+        """Return the step as part of a sentence, with blanks before the note."""
+        return "   ".join(filter(None, (f"{self.words} {self.command}".strip(), self.note)))
 
     @property
     def comments(self) -> tuple[str, ...]:
-        """Return the comments above the command in a script: the words and the note."""
-        return tuple(part for part in (self.words, self.note) if part)
+        """Return the words and the note, which are comments above the command in a script."""
+        return tuple(filter(None, (self.words, self.note)))
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The values of the holes, and the options of each command."""
+    """The values of the holes at one place, and the options for each command."""
 
     tier: Sequence[str | Hole] = ("run",)  # the command that tiers, with its location, without --apply
     values: Mapping[Hole, Sequence[str]] = field(default_factory=dict)
-    options: Mapping[str, Sequence[str]] = field(default_factory=dict)  # words that were given, by command
+    options: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by command: options of the running command
 
     def beside(self, segment_file: str) -> Place:
-        """Return the place of one segment."""
+        """Return this place with a log file for the hole SEGMENT_FILE."""
         return replace(self, values={**self.values, Hole.SEGMENT_FILE: (segment_file,)})
 
     def knows(self, hole: Hole) -> bool:
-        """Return whether the place fills the hole."""
+        """Return whether the place has a value for the hole."""
         return bool(self.values.get(hole))
 
     def text(self, step: NextStep) -> str:
-        """Return one step as text."""
+        """Return a step as text."""
         return text([self.render(step)])
 
     def clears(self, problem: StrEnum) -> str:
-        """Return the steps that clear the problem as text, "" without one."""
+        """Return the steps that clear the problem as text; "" without steps."""
         return text(self.steps(problem))
 
     def steps(self, problem: StrEnum) -> tuple[Step, ...]:
@@ -77,7 +77,7 @@ class Place:
         return tuple(map(self.render, steps_of(problem)))
 
     def render(self, step: NextStep) -> Step:
-        """Return a step with as much filled in as is known."""
+        """Return a step with all known holes filled."""
         if not step.argv:
             return Step(step.words, "", True, step.note)
         first, *rest = step.argv
@@ -89,20 +89,30 @@ class Place:
         words = [*given, *kept, *_options_without(own, given)]
         is_complete = all(self.knows(each) for each in (*head, *rest[at:]) if isinstance(each, Hole))
         line = " ".join([str(command), shlex.join(words)]).strip()
-        return Step(step.words, line if step.is_of_kafka else f"tiersnap {line}", is_complete, step.note)
+        if not step.is_of_kafka:
+            line = f"tiersnap {line}"
+        return Step(step.words, line, is_complete, step.note)
 
     def _filled(self, command: str, words: Iterable[str | Hole]) -> list[str]:
-        """Return the words with the values of the holes."""
+        """Return the words, with each hole replaced by its value or placeholder."""
         filled: list[str] = []
         for each in words:
-            filled += [each] if isinstance(each, str) else self.values.get(each) or each.placeholder.split()
-        return list(_options_without(filled, {"--layout"})) if command in _OF_EACH_LAYOUT else filled
+            if isinstance(each, str):
+                filled.append(each)
+            else:
+                filled += self.values.get(each) or each.placeholder.split()
+        if command in _OF_EACH_LAYOUT:
+            return list(_options_without(filled, {"--layout"}))
+        return filled
 
 
 def _options_at(words: Sequence[str | Hole]) -> int:
     """Return the index of the first option."""
-    shown = (each.placeholder if isinstance(each, Hole) else each for each in words)
-    return next((number for number, each in enumerate(shown) if each.startswith("--")), len(words))
+    for number, each in enumerate(words):
+        shown = each.placeholder if isinstance(each, Hole) else each
+        if shown.startswith("--"):
+            return number
+    return len(words)
 
 
 def _options_without(words: Sequence[str], left_out: Iterable[str]) -> Iterator[str]:
@@ -117,7 +127,7 @@ def _options_without(words: Sequence[str], left_out: Iterable[str]) -> Iterator[
 
 
 def text(steps: Iterable[Step]) -> str:
-    """Return steps as one line."""
+    """Return steps as one line of text."""
     line = ""
     for step in steps:
         if line:
@@ -133,15 +143,23 @@ def _between(following: str) -> str:
 
 
 def commands(steps: Iterable[Step]) -> tuple[str, ...]:
-    """Return the commands of steps that are complete."""
+    """Return the commands of the steps that are complete."""
     return tuple(step.command for step in steps if step.command and step.is_complete)
 
 
 NEXT_STEP: dict[Verdict, str] = {verdict: Place().clears(verdict) for verdict in Verdict}
-"""The steps of each verdict for a reader whose place is unknown."""
+"""The steps of each verdict as text, for an unknown place."""
 
 
 def next_steps(verdicts: Mapping[Verdict, int], step_of: Callable[[Verdict], str] = NEXT_STEP.__getitem__) -> list[str]:
-    """Return a line for each verdict that a person must clear, the worst first."""
-    waiting = [each for each in SEVERITY if each in BLOCKED and verdicts.get(each)]
-    return [f"{count_of(verdicts[each], 'segment')} {each}: {step_of(each)}" for each in waiting]
+    """Return a line for each verdict that a person must clear, the worst first.
+
+    Args:
+        verdicts: number of segments by verdict.
+    """
+    lines: list[str] = []
+    for verdict in SEVERITY:
+        count = verdicts.get(verdict)
+        if count and verdict in BLOCKED:
+            lines.append(f"{count_of(count, 'segment')} {verdict}: {step_of(verdict)}")
+    return lines

@@ -1,4 +1,4 @@
-"""The result of checking one remote segment, and the request for it."""
+"""The request to check remote segments, and the result for one remote segment."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from tiersnap.snapshot.rows import Rows
 
 
 class CheckDepth(StrEnum):
-    """The part of the tier that is read; each depth includes those before it."""
+    """The part of remote storage that is read. Each depth includes the previous ones."""
 
     METADATA = "metadata"  # listing, manifests, sizes, leader epochs against the lineage
-    SNAPSHOTS = "snapshots"  # every snapshot, and the log of segments whose producers may live
+    SNAPSHOTS = "snapshots"  # every snapshot, and the log of segments whose producers may still be active
     FULL = "full"  # every byte
 
     @property
     def rank(self) -> int:
-        """Return the rank of the depth; 0 reads least."""
+        """Return the rank of the depth; 0 reads the least."""
         return list(CheckDepth).index(self)
 
 
 class RemoteVerdict(StrEnum):
-    """The verdict on a remote segment; verdicts with the name of a SnapshotVerdict mean the same."""
+    """The verdict on a remote segment. A verdict with the name of a SnapshotVerdict has the same meaning."""
 
     CORRUPT = "CORRUPT"  # an object is damaged
     MISSING = "MISSING"  # an object is missing, or offsets are in no complete remote segment
-    SUSPECT = "SUSPECT"  # its snapshot contradicts what a broker would keep
+    SUSPECT = "SUSPECT"  # its snapshot is wrong about producers that a broker would keep
     UNVERIFIED = "UNVERIFIED"  # remote storage did not answer
-    GONE = "GONE"  # it had a problem, and was deleted since
-    NOT_CHECKABLE = "NOT_CHECKABLE"  # encrypted by the plugin; complete
-    NOT_COMPARED = "NOT_COMPARED"  # no problem found, but there was no fold to compare its snapshot with
+    GONE = "GONE"  # it had a problem, and was deleted during the check
+    NOT_CHECKABLE = "NOT_CHECKABLE"  # complete, but encrypted by the plugin
+    NOT_COMPARED = "NOT_COMPARED"  # no problem found, but no fold to compare its snapshot with
     EXTENDS = "EXTENDS"
     MATCHES = "MATCHES"
 
     @property
     def is_sound(self) -> bool:
-        """Return whether the read part of the segment has no problem."""
+        """Return whether the part of the segment that was read has no problem."""
         return self in SOUND
 
     @property
     def is_trusted(self) -> bool:
-        """Return whether its snapshot was compared and is trusted; see SnapshotVerdict."""
+        """Return whether the segment's snapshot was compared and is trusted; see SnapshotVerdict."""
         return self.value in TRUSTED
 
 
@@ -62,24 +62,24 @@ SOUND = frozenset(
 
 
 class ComparedWith(StrEnum):
-    """The state that a snapshot was compared with."""
+    """The producer state with which a snapshot was compared."""
 
     LOCAL_LOG = "LOCAL_LOG"
-    WAREHOUSE = "WAREHOUSE"  # the same bytes as a snapshot that a run compared with the log, or computed
-    CLAIM = "CLAIM"  # the same bytes as when it was uploaded, compared or computed
-    REMOTE_LOG = "REMOTE_LOG"  # the fold of remote segments, from where the remote log begins
-    OWN_SEGMENT = "OWN_SEGMENT"  # the fold of its segment, and producers of earlier snapshots that live
-    EARLIER_SNAPSHOTS = "EARLIER_SNAPSHOTS"  # producers of earlier snapshots that live
+    WAREHOUSE = "WAREHOUSE"  # equal to a snapshot that a run computed, or compared with the log
+    CLAIM = "CLAIM"  # equal to the snapshot that was uploaded, which had been computed or compared with the log
+    REMOTE_LOG = "REMOTE_LOG"  # the fold of remote segments, from the start of the remote log
+    OWN_SEGMENT = "OWN_SEGMENT"  # the fold of its segment, and active producers of earlier snapshots
+    EARLIER_SNAPSHOTS = "EARLIER_SNAPSHOTS"  # active producers of earlier snapshots
     NOTHING = "NOTHING"
 
 
 NO_LOG = frozenset({ComparedWith.EARLIER_SNAPSHOTS, ComparedWith.NOTHING})
-"""Comparisons with neither a log nor the fold of one."""
+"""Comparisons without a log and without the fold of a log."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteCheck:
-    """One remote segment that was verified, or offsets that no complete one holds."""
+    """The result of the check of one remote segment, or of offsets that no complete remote segment contains."""
 
     topic: Topic
     topic_id: TopicId
@@ -87,28 +87,36 @@ class RemoteCheck:
     segment_id: Annotated[str, Meta(description='"" for offsets that are in no complete remote segment')]
     base_offset: BaseOffset
     next_base_offset: Annotated[int | None, Meta(description="exclusive end; null if it is unknown")]
-    leader_epoch: Annotated[int, Meta(description="its newest leader epoch; -1 if it is unknown")]
-    is_of_log: Annotated[bool, Meta(description="whether the newest segment has the same leader epochs")]
+    leader_epoch: Annotated[int, Meta(description="newest leader epoch of the segment; -1 if unknown")]
+    is_of_log: Annotated[bool, Meta(description="whether the leader epochs agree with those of the newest segment")]
     listed: Annotated[int, Meta(description="segments of the partition that were listed")]
     listed_from: Annotated[int, Meta(description="base offset of the first listed segment")]
-    bytes: Annotated[int, Meta(description="bytes of all its objects")]
-    written_at: Annotated[int, Meta(description="ms, by the store's clock: when its last object was written")]
+    bytes: Annotated[int, Meta(description="bytes of all objects of the segment")]
+    written_at: Annotated[int, Meta(description="time of the last write of an object, ms by the store's clock")]
     depth: Annotated[CheckDepth, Meta(description="how much was read")]
     verdict: Annotated[RemoteVerdict, Meta(description="result of the check")]
-    compared_with: Annotated[ComparedWith, Meta(description="what the remote segment was compared with")]
-    reason: Annotated[str, Meta(description="the result in words")]
-    checked_at: Annotated[int, Meta(description="ms, when it was checked")]
+    compared_with: Annotated[ComparedWith, Meta(description="state with which the snapshot was compared")]
+    reason: Annotated[str, Meta(description="description of the result")]
+    checked_at: Annotated[int, Meta(description="time of the check, ms")]
     producer_expiration: Annotated[
-        int | None, Meta(description="ms, after which a broker drops a producer; null if every entry was counted")
+        int | None,
+        Meta(description="idle time after which a broker drops a producer, ms; null if every entry was counted"),
     ]
-    remote: Annotated[str, Meta(description="URI of the remote storage that was verified")]
+    remote: Annotated[str, Meta(description="URI of the verified remote location")]
 
     def rank(self) -> int:
-        """Return the sort key for a terminal: the worst verdict comes first."""
+        """Return the sort key for printing: the worst verdict comes first."""
         return list(RemoteVerdict).index(self.verdict)
 
     def still_holds(self, asked: CheckRequest, written_at: int, size: int) -> bool:
-        """Return whether nothing was wrong, the check was as strict, and the objects are the same by listing."""
+        """Return whether this earlier result makes the check `asked` unnecessary.
+
+        It does if it found no problem, its check was at least as strict, and the listing has the same time and size.
+
+        Args:
+            written_at: time of the last write of an object in the listing, ms by the store's clock.
+            size: bytes of all objects in the listing.
+        """
         if (self.written_at, self.bytes) != (written_at, size):
             return False
         if not self.is_of_log or not self.verdict.is_sound:
@@ -124,18 +132,20 @@ CHECKS = Rows(RemoteCheck)
 
 @dataclass(frozen=True, slots=True)
 class CheckRequest:
-    """The request of a check."""
+    """The depth, time and sample of a check."""
 
     depth: CheckDepth
     now: int  # ms
     producer_expiration: int | None  # ms, the broker's producer.id.expiration.ms; None if it never drops producers
-    sampled: int | None = None  # largest `sample_order` of the segments that are verified; None for all
+    sampled: int | None = None  # verify only segments whose `sample_order` is at most this; None for all
 
     @property
     def counted_since(self) -> int | None:
-        """Return the time (ms) before which producers have expired and do not count; None if all count."""
+        """Return the time (ms) below which idle producers have expired and are ignored; None if none is ignored."""
         return _counted_since(self.now, self.producer_expiration)
 
 
 def _counted_since(now: int, producer_expiration: int | None) -> int | None:
-    return None if producer_expiration is None else now - producer_expiration
+    if producer_expiration is None:
+        return None
+    return now - producer_expiration

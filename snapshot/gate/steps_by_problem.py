@@ -1,4 +1,4 @@
-"""The next steps of each problem: a verdict, a finding, or another problem of a host, its cluster or remote storage."""
+"""The next steps for each problem: a verdict, a finding, or an OtherProblem."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ON_REMOTE: Argv = ("--remote", Hole.REMOTE)
 _TIER: Argv = (Hole.TIER, "--apply")
 _REPAIR: Argv = ("repair", Hole.LOG_DIRS)
 _IN_CLUSTER: Argv = (Hole.CLUSTER, *_ON_REMOTE)
-TIER = NextStep("", (Hole.TIER,))  # its plan
+TIER = NextStep("", (Hole.TIER,))  # without --apply: prints the plan
 TIER_HERE = NextStep("", ("tier", Hole.LOG_DIRS, *_ON_REMOTE, "--apply"))
 SCAN = NextStep("", ("scan", Hole.LOG_DIRS))
 SCAN_REMOTE = NextStep("", ("scan", Hole.LOG_DIRS, *_ON_REMOTE))
@@ -34,7 +34,7 @@ REPAIR = NextStep("", _REPAIR)
 REPAIR_APPLY = NextStep("", (*_REPAIR, "--apply"))
 REPAIR_REMOTE = NextStep("", (*_REPAIR, *_ON_REMOTE))
 REPAIR_REMOTE_APPLY = NextStep("", (*_REPAIR, *_ON_REMOTE, "--apply"))
-REPLACE = NextStep("", (*_REPAIR, "--replace"))  # its plan, as of REPAIR
+REPLACE = NextStep("", (*_REPAIR, "--replace"))  # without --apply: prints the plan
 REPLACE_APPLY = NextStep("", (*_REPAIR, "--replace", "--apply"))
 REPLACE_REMOTE = NextStep("", (*_REPAIR, *_ON_REMOTE, "--replace"))
 RESTORE_PRODUCERS = NextStep("", (*_REPAIR, *_ON_REMOTE, "--replace", "--apply"))
@@ -42,7 +42,7 @@ REMOVE_ORPHANS = NextStep("", ("maintain remove-orphans", *_ON_REMOTE, Hole.CLUS
 PUBLISH = NextStep("", ("publish", *_IN_CLUSTER, "--apply"))
 UNBLOCK = NextStep("", ("unblock", Hole.LOG_DIRS, *_IN_CLUSTER, "--apply"))
 RESTART_LEADER = NextStep(
-    "restart the leader, which begins the copy again; in ZooKeeper mode and before 3.9 no command does that"
+    "restart the leader, which then starts the copy again; in ZooKeeper mode and before 3.9 no command does that"
 )
 MEND = NextStep("", ("mend", Hole.LOG_DIRS, *_IN_CLUSTER))
 FIND_HANGING = NextStep("", ("transactions find-hanging", Hole.LOG_DIRS, "--all"))
@@ -66,7 +66,7 @@ _FILE_IN_THE_WAY: Steps = (NextStep("", ("runbook", "A file in the way")),)
 _OF_VERDICT: dict[StrEnum, Steps] = {
     Verdict.CORRUPT_SEGMENT: _DAMAGED_LOG,
     Verdict.GAP_IN_REMOTE: (
-        NextStep("no broker copies it again: keep its local file, and find out what deleted the remote segment"),
+        NextStep("keep its local file, because no broker copies it again; find out what deleted the remote segment"),
     ),
     Verdict.CORRUPT_SNAPSHOT: _REPLACE,
     Verdict.SUSPECT_SNAPSHOT: _REPLACE,
@@ -77,8 +77,8 @@ _OF_VERDICT: dict[StrEnum, Steps] = {
     ),
     Verdict.UNKNOWN_LOG_START: (
         NextStep(
-            "name the remote storage of the brokers (--remote) or one of them (--bootstrap-server); or state it "
-            "(--log-start TOPIC-PARTITION=OFFSET)"
+            "name the remote storage of the brokers (--remote) or a broker (--bootstrap-server); or state the log "
+            "start (--log-start TOPIC-PARTITION=OFFSET)"
         ),
     ),
     Verdict.UNKNOWN_TRANSACTIONS: (
@@ -103,11 +103,11 @@ _OF_VERDICT: dict[StrEnum, Steps] = {
     ),
     Verdict.ENCRYPTED_REMOTE: (
         NextStep("let its broker copy it, which encrypts:", REPAIR_APPLY.argv),
-        NextStep("on its host writes the snapshots that it lacks; or", (Hole.TIER, "--allow-plaintext", "--apply")),
+        NextStep("writes the missing snapshots on its host; or", (Hole.TIER, "--allow-plaintext", "--apply")),
     ),
     Verdict.ABOVE_LSO: (
         NextStep("wait for replication and for open transactions to end:", FIND_HANGING.argv),
-        NextStep("names them, and the command that aborts those that never will"),
+        NextStep("names them, and the command that aborts hanging ones"),
     ),
     Verdict.COPY_IN_FLIGHT: (NextStep("wait until the copy ends, then run the same command again"),),
     Verdict.GAP_BEFORE: (NextStep("clear the earlier segment first"),),
@@ -129,7 +129,7 @@ _OF_FINDING: dict[StrEnum, Steps] = {
         _FILE_IN_THE_WAY,
     ),
     FindingKind.MISSING_CHECKPOINT: (
-        NextStep("start the broker, which writes replication-offset-checkpoint anew, and look again:", SCAN.argv),
+        NextStep("start the broker, which writes replication-offset-checkpoint, then scan again:", SCAN.argv),
     ),
     FindingKind.STRAY_PARTITION: (NextStep("", ("runbook", "A stray partition")),),
     FindingKind.UNKNOWN_VERSION: (NextStep("use a newer tiersnap; finish the upgrade of the brokers"),),
@@ -137,12 +137,12 @@ _OF_FINDING: dict[StrEnum, Steps] = {
         NextStep("", ("transactions list", Hole.LOG_DIRS)),
         NextStep("names the transactional ids;", ("runbook", "An open transaction")),
     ),
-    FindingKind.MISSING_PARTITION: (NextStep("name all log directories of the brokers that hold the partitions"),),
+    FindingKind.MISSING_PARTITION: (NextStep("name all log directories of the brokers that have the partitions"),),
 }
 _OF_REMOTE: dict[StrEnum, Steps] = {
     RemoteVerdict.SUSPECT: (
         NextStep("on a broker that has the log:", (*VERIFY_REMOTE.argv, "--depth", "full")),
-        NextStep("; what it finds wrong:", MEND.argv),
+        NextStep("; repair wrong segments:", MEND.argv),
     ),
     **dict.fromkeys((RemoteVerdict.CORRUPT, RemoteVerdict.MISSING), (MEND,)),
 }
@@ -168,10 +168,10 @@ _STEPS: dict[type[StrEnum], Mapping[StrEnum, Steps]] = {
 
 
 def steps_of(problem: StrEnum) -> Steps:
-    """Return the steps that clear a problem, in order; none if nothing is to be done."""
+    """Return the steps that clear a problem, in order; () if no step is needed."""
     return _STEPS[type(problem)].get(problem, ())
 
 
 def mend_from(uri: str, layout: str | None = None) -> NextStep:
-    """Return the step that puts remote segments back from the location to which they were uploaded."""
+    """Return the step that restores remote segments from the location to which they were uploaded."""
     return NextStep("", ("mend", *_IN_CLUSTER, "--from", uri, *(() if layout is None else ("--from-layout", layout))))

@@ -1,1 +1,1 @@
-"""A broker host: whose disks these are, how full, and whether a broker runs on them."""
+"""Examine a broker host: its log directories, disks and running brokers."""

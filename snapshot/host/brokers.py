@@ -1,4 +1,4 @@
-"""The brokers of log directories on this host, and the cluster of each broker."""
+"""Find the brokers of log directories on this host, and the cluster of each broker."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tiersnap.snapshot.host.running_broker import BrokerSettings, broker_setting
 
 
 def brokers_here(cluster_id: str | None, log_dirs: Iterable[str]) -> Iterator[BrokerSettings | str]:
-    """Yield the settings of each running broker that holds a directory of `log_dirs`, or why they are unknown.
+    """Yield the settings of each running broker that holds one of `log_dirs`, or the reason why they are unknown.
 
-    Directories on other hosts are skipped, and directories without a running broker.
+    Directories on other hosts and directories without a running broker are skipped.
 
     Args:
         cluster_id: only brokers of this cluster; None for any cluster.
@@ -33,14 +33,16 @@ def brokers_here(cluster_id: str | None, log_dirs: Iterable[str]) -> Iterator[Br
             seen.add(holder.pid)
             yield broker_settings(holder.pid)
         except (OSError, CorruptCheckpointError) as error:
-            why = error.message if isinstance(error, CorruptCheckpointError) else error.strerror or str(error)
+            why = str(error)
+            if isinstance(error, OSError) and error.strerror:
+                why = error.strerror
             yield f"the settings of the broker at {log_dir} cannot be read: {why}"
 
 
 def of_cluster(cluster_id: str, found: Iterable[BrokerSettings | str]) -> Iterator[BrokerSettings | str]:
     """Yield the brokers whose log directories belong to a cluster.
 
-    Settings of a file are also yielded if their log directories are not on this host, as for a container.
+    Settings from a file are also yielded if their log directories are not on this host, as those of a container.
     """
     for each in found:
         if isinstance(each, str):
@@ -55,11 +57,11 @@ def of_cluster(cluster_id: str, found: Iterable[BrokerSettings | str]) -> Iterat
 
 
 def cluster_of(log_dir: Path) -> str:
-    """Return the id of the cluster of a log directory.
+    """Return the cluster id in `meta.properties` of a log directory.
 
     Raises:
-        OSError: `meta.properties` cannot be read.
-        CorruptCheckpointError: it is damaged.
+        OSError: the file cannot be read.
+        CorruptCheckpointError: the file is damaged.
     """
     path = log_dir / META_PROPERTIES
     return meta_properties.parse(path.read_text("utf-8", "replace"), name=str(path)).cluster_id

@@ -1,12 +1,14 @@
-"""Diagnose a log directory by the names and sizes of its files, in seconds: no segment is read.
+"""Diagnose a log directory in seconds, by the names and sizes of its files. Segments and snapshots are not read.
 
-    MISSING_SNAPSHOT   closed segments without a snapshot at their end, of topics that can be tiered
-    TOPIC_ID_UNKNOWN   closed segments of partitions without partition.metadata
-    MISSING_INDEX      closed segments of partitions without leader epochs
-    UNKNOWN_LOG_START  closed segments without a snapshot at their end, of logs whose start is unknown
-    INDEX_DAMAGED      closed segments with an index of an impossible size, or without their leader epochs
+A closed segment of a topic that can be tiered gets one of these verdicts:
 
-Files are not read: only a comparison with the log shows whether a file is right (`examine`).
+    MISSING_SNAPSHOT   no snapshot exists at its end
+    TOPIC_ID_UNKNOWN   the partition has no partition.metadata
+    MISSING_INDEX      the segment has no leader epoch
+    UNKNOWN_LOG_START  no snapshot exists at its end, and the log start is unknown
+    INDEX_DAMAGED      an index has an impossible size, or leader epochs of the segment are lost
+
+Whether an existing file is right is shown only by a comparison with the log (`examine`).
 """
 
 from __future__ import annotations
@@ -35,25 +37,25 @@ _SHORTEST_MS, DAY_MS = 15 * 60_000, 86_400_000
 
 @dataclass
 class SegmentCounts:
-    """Counts of one log directory."""
+    """Counts for one log directory."""
 
     partitions: int = 0
     segments: int = 0
-    bytes: int = 0  # of all `.log` files
-    blocked: Counter[Verdict] = field(default_factory=Counter)  # closed segments by the verdict that blocks them
+    bytes: int = 0  # total size of the `.log` files
+    blocked: Counter[Verdict] = field(default_factory=Counter)  # blocked closed segments, by verdict
     in_remote: Counter[Verdict] = field(default_factory=Counter)  # closed segments in remote storage, by verdict
     waiting: list[WaitingPartition] = field(default_factory=list)
     log_starts: LogStarts = field(default_factory=LogStarts)  # of the partitions that can be tiered
-    lost_indexes: int = 0  # partitions of tiered topics with a closed segment without an .index
-    lost_below_log_start: int = 0  # of these, partitions with such a segment below the log start
-    has_topic_ids: bool = False  # some partition has a partition.metadata file, which brokers write since 2.8
-    now: int = 0  # epoch ms, at which the day of `bytes_per_day` ends
-    recent_bytes: int = 0  # of segments that were written within that day
-    recent_ms: int = _SHORTEST_MS  # age of the oldest segment, at most a day
+    lost_indexes: int = 0  # partitions that have a closed segment without an .index
+    lost_below_log_start: int = 0  # partitions that have a segment without an .index below the log start
+    has_topic_ids: bool = False  # whether a partition has a partition.metadata file, which brokers write since 2.8
+    now: int = 0  # ms since the epoch, the end of the day that `bytes_per_day` counts
+    recent_bytes: int = 0  # total size of segments that were modified within that day
+    recent_ms: int = _SHORTEST_MS  # age of the oldest segment; at most a day
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, partition: Partition, tiered: RemoteCoverage = NOTHING_REMOTE) -> None:
-        """Count one partition; a segment that `tiered` covers is not blocked by missing files."""
+        """Count one partition. A segment that `tiered` covers is not blocked by missing files."""
         self._add_sizes(partition)
         self.has_topic_ids |= partition.topic_id is not None
         self.findings.extend(partition.findings)
@@ -68,11 +70,12 @@ class SegmentCounts:
         self.bytes += partition.log_bytes
         for segment in partition.segments:
             age = max(0, self.now - segment.log.modified_ns // 1_000_000)
-            self.recent_bytes += segment.log.size if age < DAY_MS else 0
+            if age < DAY_MS:
+                self.recent_bytes += segment.log.size
             self.recent_ms = max(self.recent_ms, min(age, DAY_MS))
 
     def _add_verdicts(self, partition: Partition, tiered: RemoteCoverage) -> None:
-        """Count the closed segments, blocked or in remote storage, and the bytes from the first blocked one on."""
+        """Count the closed segments by verdict, and the bytes from the first blocked segment on."""
         is_located = self.log_starts.add(partition, tiered.covered) is not None
         blocked: list[Verdict] = []
         waiting_bytes = 0
@@ -85,7 +88,8 @@ class SegmentCounts:
                 self.in_remote[judge_remote(start, end, tiered)[0]] += 1
             elif verdict := _verdict(partition, segment, is_located=is_located):
                 blocked.append(verdict)
-            waiting_bytes += segment.log.size if blocked else 0
+            if blocked:
+                waiting_bytes += segment.log.size
         self.blocked.update(blocked)
         if blocked:
             verdict = min(blocked, key=RANK.__getitem__)
@@ -93,17 +97,17 @@ class SegmentCounts:
 
     @property
     def blocked_bytes(self) -> int:
-        """Return the bytes of the segments that wait: the blocked ones and all after them."""
+        """Return the total size of the blocked segments and of the closed segments after them."""
         return sum(each.bytes for each in self.waiting)
 
     @property
     def bytes_per_day(self) -> int:
-        """Return the bytes written in the last day; if all segments are younger, scaled to a day."""
+        """Return the bytes written in the last day. If the oldest segment is younger, extrapolate to a day."""
         return self.recent_bytes * DAY_MS // self.recent_ms
 
 
 def _verdict(partition: Partition, segment: Segment, *, is_located: bool) -> Verdict | None:
-    """Return the verdict that blocks a closed segment; `is_located`: the log start is known."""
+    """Return the verdict that blocks a closed segment, or None. `is_located`: whether the log start is known."""
     if partition.topic_id is None:
         return Verdict.TOPIC_ID_UNKNOWN
     if not has_leader_epoch(partition.leader_epochs, segment.next_base_offset):
@@ -123,16 +127,20 @@ def _has(tiered: RemoteCoverage, partition: Partition, segment: Segment) -> bool
 def missing_snapshots(partition: Partition, tiered: RemoteCoverage = NOTHING_REMOTE) -> int:
     """Return the number of missing snapshots that `repair` would write.
 
-    It writes none for segments that are `tiered`, and none for a log whose start is unknown.
+    `repair` writes none for `tiered` segments, and none for a log whose start is unknown.
     """
     if never_tiered_reason(partition) or begins_below(partition, tiered.covered) is None:
         return 0
-    ends = {each.next_base_offset for each in partition.segments if not _has(tiered, partition, each)} - {None}
-    return len(ends - partition.snapshots.keys())
+    missing = 0
+    for segment in partition.segments:
+        end = segment.next_base_offset
+        if end is not None and end not in partition.snapshots and not _has(tiered, partition, segment):
+            missing += 1
+    return missing
 
 
 def read_meta_properties(filesystem: FileSystem, log_dir: LogDir) -> tuple[MetaProperties | None, Finding | None]:
-    """Return meta.properties, or a finding if it is damaged or unreadable; neither if there is no such file."""
+    """Return (meta.properties, None), or (None, finding) if the file is damaged, or (None, None) without a file."""
     path = f"{log_dir.path}/{META_PROPERTIES}"
     try:
         return meta_properties.parse(read_text(filesystem, path), name=path), None
@@ -145,7 +153,7 @@ def read_meta_properties(filesystem: FileSystem, log_dir: LogDir) -> tuple[MetaP
 
 
 def at_least(meta: MetaProperties | None, *, has_topic_ids: bool) -> str:
-    """Return the lowest version that the last broker may have had, in words."""
+    """Return a text about the lowest possible version of the broker that wrote the files."""
     if meta is not None and meta.directory_id is not None:
         return "3.7 or newer: meta.properties has a directory.id"
     if meta is not None and meta.is_kraft:

@@ -1,4 +1,4 @@
-"""The next steps on a broker host, in order, and the commands that check the result."""
+"""The next steps on a broker host, in order, and the commands that check their result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tiersnap.snapshot.host.summary import Examined, Host
 from tiersnap.snapshot.log.disk import BLOCK, deleted_bytes, ways_to_free
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
-# Bytes per second: of a replay, as in `simulate --risk`, and of a 1 Gbit/s network.
+# Bytes per second: assumed rates of a replay, as in `simulate --risk`, and of a 1 Gbit/s network.
 _READ_RATE, _UPLOAD_RATE = 500_000_000, 100_000_000
 _OR_REPAIR = NextStep("or write the snapshots with the broker stopped: tiersnap runbook 'A stuck partition'")
 _START_ALL = NextStep("start the broker; do the same on the hosts of the other replicas before they lead")
@@ -32,10 +32,10 @@ _DELETE_RECORDS = NextStep(
 
 
 def next_steps(host: Host, place: Place, before: frozenset[str]) -> Iterator[Step]:
-    """Yield the next steps; if the log directories belong to several brokers, one `doctor` command per broker.
+    """Yield the next steps. If the log directories belong to several brokers, yield a `doctor` command for each broker.
 
     Args:
-        before: the commands that are printed before these; "" for words without a command.
+        before: the commands that are printed before these steps; "" for words without a command.
     """
     if len(host.brokers) > 1:
         for uris in host.brokers.values():
@@ -54,22 +54,19 @@ def _steps(host: Host, place: Place, before: frozenset[str]) -> Iterator[NextSte
 
 
 def checks(host: Host, place: Place) -> Iterator[Step]:
-    """Yield the commands that check the result."""
-    is_located = place.knows(Hole.REMOTE)
-    doctor, scan = (
-        (steps_by_problem.DOCTOR_REMOTE, steps_by_problem.SCAN_REMOTE)
-        if is_located
-        else (steps_by_problem.DOCTOR, steps_by_problem.SCAN)
-    )
-    unasked = "" if is_located else "; after unblock add --bootstrap-server, to see what is tiered"
-    yield place.render(replace(doctor, note=f"exit code 0{unasked}"))
+    """Yield the commands that check the result of the steps."""
+    doctor, scan, note = steps_by_problem.DOCTOR_REMOTE, steps_by_problem.SCAN_REMOTE, "exit code 0"
+    if not place.knows(Hole.REMOTE):
+        doctor, scan = steps_by_problem.DOCTOR, steps_by_problem.SCAN
+        note = "exit code 0; after unblock add --bootstrap-server, to see what is tiered"
+    yield place.render(replace(doctor, note=note))
     yield place.render(replace(scan, note="exit code 0"))
     if host.blocked:
         yield Step("the broker's RemoteCopyLagBytes falls", "", True)
 
 
 def _curing(host: Host, place: Place, before: frozenset[str]) -> Iterator[NextStep]:
-    """Yield the steps that cure."""
+    """Yield the steps that solve the host's problems."""
     if _is_full_and_running(host):
         yield from _without_room_here(host)
     yield from _room(host)
@@ -90,7 +87,7 @@ def _can_unblock(host: Host) -> bool:
 
 
 def _without_room_here(host: Host) -> Iterator[NextStep]:
-    """Yield the steps that write no file on a full disk; local retention frees it."""
+    """Yield the steps that write no file on the full disk. Local retention then frees space."""
     if _can_unblock(host):
         yield _unblock(host)
     if host.in_remote[Verdict.TIERED]:
@@ -106,30 +103,32 @@ def _without_producers(host: Host) -> Iterator[NextStep]:
 
 
 def _closer_looks(host: Host, place: Place) -> Iterator[NextStep]:
-    """Yield the commands that can find more, if nothing is to be cured first, or a file is damaged."""
+    """Yield the commands that find further problems. They are printed if no other step is, or if files are damaged."""
     if host.continued:
         begin = count_of(host.continued, "log begins", "logs begin")
-        yield replace(steps_by_problem.VERIFY_REMOTE, note=f"{begin} there: not compared here")
-    yield replace(steps_by_problem.SCAN, note="reads the segments as well")
+        yield replace(
+            steps_by_problem.VERIFY_REMOTE, note=f"{begin} in remote storage; their snapshots are not compared here"
+        )
+    yield replace(steps_by_problem.SCAN, note="also reads the segments")
     can_ask = place.knows(Hole.CLUSTER) and place.knows(Hole.REMOTE)
     if can_ask and not host.asked_remote:
-        yield replace(
-            steps_by_problem.DOCTOR_CLUSTER, note="also names copies that hang, and replicas without producers"
-        )
+        yield replace(steps_by_problem.DOCTOR_CLUSTER, note="also finds hung copies, and replicas without producers")
 
 
 def _files(host: Host, place: Place) -> Iterator[NextStep]:
     """Yield the steps that restore lost indexes and missing snapshots."""
     if host.lost_below_log_start:
         yield NextStep(
-            "before any start, move away the files of segments below the log start that have no .index: a broker that "
-            "starts deletes all later snapshots; their names:",
+            "before the next start of the broker, move away the files of segments below the log start without .index: "
+            "the start would delete all later snapshots; their names:",
             steps_by_problem.REPAIR.argv,
         )
     if host.lost_indexes:
-        once = "stop the broker, start it and stop it again" if host.pids else "start the broker once and stop it"
-        yield NextStep(f"{once}: it rebuilds lost indexes, and deletes later snapshots of these partitions")
-        yield replace(steps_by_problem.DOCTOR, note="run it again, and do what it prints then")
+        once = "start the broker once and stop it"
+        if host.pids:
+            once = "stop the broker, start it and stop it again"
+        yield NextStep(f"{once}: its start rebuilds lost indexes, and deletes later snapshots of these partitions")
+        yield replace(steps_by_problem.DOCTOR, note="then run doctor again, and follow its next steps")
     elif host.missing:
         yield from _missing(host, place)
 
@@ -138,22 +137,23 @@ def _remote(host: Host, *, is_freed: bool) -> Iterator[NextStep]:
     """Yield the steps for segments in remote storage.
 
     Args:
-        is_freed: a step before frees a copy task, whose failed attempts are IN_REMOTE.
+        is_freed: whether an earlier step frees a copy task. IN_REMOTE segments are then failed attempts of that task.
     """
     if host.in_remote[Verdict.UPLOADED]:
         yield replace(steps_by_problem.PUBLISH, note="publishes the UPLOADED segments")
     if host.in_remote[Verdict.IN_REMOTE] and not is_freed:
         yield replace(
-            steps_by_problem.DOCTOR_CLUSTER, note="reads the records, and so whether brokers know IN_REMOTE segments"
+            steps_by_problem.DOCTOR_CLUSTER,
+            note="reads the records, which show whether brokers know IN_REMOTE segments",
         )
     if host.unlocated:
         yield _locating(host)
 
 
 def _missing(host: Host, place: Place) -> Iterator[NextStep]:
-    """Yield two ways to get missing snapshots: `unblock` while the broker runs, and `repair` while it is stopped.
+    """Yield two ways to add missing snapshots: `unblock` with a running broker, and `repair` with a stopped broker.
 
-    If `unblock` has all its options, a person pastes it: `repair` is a comment then.
+    If the printed `unblock` command is complete, `repair` is only mentioned.
     """
     reads = f"reads {_takes(sum(each.listed.bytes for each in host.log_dirs), _READ_RATE)}"
     is_freed = _can_unblock(host)
@@ -166,7 +166,7 @@ def _missing(host: Host, place: Place) -> Iterator[NextStep]:
     if host.continued:
         plan, apply = steps_by_problem.REPAIR_REMOTE, steps_by_problem.REPAIR_REMOTE_APPLY
     words = "or repair with the broker stopped; its plan:" if is_freed else ""
-    yield replace(plan, words=words, note=f"prints what it would write; {reads}")
+    yield replace(plan, words=words, note=f"prints the plan; {reads}")
     if host.pids:
         yield _STOP
     yield replace(apply, note="writes the missing snapshots; the broker must be stopped")
@@ -176,14 +176,16 @@ def _missing(host: Host, place: Place) -> Iterator[NextStep]:
 def _unblock(host: Host) -> NextStep:
     """Return the step that frees stuck partitions while their broker runs."""
     uploads = _takes(sum(each.listed.blocked_bytes for each in host.log_dirs), _UPLOAD_RATE)
-    note = f"frees stuck partitions beside the running broker; uploads {uploads}; needs no room here"
+    note = f"frees stuck partitions while the broker runs; uploads {uploads}; needs no disk space here"
     return replace(steps_by_problem.UNBLOCK, note=note)
 
 
 def _verdicts(host: Host, place: Place, before: frozenset[str]) -> Iterator[NextStep]:
-    """Yield the steps of each other verdict that blocks, unless one of them is printed already."""
+    """Yield the steps for each other blocking verdict, except steps whose command is already printed."""
     if host.blocked[Verdict.TOPIC_ID_UNKNOWN] and _is_kraft(host):
-        yield NextStep("start no broker before partition.metadata has the topic's id: it would set the partition aside")
+        yield NextStep(
+            "start no broker before partition.metadata has the topic's id: the broker would set the partition aside"
+        )
     for verdict in host.blocked:
         if verdict is not Verdict.MISSING_SNAPSHOT:
             yield from _clearing(verdict, place, before)
@@ -206,14 +208,14 @@ def _locating(host: Host) -> NextStep:
     stated = ("--log-start", f"{next(iter(host.unlocated))}=OFFSET")
     if host.asked_remote:
         argv = (*steps_by_problem.DOCTOR_REMOTE.argv, *stated)
-        return NextStep("", argv, "states where it begins, which remote storage does not show")
-    return replace(steps_by_problem.DOCTOR_REMOTE, note=f"finds where {begins}; or {' '.join(stated)} states it")
+        return NextStep("", argv, "states the log start, which remote storage does not show")
+    return replace(steps_by_problem.DOCTOR_REMOTE, note=f"finds where {begins}; or state it: {' '.join(stated)}")
 
 
 def _room(host: Host) -> Iterator[NextStep]:
     """Yield the steps that free a full disk.
 
-    They come before all that writes here, since a broker without free space stops; `unblock` writes nothing here.
+    They precede all steps that write here, because a broker without free space stops. `unblock` writes nothing here.
     """
     for each in host.log_dirs:
         if _lacks_room(each):
@@ -225,21 +227,22 @@ def _room_needed(host: Host, log_dir: Examined) -> str:
     if _can_unblock(host):
         return "if that frees too little:"
     needed = _needed(log_dir)
-    names = f" for {count_of(log_dir.missing, 'snapshot')}" if log_dir.missing else ""
-    first = f"free at least {human_bytes(needed)}{names} first" if needed else "free some first"
-    return f"{first}, and room for what producers write meanwhile"
+    first = "free some space first"
+    if needed:
+        first = f"free at least {human_bytes(needed)} for {count_of(log_dir.missing, 'snapshot')} first"
+    return f"{first}, and space for new records"
 
 
 def _needed(log_dir: Examined) -> int:
-    """Return the bytes of the missing snapshots on disk, at least: a file takes a block."""
+    """Return the least bytes that the missing snapshots take on disk: one block per file."""
     return log_dir.missing * BLOCK
 
 
 def _lacks_room(log_dir: Examined) -> bool:
-    """Return whether its disk is full, or lacks room for the missing snapshots."""
+    """Return whether the disk is full, or lacks space for the missing snapshots."""
     return log_dir.disk.is_full or _needed(log_dir) > log_dir.disk.writable
 
 
 def _takes(count: int, rate: int) -> str:
-    """Return as text the bytes and the time that they take, one second for the start included."""
+    """Return a text with the bytes, and the seconds that they take at this rate, plus one for the start."""
     return f"{human_bytes(count)}, about {human_duration(1000 * (1 + count // rate))}"

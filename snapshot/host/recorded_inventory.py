@@ -1,4 +1,4 @@
-"""The remote segments of one host's partitions by records, without remote storage."""
+"""The remote segments of a host's partitions, as records name them. Remote storage is not read."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning
 
 @dataclass
 class RecordedInventory:
-    """An Inventory from records, which have neither the beginning of a log nor its producers."""
+    """An Inventory from records. Records contain neither the beginning of a log nor its producers."""
 
     records: Records
     errors: list[TiersnapError] = field(default_factory=list)  # always empty
 
     def beginning(self, partition: Partition) -> Beginning:
-        """Return an unknown beginning."""
+        """Return NOT_LOOKED, because records do not show the beginning of a log."""
         return NOT_LOOKED
 
     def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:
-        """Return the offsets of the partition that brokers read in remote storage."""
+        """Return the offsets of the partition that brokers read from remote storage."""
         found = records_of(self.records, partition.topic, partition.partition, partition.topic_id)
-        return NOTHING_REMOTE if found is None else found.listing.coverage(partition.leader_epochs, log_end_offset)
+        if found is None:
+            return NOTHING_REMOTE
+        return found.listing.coverage(partition.leader_epochs, log_end_offset)
 
     def forgotten(self, filesystem: FileSystem, partition: Partition) -> Forgotten | None:
-        """Return None: the producers are unknown."""
+        """Return None, because the producers are unknown."""
         return None

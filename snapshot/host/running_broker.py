@@ -1,12 +1,12 @@
-"""The broker that runs on a log directory: its process, its release, and the settings that it was started with.
+"""Find the broker that runs on a log directory: its process, its release and its settings.
 
 A broker holds a POSIX lock on `.lock` as long as it runs (kafka.log.LogManager, kafka's server.util.FileLock). Its
-settings are its server.properties, and the overrides of its command line (kafka.Kafka.getPropsFromArgs):
+settings are its server.properties, changed by the overrides of its command line (kafka.Kafka.getPropsFromArgs):
 
     java [options] <main class> <server.properties> [--override name=value] ...
 
-The process may run in a container, so a path of the command line is resolved by the process' own root and working
-directory. This needs the rights of the process' user. The settings include secrets, so no value is logged or shown.
+The process may run in a container. So paths are resolved with the root and the working directory of the process; only
+root and the process's user may read these. The settings contain secrets, so no value is logged or printed.
 """
 
 from __future__ import annotations
@@ -31,29 +31,31 @@ _JAR = re.compile(rb"/kafka(?:_2\.[0-9]+|-server)-(?P<version>[0-9]+(?:\.[0-9]+)
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The holder of the lock."""
+    """The process that holds the lock."""
 
     pid: int  # 0 for a process of another container
-    version: str | None  # of the broker, by the class path of its process; None if it is unknown
+    version: str | None  # of the broker, from the class path of the process; None if unknown
 
 
 def lock_holder(log_dir: Path) -> Holder | None:
-    """Return the process that holds `.lock` of a log directory; None if no process does.
+    """Return the process that holds `.lock` of a log directory, or None.
 
     Raises:
-        OSError: as `holder_of`.
+        OSError: see `holder_of`.
     """
     pid = holder_of(log_dir)
-    return None if pid is None else Holder(pid, broker_version(pid))
+    if pid is None:
+        return None
+    return Holder(pid, broker_version(pid))
 
 
 def broker_version(pid: int) -> str | None:
-    """Return the version of the Kafka jar of a process; None if it has none, or if this user may not see it."""
+    """Return the version of the Kafka jar of a process; None without one, or if this user may not read the process."""
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
         places = [b"/" + command]
         if b"kafka" in command:
-            # A long class path may be in the environment, or a glob; then the JVM has the jar open.
+            # A long class path may be in the environment. If it is a glob, find the jar among the open files.
             places += [Path(f"/proc/{pid}/environ").read_bytes(), b"\0".join(_opened(pid))]
     except OSError:
         return None
@@ -64,7 +66,7 @@ def broker_version(pid: int) -> str | None:
 
 
 def _opened(pid: int) -> list[bytes]:
-    """Return the names of the open files of a process that this user may see."""
+    """Return the names of a process's open files that this user may read."""
     opened = []
     with suppress(OSError):
         for link in Path(f"/proc/{pid}/fd").iterdir():
@@ -74,8 +76,8 @@ def _opened(pid: int) -> list[bytes]:
 
 
 _LARGEST = 4 << 20  # bytes
-_MOST_LINKS = 40  # as the kernel follows
-_START_SECONDS = 2.0  # until a broker has read its settings; its start is known to a second
+_MOST_LINKS = 40  # the kernel's limit
+_START_SECONDS = 2.0  # a broker reads its settings within this time after its start
 # Options of `java` whose value is the next word.
 _WITH_VALUE = frozenset(
     {
@@ -87,33 +89,34 @@ _WITH_VALUE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """The settings that a broker was started with."""
+    """The settings with which a broker was started."""
 
     pid: int  # 0 if the settings come from a file without a process
-    path: str  # of the server.properties, as the process sees it
-    values: dict[str, str]  # by name, with secrets
-    root: str  # path on this host of the root of the process; paths of its settings are below it
-    directory: str  # the working directory of the process, as the process sees it
+    path: str  # path of server.properties inside the process's root
+    values: dict[str, str]  # by name; contains secrets
+    root: str  # path on this host of the process's root directory
+    directory: str  # working directory of the process, inside its root
 
     @property
     def named_log_dirs(self) -> tuple[str, ...]:
-        """Return the log.dirs in the settings."""
+        """Return the log directories in the settings (log.dirs, else log.dir, else Kafka's default)."""
         named = self.values.get("log.dirs") or self.values.get("log.dir") or "/tmp/kafka-logs"
         return tuple(each.strip() for each in named.split(",") if each.strip())
 
     @property
     def log_dirs(self) -> tuple[str, ...]:
-        """Return the paths of the log.dirs on this host. Raises OSError: there are too many links."""
+        """Return the log directories as paths on this host. Raises OSError: a path has too many links."""
         return tuple(map(self.on_host, self.named_log_dirs))
 
     def on_host(self, path: str) -> str:
-        """Return a path of the settings as a path on this host. Raises OSError: there are too many links."""
+        """Return a path of the settings as a path on this host. Raises OSError: the path has too many links."""
         found = str(self.located(path))
-        shares_root = not self.root or Path(self.root).samefile("/")
-        return found.removeprefix(self.root) if shares_root else found
+        if not self.root or Path(self.root).samefile("/"):
+            return found.removeprefix(self.root)
+        return found
 
     def located(self, path: str) -> Path:
-        """Return where this process can open a path of the settings. Raises OSError: there are too many links."""
+        """Return the path at which tiersnap can open a path of the settings. Raises OSError: too many links."""
         return _inside(self.root, posixpath.join(self.directory, path))
 
 
@@ -121,8 +124,8 @@ def broker_settings(pid: int, *, proc: Path = Path("/proc")) -> BrokerSettings:
     """Read the settings of the broker that runs as process `pid`.
 
     Raises:
-        OSError: this user may not read them, the process is no broker, or the file was changed after its start; see its
-            `strerror`.
+        OSError: this user may not read them, the process is no broker, or server.properties was changed after the
+            broker's start. `strerror` has the reason.
     """
     process = proc / str(pid)
     words = [os.fsdecode(word) for word in (process / "cmdline").read_bytes().split(b"\0")]
@@ -142,9 +145,9 @@ def broker_settings(pid: int, *, proc: Path = Path("/proc")) -> BrokerSettings:
 
 
 def _inside(root: str, path: str) -> Path:
-    """Return an absolute path below `root` without links.
+    """Return the file below `root` that `path` names, with all links resolved inside `root`.
 
-    For a container's process the kernel would follow an absolute link to a file of this host.
+    The kernel would resolve an absolute link of a container's process to a file of this host.
     """
     found, links = "", 0
     parts = deque(path.split("/"))
@@ -156,7 +159,7 @@ def _inside(root: str, path: str) -> Path:
             continue
         try:
             target = str(Path(f"{root}{found}/{part}").readlink())
-        except OSError:  # no link, or missing: then opening it fails
+        except OSError:  # no link; if the path is missing, opening it fails later
             found = f"{found}/{part}"
             continue
         links += 1
@@ -169,10 +172,10 @@ def _inside(root: str, path: str) -> Path:
 
 
 def arguments(command: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Return the server.properties that a broker's command line names, and its overrides by name.
+    """Return the path of server.properties on a broker's command line, and its overrides by name.
 
     Raises:
-        OSError: it is not a broker's command line.
+        OSError: the command line is not a broker's.
     """
     words = iter(command[1:])
     _skip_main_class(words)
@@ -185,12 +188,12 @@ def arguments(command: Sequence[str]) -> tuple[str, dict[str, str]]:
         elif word and not name:
             name = word
     if not name or name.startswith("-"):
-        raise OSError(errno.ENOEXEC, "its command line names no server.properties")
+        raise OSError(errno.ENOEXEC, "the process's command line names no server.properties")
     return name, overrides
 
 
 def _skip_main_class(words: Iterator[str]) -> None:
-    """Skip the options of `java` and the main class."""
+    """Skip the options of `java`, and the main class."""
     for word in words:
         if word in _WITH_VALUE:
             next(words, None)
@@ -199,7 +202,7 @@ def _skip_main_class(words: Iterator[str]) -> None:
 
 
 def running_brokers(*, proc: Path = Path("/proc")) -> tuple[BrokerSettings, ...]:
-    """Return the settings of the running brokers of this host that this user may read.
+    """Return the settings of this host's running brokers that this user may read.
 
     A process is a broker if it holds the `.lock` of a log directory in its settings.
     """

@@ -1,4 +1,4 @@
-"""Partitions as they are judged now, and the totals of a scan with its exit code."""
+"""Scan partitions: replay and judge them, and sum up the results for the exit code."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class Scanned:
     """A partition with its verdicts."""
 
     examination: Examination
-    readiness: tuple[Readiness, ...]  # of its segments, in their order
-    snapshots: Mapping[int, SnapshotVerdict]  # verdicts by offset
+    readiness: tuple[Readiness, ...]  # for each segment, ascending
+    snapshots: Mapping[int, SnapshotVerdict]  # verdicts on the snapshots, by offset
     expiry: BrokerExpiry
-    # The living producers that a broker would lose if it loaded these files; None if there are none, or if remote
+    # The active producers that a broker would lose if it loaded these files; None if there are none, or if remote
     # storage was not read.
     forgotten: Forgotten | None = None
 
@@ -56,7 +56,7 @@ class Scanned:
         """Judge a partition.
 
         Args:
-            coverage: the offsets in remote storage.
+            coverage: the offsets of the partition in remote storage.
             tasks: the cluster's copy tasks; None without a cluster.
         """
         partition = examination.partition
@@ -69,7 +69,7 @@ class Scanned:
 
     @property
     def segments(self) -> Iterator[SegmentReadiness]:
-        """Yield the segments with the snapshot files at their ends; no missing file is replaced by a computed state."""
+        """Yield the segments, each with the snapshot file at its end, even if a computed snapshot could replace it."""
         found = self.examination
         for segment, readiness in zip(found.segments, self.readiness, strict=True):
             end = segment.next_base_offset
@@ -80,15 +80,15 @@ class Scanned:
 
 
 class Inventory(Protocol):
-    """The remote inventory of partitions; `errors` has the reason for each that is unknown."""
+    """The remote segments of partitions. `errors` contains the reason for each partition whose segments are unknown."""
 
     errors: list[TiersnapError]
 
     def beginning(self, partition: Partition) -> Beginning:
-        """Return the beginning of the log in remote storage."""
+        """Return the state of the log at its first local offset, from remote storage."""
 
     def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:
-        """Return the tiered offsets of the partition; `log_end_offset` is exclusive."""
+        """Return the offsets of the partition in remote storage; `log_end_offset` is exclusive."""
 
     def forgotten(self, filesystem: FileSystem, partition: Partition) -> Forgotten | None:
         """Return the producers that a broker loses if it loads the partition's files; see find_forgotten."""
@@ -96,9 +96,9 @@ class Inventory(Protocol):
 
 @dataclass(frozen=True)
 class Scanner:
-    """Replays partitions and judges them; see Scanned."""
+    """Replays and judges partitions; see Scanned."""
 
-    inventory: Inventory | None  # of remote storage; None judges only by the log directory
+    inventory: Inventory | None  # the remote segments; None to judge only by the log directory
     expiry: BrokerExpiry
     check_crc: bool = True
     tasks: CopyTasks | None = None  # the cluster's copy tasks; None without a cluster
@@ -108,7 +108,9 @@ class Scanner:
         """Return a partition with its verdicts; scan it again if retention deletes a segment during the scan."""
         found = self._scan(named.log_dir.filesystem, partition)
         again = listed_again(named, partition, found.examination.findings, located)
-        return found if again is None else self._scan(named.log_dir.filesystem, again)
+        if again is None:
+            return found
+        return self._scan(named.log_dir.filesystem, again)
 
     def _scan(self, filesystem: FileSystem, partition: Partition) -> Scanned:
         inventory = self.inventory
@@ -122,8 +124,10 @@ class Scanner:
 
     @property
     def errors(self) -> list[TiersnapError]:
-        """Return the errors of the inventory; the list grows with the partitions."""
-        return [] if self.inventory is None else self.inventory.errors
+        """Return the errors of the inventory. The list grows during the scan."""
+        if self.inventory is None:
+            return []
+        return self.inventory.errors
 
 
 _FOR_SNAPSHOTS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT)
@@ -133,25 +137,25 @@ _FOR_SNAPSHOTS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SU
 class ScanTotals:
     """The totals of a scan.
 
-    A bad snapshot is a problem only if a broker or an upload will read it. Snapshots of topics that are never tiered
-    are not read, nor strays. The snapshot at the end of a tiered segment is read only if it is the newest: a broker
-    loads it when it starts.
+    A bad snapshot is a problem only if a broker or an upload will read it. The following snapshots are not read: those
+    of topics that are never tiered, and unaligned files that a broker deletes (strays). The snapshot at the end of a
+    tiered segment is read only if it is the newest: a broker loads it at its start.
     """
 
-    findings: list[Finding] = field(default_factory=list)  # at the start, the findings about no partition
-    errors: Sequence[TiersnapError] = ()  # why remote storage could not be read; the list may grow
-    was_asked: bool = False  # a cluster was asked which segments brokers copy by themselves
+    findings: list[Finding] = field(default_factory=list)  # initially those about the log directories
+    errors: Sequence[TiersnapError] = ()  # why remote storage could not be read; may grow during the scan
+    was_asked: bool = False  # whether a cluster was asked which segments its brokers copy
     verdicts: Counter[Verdict] = field(default_factory=Counter)  # of segments
     snapshots: Counter[SnapshotVerdict] = field(default_factory=Counter)
     wanted: Counter[SnapshotVerdict] = field(default_factory=Counter)  # snapshots that will be read
-    deleted_segments: int = 0  # below the log start offset
-    waiting_bytes: int = 0  # closed segments from the first one of a partition that lacks a right snapshot
+    deleted_segments: int = 0  # segments below the log start offset
+    waiting_bytes: int = 0  # of closed segments, from a partition's first segment without a right snapshot on
     log_starts: LogStarts = field(default_factory=LogStarts)
     not_compared: int = 0  # snapshots of logs that begin in remote storage
-    unread: int = 0  # closed segments whose snapshot could not be compared, although the log begins here
-    lost_indexes: int = 0  # partitions with a closed segment without an .index
-    lost_below_log_start: int = 0  # partitions with such a segment below the log start offset
-    forgotten: list[str] = field(default_factory=list)  # a sentence about each replica that lost producers
+    unread: int = 0  # closed segments whose snapshot could not be compared although the log begins locally
+    lost_indexes: int = 0  # partitions that have a closed segment without an .index
+    lost_below_log_start: int = 0  # partitions that have a segment without an .index below the log start
+    forgotten: list[str] = field(default_factory=list)  # one message for each replica that lost producers
 
     def add(self, scanned: Scanned) -> None:
         """Count one partition."""
@@ -162,11 +166,12 @@ class ScanTotals:
         is_continued = begins_below(partition) is True
         self.log_starts.count(partition.name, is_continued=is_continued, why=facts.log_start_unknown)
         if not facts.log_start_unknown:
-            self.not_compared += sum(each is SnapshotVerdict.NOT_COMPARED for each in scanned.snapshots.values())
+            self.not_compared += list(scanned.snapshots.values()).count(SnapshotVerdict.NOT_COMPARED)
         if not (facts.internal or facts.compacted or facts.log_start_unknown):
             self._add_wanted(scanned)
         self.findings.extend(examination.findings)
-        self.forgotten += [] if scanned.forgotten is None else [scanned.forgotten.says(partition.name)]
+        if scanned.forgotten is not None:
+            self.forgotten.append(scanned.forgotten.says(partition.name))
         self.deleted_segments += len(partition.deleted_segments)
         self._add_segments(scanned)
 
@@ -191,8 +196,10 @@ class ScanTotals:
         """Yield the problems that decide the exit code."""
         yield from self.findings
         yield from self.errors
-        # A file that was not compared is a problem only if a closed segment waits for it.
-        yield from (each for each in +self.wanted if each is not SnapshotVerdict.UNVERIFIED)
+        # A file that could not be compared is a problem only if a closed segment needs it; see `unread`.
+        for each in +self.wanted:
+            if each is not SnapshotVerdict.UNVERIFIED:
+                yield each
         yield from problems_of(self.verdicts, cleared={Verdict.UNVERIFIED_SNAPSHOT})
         if self.unread:
             yield Verdict.UNVERIFIED_SNAPSHOT
@@ -205,7 +212,7 @@ class ScanTotals:
 
 
 def _unread(scanned: Scanned) -> frozenset[int]:
-    """Return the offsets of snapshots that are not read: each has a tiered segment, and a newer one exists."""
+    """Return the offsets of snapshots that no broker will read: the segment is tiered, and a newer snapshot exists."""
     tiered: set[int] = set()
     for segment, readiness in zip(scanned.examination.segments, scanned.readiness, strict=True):
         if segment.next_base_offset is not None and readiness.verdict in IN_REMOTE_STORAGE:

@@ -1,4 +1,4 @@
-"""A broker host: the findings in its log directories, summed up."""
+"""Sum up the facts about all log directories of a broker host."""
 
 from __future__ import annotations
 
@@ -36,53 +36,58 @@ _FIRST_WITH_PAUSE = (3, 9)
 
 @dataclass
 class Examined:
-    """One log directory."""
+    """The facts about one log directory."""
 
     uri: str
     path: str
     is_clean: bool
     meta: MetaProperties | None  # None without a readable meta.properties
     disk: MountedDisk
-    holder: Holder | None  # the process that holds .lock; None if there is none or it is unknown
+    holder: Holder | None  # the process that holds .lock; None without one, or if it is unknown
     lock_unknown: str  # why the holder is unknown, or ""
     listed: SegmentCounts
     missing: int = 0  # number of missing snapshots that `repair` would write
 
     @property
     def release(self) -> str:
-        """Return the release of the broker that holds .lock; "" if it is unknown."""
+        """Return the release of the broker that holds .lock; "" if unknown."""
         return (self.holder and self.holder.version) or ""
 
 
 def examined(each: NamedLogDir, now: int) -> Examined:
-    """Return a log directory without its partitions: its broker, its disk, and the process that holds it.
+    """Return the facts about a log directory without its partitions: cluster, disk, and the process that holds it.
 
     Args:
-        now: epoch ms.
+        now: ms since the epoch.
 
     Raises:
-        UsageError: it is not on this host.
+        UsageError: the directory is on another host.
     """
     if not each.log_dir.filesystem.is_local:
-        raise UsageError(f"{each.uri}: not of this host", hint="tiersnap scan reads log directories anywhere")
+        raise UsageError(
+            f"{each.uri}: not on this host", hint="use tiersnap scan, which also reads remote log directories"
+        )
     path, unknown, holder = Path(each.log_dir.path), "", None
     try:
         holder = lock_holder(path)
     except OSError as error:
         unknown = error.strerror or str(error)
     meta, finding = read_meta_properties(each.log_dir.filesystem, each.log_dir)
-    listed = SegmentCounts(now=now, findings=[] if finding is None else [finding])
+    listed = SegmentCounts(now=now)
+    if finding is not None:
+        listed.findings.append(finding)
     return Examined(each.uri, each.log_dir.path, each.log_dir.is_clean, meta, disk_of(path), holder, unknown, listed)
 
 
 @dataclass(frozen=True)
 class Host:
-    """All log directories of one host."""
+    """The facts about all log directories of one host."""
 
     log_dirs: Sequence[Examined]
-    asked_remote: bool = False  # remote storage was read
+    asked_remote: bool = False  # whether remote storage was read
     errors: Sequence[TiersnapError] = ()  # failures of remote storage
-    forgotten: Sequence[tuple[str, str, Forgotten]] = ()  # replicas that lost producers: log directory, partition
+    # Replicas that lost producers: (log directory, partition, lost producers).
+    forgotten: Sequence[tuple[str, str, Forgotten]] = ()
 
     @classmethod
     def of(
@@ -93,14 +98,14 @@ class Host:
         *,
         now: int,
     ) -> Host:
-        """Return a host by the names and sizes of the files in its log directories.
+        """Return the facts about a host, from the names and sizes of the files in its log directories.
 
         Args:
-            inventory: of remote storage; None if it is not read.
-            now: epoch ms.
+            inventory: the remote segments; None if remote storage is not read.
+            now: ms since the epoch.
 
         Raises:
-            UsageError: a directory is not on this host.
+            UsageError: a directory is on another host.
         """
         named = list(log_dirs)
         found = {each.uri: examined(each, now) for each in named}
@@ -117,21 +122,23 @@ class Host:
 
     @property
     def blocked(self) -> Counter[Verdict]:
-        """Return the counts of closed segments by the verdict that blocks them."""
+        """Return the number of blocked closed segments by verdict."""
         return sum((each.listed.blocked for each in self.log_dirs), Counter())
 
     def waiting(self) -> list[WaitingPartition]:
-        """Return the partitions with blocked segments, the worst verdict first, then by name."""
-        found = (waiting for each in self.log_dirs for waiting in each.listed.waiting)
-        return sorted(found, key=lambda each: (RANK[each.verdict], each.partition))
+        """Return the partitions with blocked segments, by verdict (worst first), then by name."""
+        found: list[WaitingPartition] = []
+        for each in self.log_dirs:
+            found += each.listed.waiting
+        return sorted(found, key=lambda waiting: (RANK[waiting.verdict], waiting.partition))
 
     @property
     def in_remote(self) -> Counter[Verdict]:
-        """Return the counts of closed segments in remote storage, by verdict."""
+        """Return the number of closed segments in remote storage by verdict."""
         return sum((each.listed.in_remote for each in self.log_dirs), Counter())
 
     def in_remote_lines(self) -> Iterator[str]:
-        """Yield a line for each verdict of segments in remote storage."""
+        """Yield a line for each verdict on segments in remote storage."""
         for verdict, number in self.in_remote.most_common():
             yield f"{count_of(number, 'segment')}: {verdict}: {MEANING[verdict]}"
 
@@ -142,32 +149,38 @@ class Host:
 
     @property
     def continued(self) -> int:
-        """Return the number of partitions whose log begins in remote storage, needed to judge their snapshots."""
+        """Return the number of partitions whose log begins in remote storage."""
         return sum(each.listed.log_starts.continued for each in self.log_dirs)
 
     @property
     def unlocated(self) -> dict[str, str]:
-        """Return by partition why its log start is unknown."""
-        return {name: why for each in self.log_dirs for name, why in each.listed.log_starts.unlocated.items()}
+        """Return, by partition name, why the log start is unknown."""
+        found: dict[str, str] = {}
+        for each in self.log_dirs:
+            found.update(each.listed.log_starts.unlocated)
+        return found
 
     @property
     def lost_indexes(self) -> int:
-        """Return the number of partitions that have lost an .index."""
+        """Return the number of partitions with a closed segment without an .index."""
         return sum(each.listed.lost_indexes for each in self.log_dirs)
 
     @property
     def lost_below_log_start(self) -> int:
-        """Return the number of partitions that have lost an .index below the log start."""
+        """Return the number of partitions with a segment without an .index below the log start."""
         return sum(each.listed.lost_below_log_start for each in self.log_dirs)
 
     @property
     def findings(self) -> list[Finding]:
         """Return the findings about damaged and unreadable files."""
-        return [finding for each in self.log_dirs for finding in each.listed.findings]
+        found: list[Finding] = []
+        for each in self.log_dirs:
+            found += each.listed.findings
+        return found
 
     @property
     def pids(self) -> list[int]:
-        """Return the ids of the processes that hold a .lock; 0 for a process in another container."""
+        """Return the ids of the processes that hold a .lock; 0 stands for a process of another container."""
         return sorted({each.holder.pid for each in self.log_dirs if each.holder})
 
     def problems(self) -> Iterator[Problem]:
@@ -185,7 +198,7 @@ class Host:
             yield Verdict.UNKNOWN_LOG_START
 
     def version(self) -> str:
-        """Return the broker's release, by its process or else by its files."""
+        """Return the broker's release, from its process or else from its files."""
         if versions := {each.release for each in self.log_dirs if each.release}:
             return f"{', '.join(sorted(versions))} (the jar of the running process)"
         return self._version_by_files()
@@ -196,9 +209,10 @@ class Host:
 
     @property
     def can_pause_copying(self) -> bool:
-        """Return whether brokers know remote.log.copy.disable (KIP-950, 3.9 in KRaft mode); True if that is unknown.
+        """Return whether the brokers know remote.log.copy.disable (KIP-950, since 3.9 in KRaft mode).
 
-        Without it `unblock` ends with RESTART.
+        If that is unknown, return True. If brokers do not know the config, `unblock` ends with a request to restart the
+        leader.
         """
         for each in self.log_dirs:
             if each.meta is not None and not each.meta.is_kraft:
@@ -212,7 +226,7 @@ class Host:
 
     @property
     def brokers(self) -> dict[tuple[int | None, str, bool], list[str]]:
-        """Return the log directories of each broker, by node id, cluster id, and whether it is in KRaft mode."""
+        """Return the log directories by broker: (node id, cluster id, whether it is in KRaft mode)."""
         found: dict[tuple[int | None, str, bool], list[str]] = {}
         for each in self.log_dirs:
             if each.meta is not None:
@@ -224,6 +238,8 @@ class Host:
         return sum(each.listed.bytes_per_day for each in self.log_dirs if each.disk.mount == disk.mount)
 
     def full_in(self, disk: MountedDisk) -> int | None:
-        """Return the ms until a disk is full without deletions; None if no broker runs, or none wrote recently."""
-        rate = self.bytes_per_day(disk) if self.pids else 0
-        return disk.free * DAY_MS // rate if rate else None
+        """Return the ms until a disk is full if nothing is deleted; None if no broker runs or none wrote recently."""
+        rate = self.bytes_per_day(disk)
+        if not self.pids or not rate:
+            return None
+        return disk.free * DAY_MS // rate

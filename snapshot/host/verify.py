@@ -1,4 +1,4 @@
-"""Compare the snapshots of log directories, or of another folder, with the log."""
+"""Compare the snapshot files of log directories, or of another folder, with the log."""
 
 from __future__ import annotations
 
@@ -28,20 +28,24 @@ from tiersnap.snapshot.replay.snapshot_comparison import compare
 
 @dataclass
 class Verification:
-    """Verifies partition by partition, and adds up. Raises SourceNotFoundError: `against` is no directory."""
+    """The verification of snapshot files, partition by partition, with its totals.
+
+    Raises:
+        SourceNotFoundError: `against` is no directory.
+    """
 
     log_dirs: Sequence[NamedLogDir]
-    # A folder with files <topic>-<partition>/<20 digits>.snapshot, which must equal the log's fold exactly; None to
-    # verify the files of the log directories.
+    # A folder with files <topic>-<partition>/<20 digits>.snapshot, which must equal the fold of the log exactly. None
+    # verifies the files of the log directories.
     against: Path | None
     expiry: BrokerExpiry  # producers that a broker would drop are ignored
     check_crc: bool = True
-    beginnings: Beginnings = field(default_factory=Beginnings)  # of logs that begin in remote storage
-    # Returns a partition with the log start of its leader if the checkpoint is older; else None.
+    beginnings: Beginnings = field(default_factory=Beginnings)  # finds the beginning of logs in remote storage
+    # Returns the partition with its leader's log start if that is above the checkpoint's, else None.
     moved: Callable[[Partition], Partition | None] = lambda _: None
-    located: Locate = iter  # locates a partition that is listed again
+    located: Locate = iter  # adds the cluster's log start to a partition that is listed again
     fold: FoldSegment = fold_segment
-    # Files by verdict, without the files that a starting broker deletes.
+    # Number of files by verdict, without the files that a broker deletes at its start.
     counts: Counter[SnapshotVerdict] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)  # damaged and unreadable files
 
@@ -58,7 +62,7 @@ class Verification:
         """Yield each snapshot file with its verdict.
 
         Raises:
-            SourceNotFoundError: at the end, if `against` has no file of any partition.
+            SourceNotFoundError: after the last partition, if `against` has no file of any partition.
         """
         for named, listed in partitions:
             partition, compared = self._compared(named, listed)
@@ -66,18 +70,18 @@ class Verification:
                 if comparison.compared is not SnapshotVerdict.MISSING:
                     verdict, reason = comparison.verdict(self.expiry), comparison.reason(self.expiry)
                     found = JudgedFile(offset, verdict, reason, comparison)
-                    # Below the log start no broker loads a file: it is shown, but not counted.
+                    # No broker loads a file below the log start, so such a file is yielded but not counted.
                     if self.against is not None or offset > unloaded_below(partition):
                         self.counts[found.verdict] += 1
                     yield named, partition, found
         if self.against is not None and not self.counts.total():
             raise SourceNotFoundError(
                 f"{self.against}: no snapshot of these partitions",
-                hint="files are looked for as DIR/<topic>-<partition>/<20 digits>.snapshot",
+                hint="expected files: DIR/<topic>-<partition>/<20 digits>.snapshot",
             )
 
     def _begun(self, partition: Partition) -> tuple[Partition, Beginning]:
-        """Return a partition as a broker opens it, and the state before its files."""
+        """Return a partition as a broker opens it, and the state at its first local offset."""
         begins = self.beginnings.of(partition)
         if begins.why and (moved := self.moved(partition)) is not None:
             partition, begins = moved, self.beginnings.again(moved)
@@ -85,7 +89,7 @@ class Verification:
 
     @property
     def not_compared(self) -> int:
-        """Return the number of files of logs that begin in remote storage, which was not read."""
+        """Return the number of files that were not compared: their log begins in remote storage, which was not read."""
         return self.counts[SnapshotVerdict.NOT_COMPARED]
 
     @property
@@ -107,7 +111,7 @@ class Verification:
     def _compared(
         self, named: NamedLogDir, listed: Partition, *, may_look_again: bool = True
     ) -> tuple[Partition, dict[int, Comparison]]:
-        """Return the partition as a broker opens it, and its files; once more if retention deletes a segment of it."""
+        """Return the partition as a broker opens it, and its comparisons; repeat if retention deletes a segment."""
         partition, begins = self._begun(listed)
         filesystem, exactly = named.log_dir.filesystem, None
         if self.against is not None:
@@ -115,9 +119,10 @@ class Verification:
         examination = examine(
             filesystem, partition, check_crc=self.check_crc, on_boundary=exactly, begins=begins, fold=self.fold
         )
-        again = listed_again(named, listed, examination.findings, self.located) if may_look_again else None
-        if again is not None:
-            return self._compared(named, again, may_look_again=False)
+        if may_look_again:
+            again = listed_again(named, listed, examination.findings, self.located)
+            if again is not None:
+                return self._compared(named, again, may_look_again=False)
         self.findings.extend(examination.findings)
         self.findings.extend(_wrong_indexes(examination))
         if exactly is None:
@@ -127,7 +132,7 @@ class Verification:
 
 
 def _wrong_indexes(examination: Examination) -> Iterator[Finding]:
-    """Yield a finding for each index of a tiered topic that disagrees with its segment."""
+    """Yield a finding for each index that disagrees with its segment, unless the topic is never tiered."""
     if examination.facts.internal or examination.facts.compacted:
         return
     partition = examination.partition
@@ -138,7 +143,7 @@ def _wrong_indexes(examination: Examination) -> Iterator[Finding]:
 
 
 def _index_faults(examination: Examination) -> Iterator[Finding]:
-    """Yield a finding for each fault of an index, without lost leader epochs, which have a finding of their own."""
+    """Yield a finding for each fault of an index. Lost leader epochs have a separate finding."""
     partition = examination.partition
     for segment, facts in zip(partition.segments, examination.segments, strict=True):
         for fault in facts.index_faults:
@@ -147,16 +152,16 @@ def _index_faults(examination: Examination) -> Iterator[Finding]:
 
 
 class ExactComparison:
-    """Compares the files of another directory with the state at each boundary; every difference counts."""
+    """Compares the files of another folder with the state at each boundary. Every difference counts."""
 
     def __init__(self, folder: Path, *, is_unasked: bool = False) -> None:
-        """Compare files `folder`/<20 digits>.snapshot; see Beginning for `is_unasked`."""
+        """Compare the files `folder`/<20 digits>.snapshot; see Beginning.is_unasked for `is_unasked`."""
         self._folder = folder
         self._not_judged = SnapshotVerdict.NOT_COMPARED if is_unasked else SnapshotVerdict.UNVERIFIED
         self.found: dict[int, Comparison] = {}
 
     def __call__(self, boundary: Boundary) -> None:
-        """Compare the file at a boundary, if there is one."""
+        """Compare the file at a boundary, if it exists."""
         name = snapshot_file.file_name(boundary.offset)
         path = self._folder / name
         if not path.exists():
@@ -170,14 +175,14 @@ class ExactComparison:
             self.found[boundary.offset] = Comparison(SnapshotVerdict.UNVERIFIED, str(error))
             return
         if boundary.provenance.lacks_start:
-            why = "not compared: the log before its local files is unknown"
+            why = "not compared: the producer state at the first local offset is unknown"
             self.found[boundary.offset] = Comparison(self._not_judged, why)
             return
         self.found[boundary.offset] = compare(entries, boundary.entries, history_from=0)
 
     def note_unreached(self) -> None:
-        """Add the files without a boundary, which could not be compared."""
+        """Add a comparison for each file that has no boundary and so could not be compared."""
         for path in sorted(self._folder.glob("[0-9]*.snapshot")):
             if path.stem.isdecimal():
-                reason = "not compared: no boundary of this log, or the log is damaged below it"
+                reason = "not compared: the file is at no segment's end, or the log is damaged below its offset"
                 self.found.setdefault(int(path.stem), Comparison(SnapshotVerdict.UNVERIFIED, reason))

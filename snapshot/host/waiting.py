@@ -1,4 +1,4 @@
-"""The partitions of a host whose segments are blocked."""
+"""The partitions of a host that have blocked segments."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class WaitingPartition:
 
     Attributes:
         partition: TOPIC-PARTITION.
-        verdict: the worst of its verdicts.
+        verdict: worst verdict on its segments.
         segments: number of blocked segments.
-        bytes: size of the first blocked segment and all closed segments after it.
+        bytes: total size of the first blocked segment and the closed segments after it.
     """
 
     partition: str

@@ -1,10 +1,11 @@
-"""Scan or repair a log directory by one call, for scripts and notebooks: `tiersnap.scan` and `tiersnap.repair`."""
+"""Scan or repair a log directory with one call, for scripts and notebooks: `tiersnap.scan` and `tiersnap.repair`."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import starmap
 from types import MappingProxyType
 
@@ -31,21 +32,20 @@ def scan(
 
     A partition is scanned again if retention deletes one of its segments during the scan.
 
-    Nothing is written, and no broker, cluster or remote storage is asked. So no verdict is TIERED, and a log that
-    begins in remote storage has snapshots that are NOT_COMPARED. Damage is a finding of the partition.
+    Nothing is written, and no broker, cluster or remote storage is asked. So no segment is TIERED, and snapshots of a
+    log that begins in remote storage are NOT_COMPARED. Damage is a finding of the partition.
 
     Args:
         log_dir: an entry of `log.dirs`: a path, or a file:, s3: or hdfs: URI.
         topic: a regular expression for whole topic names; None for all topics.
-        options: only `producer_expiration` counts here.
-        now: ms since the epoch, the time to judge at; None for the clock.
-        check_crc: verify the CRC-32C of each batch.
+        options: only `producer_expiration` is used.
+        now: time of the judgement, ms since the epoch; None for the current time.
+        check_crc: whether to verify the CRC-32C of each batch.
 
     Raises:
         SourceNotFoundError: the directory does not exist, or may not be read.
-        NotALogDirError: it is no log directory.
-        UsageError: `topic` is no regular expression, or, at the end of the iteration like NotALogDirError for folders
-            without a segment, no topic matches.
+        NotALogDirError: the directory is no log directory; or, at the end of the iteration, it has no segments.
+        UsageError: `topic` is no regular expression; or, at the end of the iteration, no topic matches.
     """
     scanner = Scanner(None, options.broker_expiry(clock(now)), check_crc)
     selection = Selection(compiled(topic))
@@ -62,39 +62,39 @@ def repair(
     apply: bool = False,
     check_crc: bool = True,
 ) -> Iterator[Repaired]:
-    """Plan the missing snapshots of a log directory; with `apply` write them. Each item is one partition.
+    """Plan the missing snapshots of a log directory, and write them if `apply` is True. Yield each partition's result.
 
     Args:
         log_dir, topic, now, check_crc: see `scan`.
         topic_ids: id (22 characters) by topic, for partitions whose partition.metadata is lost.
-        options: `scan` and `every_boundary` do not count here.
+        options: `scan` and `every_boundary` are not used.
         apply: write into the log directory, which must be local; its broker must be stopped.
 
     Raises:
         LogDirInUseError: a broker holds the lock.
-        NoSpaceError: the disk is full; nothing of the partition was written.
-        UsageError: no topic matches, the directory is on another host, this user may not write there, or the written
-            files would lack producers that brokers keep.
+        NoSpaceError: the disk is full; no file of the partition was written.
+        UsageError: no topic matches, the directory is on another host, this user may not write to it, or the files
+            would lack producers that brokers keep.
         SourceNotFoundError, NotALogDirError: see `scan`.
     """
     expiry = options.expiry(clock(now)).checked(options.producer_expiration)
     plan = PlanOptions(expiry, options.producer_expiration, replace=options.replace)
     opened = open_log_dir(log_dir)
-    return (
-        repair_partition(opened.filesystem, each, plan, apply=apply, check_crc=check_crc, topic_ids=topic_ids)
-        for each in selected(opened, log_dir, compiled(topic))
+    one = partial(
+        repair_partition, opened.filesystem, options=plan, apply=apply, check_crc=check_crc, topic_ids=topic_ids
     )
+    return map(one, selected(opened, log_dir, compiled(topic)))
 
 
 def clock(now: int | None) -> int:
-    """Return the time (ms) that a caller gave, else that of the clock."""
+    """Return `now` if it is given, else the current time, in ms since the epoch."""
     if now is not None:
         return now
     return time.time_ns() // 1_000_000
 
 
 def compiled(topic: str | None) -> re.Pattern[str] | None:
-    """Return the regular expression for whole topic names; None for all topics.
+    """Return the compiled regular expression for topic names; None for all topics.
 
     Raises:
         UsageError: `topic` is no regular expression.

@@ -1,1 +1,1 @@
-"""The compiled loops, written in Python and compiled by numba; see native."""
+"""Compiled loops: Python functions that numba compiles; see the module native."""

@@ -1,6 +1,7 @@
-"""Compiled walk over the bytes of a segment; see formats.record_batch for the layout, log.segment_walk for the caller.
+"""Compiled walk over the batches of a segment.
 
-Arguments are NumPy arrays and records. Static types cannot describe their content, so docstrings do.
+The module formats.record_batch describes the layout; log.segment_walk calls the walk. Arguments are NumPy arrays and
+records, whose content static types cannot describe. So docstrings give the dtypes.
 """
 
 from __future__ import annotations
@@ -29,28 +30,28 @@ from tiersnap.snapshot.kernels.native import kernel, part
 
 # Why the walk over a buffer stopped.
 END, PARTIAL, ROWS_FULL, TABLE_FULL, CUT, BAD_SIZE, BAD_MAGIC, BAD_CRC, BAD_OFFSET, BAD_CONTROL, ZEROS = range(11)
-# The caller must decompress the control batch at `valid_bytes`, and set its record's fields in the state.
+# The caller must decompress the control batch at `valid_bytes`, and set the fields of its record in the state.
 COMPRESSED_CONTROL = 11
 # Type of a control record that cannot be parsed.
 MALFORMED = -2
 
-# The state of a walk, with which it stops and continues; one record for each segment.
+# The state of a walk over one segment. A later call continues with it.
 WALK_DTYPE = np.dtype(
     [
-        ("valid_bytes", "<i8"),  # of the segment, up to the end of the last good entry
-        ("last_offset", "<i8"),  # of the last good entry
+        ("valid_bytes", "<i8"),  # byte position in the segment where the last valid entry ends
+        ("last_offset", "<i8"),  # of the last valid entry
         ("batch_count", "<i8"),
         ("legacy_count", "<i8"),  # entries of magic 0 and 1
         ("first_timestamp", "<i8"),  # ms, max timestamp of the first batch
-        ("max_timestamp", "<i8"),  # ms, largest of all entries, -1 for one of magic 0
-        ("digest", "<u8"),  # of the headers of the good entries
+        ("max_timestamp", "<i8"),  # ms, largest of all entries; an entry of magic 0 counts as -1
+        ("digest", "<u8"),  # of the headers of the valid entries
         ("row_count", "<i8"),  # rows in `out`
         ("producer_count", "<i8"),  # deltas in the table
-        ("expected", "<i8"),  # for the finding, when the stop reason is damage
+        ("expected", "<i8"),  # `expected` and `found` of the finding, if the walk stopped at damage
         ("found", "<i8"),
-        ("is_missing_records", "u1"),  # a batch holds fewer records than offsets
-        ("is_missing_batches", "u1"),  # a batch does not begin where the one before ended
-        # Of the compressed control batch at this byte of the segment, -1 for none: its first record.
+        ("is_missing_records", "u1"),  # a batch has fewer records than offsets
+        ("is_missing_batches", "u1"),  # a batch does not begin at the offset after the previous batch
+        # The first record of a compressed control batch, and that batch's byte position in the segment (-1: none).
         ("control_position", "<i8"),
         ("control_delta", "<i8"),  # ms
         ("coordinator_epoch", "<i4"),
@@ -60,14 +61,14 @@ WALK_DTYPE = np.dtype(
 )
 NO_ROWS = np.empty(0, RECORD_BATCH_DTYPE)
 NO_SLOTS = np.empty(0, np.int32)
-# The CRC does not cover the base offset, so any number may stand there; there must be an offset after the last.
+# The CRC does not cover the base offset, so it may be any number. The offset after the last one must fit into int64.
 LARGEST_OFFSET = 2**63 - 1
 NO_CUT = LARGEST_OFFSET
 
 
 @part
 def varint(b, p, end):
-    """Return (value, next position) of a zig-zag varint of at most 10 bytes at `p`; position -1 if it passes `end`."""
+    """Return (value, next position) of a zig-zag varint of at most 10 bytes at `p`; position -1 if it exceeds `end`."""
     raw = np.uint64(0)
     shift = np.uint64(0)
     while p < end and shift < 70:
@@ -82,7 +83,7 @@ def varint(b, p, end):
 
 @kernel(np.uint8, int, int, returns=3)
 def control_record(b: np.ndarray, p: int, end: int) -> tuple[int, int, int]:
-    """Return (type, coordinator epoch, timestamp delta) of a control batch's first record; type MALFORMED if it is.
+    """Return (type, coordinator epoch, timestamp delta) of a control batch's first record, or type MALFORMED.
 
     key: version int16, type int16. Value of a transaction marker: version int16, coordinatorEpoch int32.
     """
@@ -123,14 +124,18 @@ def walk(
     slots: np.ndarray,
     deltas: np.ndarray,
 ) -> tuple[int, int]:
-    """Decode, keep and fold the batches in `b[start:]` until something stops it: (next position in `b`, stop reason).
+    """Decode the batches in `b[start:]` into `out`, and fold them into `deltas`.
 
     Args:
         b: uint8, read-only; `b[0]` is byte `position_of_buffer` of the segment.
-        stop_at: the reason is CUT at the first batch at or above this offset.
-        states: one WALK_DTYPE, continued and updated.
-        out: RECORD_BATCH_DTYPE, filled from its `row_count` on; NO_ROWS keeps none.
+        stop_at: offset; the walk stops with CUT at the first batch at or above it.
+        check_crc: whether to verify the CRC of each entry.
+        states: one WALK_DTYPE, from which the walk continues and which it updates.
+        out: RECORD_BATCH_DTYPE, filled from the state's `row_count` on; NO_ROWS writes no rows.
         slots, deltas: the table of a ProducerFold with `producer_count` deltas; NO_SLOTS folds nothing.
+
+    Returns:
+        The next position in `b`, and the reason for the stop.
     """
     size, state = b.size, states[0]
     keep, fold = out.size > 0, slots.size > 0
@@ -261,8 +266,8 @@ def walk(
             append_batch(deltas[index], batch)
         if batches == 0:
             state.first_timestamp = max_timestamp
-        # Nothing is missing before the first batch, wherever the segment begins. Only the cleaner removes records from
-        # a batch or batches from between others.
+        # The first batch may begin above the segment's base offset. Gaps after it come only from the log cleaner, which
+        # removes batches, and records inside batches.
         elif legacy == 0 and base_offset != last_offset + 1:
             is_missing_batches = 1
         if record_count <= last_offset_delta:

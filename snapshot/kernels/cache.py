@@ -1,10 +1,10 @@
-"""The folder for compiled kernels.
+"""Find the folder for compiled kernels.
 
-The folder is named after the content of all kernel modules, so that a kernel compiled from older sources never runs.
+The folder's name contains a digest of all kernel modules, so that a kernel compiled from older sources never runs.
 
-A broker's user often can write neither next to the source nor below a home directory. Then the kernels are kept in a
-folder of this user in the temporary directory. They are loaded as code, so the folder is used only if no other user can
-write to it.
+Often a broker's user may write neither to the source folder nor to a home directory. If so, the kernels are stored in a
+folder of this user below the temporary directory. tiersnap runs the stored code, so it uses the folder only if no other
+user can write to it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 _log = logging.getLogger(__name__)
 
-VARIABLE = "NUMBA_CACHE_DIR"  # numba's variable for its own cache; the kernels are kept there, too
+VARIABLE = "NUMBA_CACHE_DIR"  # numba's variable for its own cache
 _PACKAGE = Path(__file__).resolve().parent
 # Modules of `formats` whose constants and layouts are compiled into kernels.
 _FORMATS = ("indexes.py", "record_batch.py", "records.py", "snapshot_file.py")
@@ -27,10 +27,10 @@ _FORMATS = ("indexes.py", "record_batch.py", "records.py", "snapshot_file.py")
 
 @cache
 def folder() -> Path:
-    """Return the folder, which may not exist yet; it is below VARIABLE if that is writable."""
+    """Return the folder, below VARIABLE if this user can write to it. The folder may not exist yet."""
     name, given = f"tiersnap-{_digest()}", os.environ.get(VARIABLE)
     for place in (Path(given) if given else None, _PACKAGE / "__pycache__", _cache_of_user()):
-        # The folder itself is tested, not only its parent: after `sudo tiersnap` it may belong to root.
+        # Test the folder itself and not its parent: after `sudo tiersnap` the folder may belong to root.
         if place is not None and _is_writable(place / name):
             break
     else:
@@ -40,7 +40,7 @@ def folder() -> Path:
 
 
 def holds_replay() -> bool:
-    """Return whether the folder has compiled kernels of a replay, of any processor."""
+    """Return whether the folder has the compiled kernel of a replay, for any processor."""
     return any(folder().glob("batch.walk-*.o"))
 
 

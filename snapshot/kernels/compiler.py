@@ -1,7 +1,7 @@
 """Compile a kernel with numba and LLVM to an object file that runs without numba.
 
-The object file exports one C function (numba.cfunc) that calls the kernel. All other functions are private to it, so
-LLVM sees that no exception can leave the kernel, and removes numba's code for exceptions.
+The object file exports one C function (numba.cfunc) that calls the kernel. All other functions in the file are private.
+So LLVM can prove that no exception leaves the kernel, and removes numba's code for exceptions.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ class _CFunction(Protocol):
     native_name: str
 
     def inspect_llvm(self) -> str:
-        """Return its module in LLVM's language."""
+        """Return the function's module in LLVM's assembly language."""
 
 
-# Prefixes of external symbols that are resolved when the object file is loaded.
+# Prefixes of the external symbols that an object file may have; the loader resolves them.
 _OUTSIDE = ("llvm.", "crc32c_extend", "memset", "memcpy")
 
 
 def compiled(kernel: Kernel) -> bytes:
-    """Return an object file with one function of the kernel's name, which takes the kernel's arguments in order.
+    """Return an object file with one C function under the kernel's name.
 
-    An array is an address and a size. Numbers are int64; the last argument is the address of int64 results.
+    The function takes the kernel's arguments in order: for an array its address and its size, for a number an int64.
+    The last argument is the address of the results, int64 each.
 
     Raises:
-        NotImplementedError: the kernel may raise or allocate.
+        NotImplementedError: the kernel could raise an exception or allocate memory.
     """
     with _own_settings():
         function = _c_function(kernel)
@@ -60,7 +61,7 @@ def compiled(kernel: Kernel) -> bytes:
 
 @contextmanager
 def _own_settings() -> Iterator[None]:
-    """Compile with the settings of the tests, and ignore NUMBA_BOUNDSCHECK, NUMBA_DEBUGINFO and NUMBA_OPT."""
+    """Use fixed compiler settings, and ignore NUMBA_BOUNDSCHECK, NUMBA_DEBUGINFO, NUMBA_DISABLE_JIT and NUMBA_OPT."""
     settings = vars(numba.config)
     own = {"BOUNDSCHECK": 0, "DEBUGINFO_DEFAULT": 0, "DISABLE_JIT": 0, "OPT": type(settings["OPT"])(3)}
     given = {name: settings[name] for name in own}
@@ -96,7 +97,7 @@ def _c_function(kernel: Kernel) -> _CFunction:
 
 @cache
 def jitted(function: Callable[..., object], *, inline: bool = False) -> Callable[..., object]:
-    """Return the function as numba compiles it, together with the functions that it calls."""
+    """Return numba's version of the function. Functions that it calls are compiled, too."""
     scope = dict(function.__globals__)
     for name in scope.keys() & set(function.__code__.co_names):
         scope[name] = _translated(scope[name])
@@ -105,7 +106,7 @@ def jitted(function: Callable[..., object], *, inline: bool = False) -> Callable
 
 
 def _translated(value: object) -> object:
-    """Return the value that numba gets for a global name of a kernel."""
+    """Return the value that replaces a global of a kernel when numba compiles the kernel."""
     if isinstance(value, Kernel):
         return jitted(value.function, inline=value.inline)
     mark = getattr(value, "kernel_mark", "")

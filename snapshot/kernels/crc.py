@@ -1,24 +1,21 @@
-"""Compiled checksums: CRC-32C of a batch, and the CRC-32 of entries of magic 0 and 1.
+"""Compiled checksums: CRC-32C of a batch, CRC-32 of an entry of magic 0 or 1, and a digest over all headers.
 
-`checksum` calls the function of the C library inside google-crc32c by address, because `google_crc32c.value` takes only
-`bytes` (a copy and a call for each batch). If the installed wheel lacks that library, `checksum` is the table-driven
-`checksum_by_table`.
+`checksum` calls the C library inside google-crc32c by address. `google_crc32c.value` accepts only `bytes`, so each
+batch would need a copy and a call. If the installed wheel lacks the library, `checksum` is `checksum_by_table`.
 
-The digest over the headers of a segment's entries: 64 bits, for identity and not for secrecy.
-
-Each header contains the CRC that its broker stored, so the digest also depends on the payloads, without reading them.
-Each entry is one number, made from the 8-byte words of its header, and the digest chains these numbers:
+The digest identifies the content of a segment in 64 bits; it is no cryptographic hash. A header contains the CRC that
+its broker stored, so the digest depends on the payloads without reading them. The digest chains one number per entry,
+made from the 8-byte words of its header:
 
     words    the little-endian words at bytes 0, 8 and 16 of the entry: offset, length, leader epoch, magic and CRC
     rest     magic 2: the xor of the words at bytes 24, 32, 40, 48 and 53, rotated left by 0, 13, 27, 41 and 53; these
              are the bytes of the 61-byte header that the CRC covers
              magic 0 and 1: the word at byte 18, the end of the 26 bytes that every such entry has
-    entry    the sum of each word and of the rest, each times its own constant, the second word rotated left by 21 and
-             the third by 42, plus the position of the entry in the segment
-    digest   (digest ^ entry) * CHAIN, rotated left by 29; it begins with START
+    entry    word0 * K0 + rotl(word1 * K1, 21) + rotl(word2 * K2, 42) + rest * K3 + position of the entry in the segment
+    digest   rotl((digest ^ entry) * CHAIN, 29); the first digest is START
 
-All operations are modulo 2 ** 64. Each step is a bijection of each of its inputs, so a change within one word always
-changes the digest. It takes some twenty instructions for each batch, which matters for a walk over small batches.
+All operations are modulo 2 ** 64. Each step is a bijection of each of its inputs, so a change of one word always
+changes the digest. A batch takes about twenty instructions, so the digest costs little even for small batches.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ from tiersnap.snapshot.kernels.memory import address_of, crc32c_extend, prefetch
 from tiersnap.snapshot.kernels.native import IS_COMPILED, inlined, kernel, part
 
 _POLYNOMIAL = 0x82F63B78
-_LEGACY_POLYNOMIAL = 0xEDB88320  # CRC-32 as zlib has it
+_LEGACY_POLYNOMIAL = 0xEDB88320  # the CRC-32 of zlib
 
 
 def _make_table(polynomial: int) -> np.ndarray:
@@ -52,7 +49,7 @@ _LEGACY_TABLE = _make_table(_LEGACY_POLYNOMIAL)
 
 @kernel(np.uint8, int, int, returns=1)
 def checksum_by_table(buffer: np.ndarray, start: int, length: int) -> int:
-    """Return the CRC-32C of `buffer[start:start + length]` (uint8), one byte a step."""
+    """Return the CRC-32C of `buffer[start:start + length]` (uint8), computed byte by byte with a table."""
     crc = np.uint32(0xFFFFFFFF)
     for position in range(start, start + length):
         crc = (crc >> np.uint32(8)) ^ _TABLE[(crc ^ np.uint32(buffer[position])) & np.uint32(0xFF)]
@@ -68,8 +65,8 @@ def legacy_checksum(buffer, start, length):
     return crc ^ np.uint32(0xFFFFFFFF)
 
 
-# The library computes three streams of 336 bytes at a time, from an aligned address on, and waits for memory between
-# them. A prefetch one page ahead lets computation and memory access overlap.
+# From an aligned address, the library processes steps of three streams of 336 bytes, and waits for memory between
+# steps. A prefetch one page ahead lets computation and memory access overlap.
 _STEP = np.uintp(3 * 336 + 8)
 _AHEAD = np.uintp(4096)
 _CACHE_LINE = 64
@@ -77,7 +74,7 @@ _CACHE_LINE = 64
 
 @kernel(np.uint8, int, int, returns=1, inline=True)
 def checksum_by_library(buffer: np.ndarray, start: int, length: int) -> int:
-    """Return the CRC-32C of `buffer[start:start + length]` (uint8), by the C library of google-crc32c."""
+    """Return the CRC-32C of `buffer[start:start + length]` (uint8), computed by the C library of google-crc32c."""
     address = address_of(buffer, start)
     end = address + np.uintp(length)
     crc = np.uint32(0)
@@ -103,7 +100,7 @@ HAS_LIBRARY = IS_COMPILED and _load_library()
 checksum = checksum_by_library if HAS_LIBRARY else checksum_by_table
 
 
-# Fractions of square roots of small primes and of the golden ratio, made odd.
+# Arbitrary odd numbers: fractional parts of square roots of small primes, and of the golden ratio.
 START = np.uint64(0x6A09E667F3BCC908)
 _K0 = np.uint64(0x3C6EF372FE94F82B)
 _K1 = np.uint64(0xA54FF53A5F1D36F1)
@@ -127,7 +124,7 @@ def _continued(digest, b, p, rest, position):
 
 @inlined
 def add_batch(digest, b, p, position):
-    """Return the digest (uint64) with the batch of magic 2 at `b[p]`, byte `position` of the segment, added."""
+    """Return the digest (uint64) after the batch of magic 2 at `b[p]`, which is byte `position` of the segment."""
     rest = read_word(b, p + 24) ^ _rotated(read_word(b, p + 32), 13) ^ _rotated(read_word(b, p + 40), 27)
     rest ^= _rotated(read_word(b, p + 48), 41) ^ _rotated(read_word(b, p + 53), 53)
     return _continued(digest, b, p, rest, position)
@@ -135,5 +132,5 @@ def add_batch(digest, b, p, position):
 
 @inlined
 def add_legacy_entry(digest, b, p, position):
-    """Return the digest with an entry of magic 0 or 1 added."""
+    """Return the digest (uint64) after the entry of magic 0 or 1 at `b[p]`, which is byte `position` of the segment."""
     return _continued(digest, b, p, read_word(b, p + 18), position)

@@ -1,4 +1,4 @@
-"""Compiled walk over all entries of a log file, see dump.log_entries, and the loop of `dump.columns.lines`."""
+"""Compiled loops of `tiersnap dump`: a walk over all entries (dump.log_entries) and a printer (dump.columns.lines)."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from tiersnap.snapshot.kernels.crc import checksum
 from tiersnap.snapshot.kernels.memory import read_int16, read_int32, read_int64, read_uint32
 from tiersnap.snapshot.kernels.native import kernel, part
 
-MORE = 101  # stop reason: the window ends before the entry does
-# Without checksums only this much of an entry is looked at: its header and, of a control batch, the first record.
+MORE = 101  # stop reason: the window ends inside the entry
+# Bytes of an entry that are read if no checksum is verified: the header, and the first record of a control batch.
 PEEK = 4096
 
 _HEADER_LENGTHS = (18, 26, rb.HEADER_LENGTH)
 
 
-# RECORD_BATCH_DTYPE, the computed checksum if the stored one is wrong, and the problem (0, or a stop reason of
-# batch.walk).
+# The fields of RECORD_BATCH_DTYPE; the computed checksum if it differs from the stored one, else -1; and the problem, a
+# stop reason of batch.walk or 0.
 LOG_ENTRY_DTYPE = np.dtype(
     [(name, rb.RECORD_BATCH_DTYPE[name]) for name in rb.RECORD_BATCH_DTYPE.names or ()]
     + [("computed_crc", "<i8"), ("problem", "<i8")],
@@ -49,17 +49,17 @@ def walk_all(
     check_crc: bool,
     out: np.ndarray,
 ) -> tuple[int, int, int, int, int]:
-    """Decode entries from `b[start:]` into `out` (LOG_ENTRY_DTYPE) until the end, or an incomplete entry.
+    """Decode entries from `b[start:]` into `out` (LOG_ENTRY_DTYPE), up to the end or an incomplete entry.
 
     Args:
         b: uint8; `b[0]` is byte `window_position` of the file.
-        limit: bytes of the file to read at most.
-        file_size: bytes of the file; a header may reach beyond the limit and beyond its entry, not beyond the file.
-        last_offset: last offset of the last right entry before.
-        check_crc: verify CRC-32C, which needs the complete entry in `b`; the caller verifies CRC-32.
+        limit: byte position in the file at which to stop.
+        file_size: bytes of the file. A header may exceed the limit and its entry, but not the file.
+        last_offset: last offset of the last valid entry before `b[start]`.
+        check_crc: whether to verify CRC-32C, which needs the complete entry in `b`. The caller verifies CRC-32.
 
     Returns:
-        Rows written, next position in `b`, last offset, stop reason, and the size found there.
+        Rows written, next position in `b`, last offset, stop reason, and the entry's length field if that is wrong.
     """
     p = start
     count = 0
@@ -129,7 +129,7 @@ def _decode_batch(b, p, end, row):
     row.producer_epoch = read_int16(b, p + 51)
     row.base_sequence = read_int32(b, p + 53)
     row.record_count = record_count
-    # A compressed control record is left to the caller.
+    # The caller decodes compressed control records.
     if not attributes & rb.CONTROL_MASK or record_count <= 0 or attributes & rb.CODEC_MASK:
         return
     kind, coordinator_epoch, delta = control_record(b, p + rb.HEADER_LENGTH, end)
@@ -172,17 +172,17 @@ def write(
     digits: np.ndarray,
     out: np.ndarray,
 ) -> int:
-    """Write the lines into `out`, and return the number of bytes written.
+    """Write lines of text into `out`, and return the number of bytes written.
 
     Args:
         count: number of lines.
-        values: int64, all lines of the first field, then of the next one.
-        codes: int32 like `values`; index of the word to print, -1 for the value.
-        widths: int64, a field's width; see lines.Field.
-        words: uint8, all words one after the other; word i is `words[word_starts[i]:word_starts[i + 1]]`.
+        values: int64; the values of field j are `values[j * count:(j + 1) * count]`.
+        codes: int32, laid out like `values`: index of the word to print, or -1 to print the value.
+        widths: int64, one for each field; see lines.Field.
+        words: uint8, all words concatenated; word i is `words[word_starts[i]:word_starts[i + 1]]`.
         texts: uint8, laid out like `words`; text 0 precedes the first field, text j + 1 follows field j.
         digits: uint8, working memory of LONGEST_NUMBER bytes.
-        out: uint8, large enough.
+        out: uint8; the caller makes it large enough for all lines.
     """
     fields = widths.size
     at = 0

@@ -1,8 +1,8 @@
-"""Compiled loops of the fold: extend a delta by a batch, combine two deltas, find a producer's delta in a hash table.
+"""Compiled loops of the fold: add a batch to a delta, combine two deltas, find a producer's delta in a hash table.
 
-The meaning of the fields: snapshot/producer_fold.py. `deltas` is an array of DELTA_DTYPE, and `d` and `e` are two of
-its records. `rows` is an array of RECORD_BATCH_DTYPE, and `b` is one of its records, or a FoldedBatch. `slots` is an
-int32 hash table of indexes into `deltas`, with open addressing.
+The module snapshot.producer_fold explains the fields. `deltas` is an array of DELTA_DTYPE; `d` and `e` are records of
+it. `rows` is an array of RECORD_BATCH_DTYPE; `b` is a record of it, or a FoldedBatch. `slots` is an int32 hash table of
+indexes into `deltas`, with open addressing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SEQUENCE_RANGE = 2147483648
 
 
 class FoldedBatch(NamedTuple):
-    """The fields of a batch that the fold reads."""
+    """The fields of a record batch that the fold reads."""
 
     base_offset: int
     attributes: int
@@ -79,7 +79,7 @@ def _forget_batch(d):
 
 @inlined
 def append_batch(d, b):
-    """Extend delta `d` by one batch `b` (a row of RECORD_BATCH_DTYPE with a producer id)."""
+    """Extend delta `d` by batch `b`, which has a producer id."""
     if b.attributes & CONTROL_MASK:
         if b.record_count <= 0 or b.control_type > COMMIT:
             return
@@ -117,7 +117,7 @@ def append_batch(d, b):
 
 @inlined
 def _combine(d, e):
-    """Turn delta `d` into the delta of its run followed by the run of `e`, both of one producer."""
+    """Combine delta `d` with delta `e` of the same producer and the next run; `d` becomes the result."""
     if d.error_offset < 0:
         is_open = d.txn_first_offset >= 0
         d.error_offset = e.plain_offset if is_open and e.plain_offset >= 0 else e.error_offset
@@ -148,7 +148,7 @@ def _combine(d, e):
 
 @inlined
 def _hash(producer_id, mask):
-    # Fibonacci hashing: ids are handed out in blocks of consecutive numbers, which a plain mask would pile up.
+    # Fibonacci hashing: brokers allocate producer ids in consecutive blocks, which collide under a plain mask.
     return np.int64((np.uint64(producer_id) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)) & mask
 
 
@@ -170,7 +170,7 @@ def find_delta(slots, deltas, count, producer_id):
 
 @kernel(np.int32, DELTA_DTYPE, int, RECORD_BATCH_DTYPE, int, returns=2)
 def add_batches(slots: np.ndarray, deltas: np.ndarray, count: int, rows: np.ndarray, start: int) -> tuple[int, int]:
-    """Fold rows[start:] until done or the table is full: (next row, producers in the table)."""
+    """Fold rows[start:] until the end or a full table. Return (next row, producers in the table)."""
     limit = deltas.size
     for i in range(start, rows.size):
         b = rows[i]
@@ -187,10 +187,10 @@ def add_batches(slots: np.ndarray, deltas: np.ndarray, count: int, rows: np.ndar
 def add_deltas(
     slots: np.ndarray, deltas: np.ndarray, count: int, right: np.ndarray, start: int
 ) -> tuple[int, int, int]:
-    """Combine right[start:] into the table until done or the table is full.
+    """Combine right[start:] into the table until the end or a full table.
 
     Returns:
-        next row, producers in the table, least error offset of the producers combined or -1.
+        next row, producers in the table, and the least error offset of the combined producers or -1.
     """
     limit = deltas.size
     error = np.int64(NONE)
@@ -207,7 +207,7 @@ def add_deltas(
 
 @kernel(DELTA_DTYPE, np.int64, ENTRY_DTYPE)
 def write_entries(deltas: np.ndarray, order: np.ndarray, out: np.ndarray) -> None:
-    """Apply deltas[order] to an empty state, into `out` (ENTRY_DTYPE)."""
+    """Write into `out` (ENTRY_DTYPE) the entries that deltas[order] make of an empty state."""
     for i in range(order.size):
         d = deltas[order[i]]
         entry = out[i]
@@ -224,7 +224,7 @@ def write_entries(deltas: np.ndarray, order: np.ndarray, out: np.ndarray) -> Non
 
 @kernel(np.int32, DELTA_DTYPE, int)
 def rehash(slots: np.ndarray, deltas: np.ndarray, count: int) -> None:
-    """Enter the first `count` deltas into a new, larger table."""
+    """Insert the first `count` deltas into a new, larger table of slots."""
     slots[:] = EMPTY_SLOT
     mask = slots.size - 1
     for i in range(count):

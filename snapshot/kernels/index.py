@@ -1,4 +1,4 @@
-"""The compiled loops of the index rebuild and of the index check."""
+"""Compiled loops that rebuild the offset and time index of a segment, and check existing ones."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tiersnap.snapshot.kernels.batch import control_record
 from tiersnap.snapshot.kernels.memory import read_int16, read_int32, read_int64
 from tiersnap.snapshot.kernels.native import kernel
 
-# The fields of a log entry, of any magic, from which indexes are made. Magic 0 and 1 have no producer; the timestamp of
-# magic 0 is -1.
+# The fields of a log entry, of any magic, that indexes depend on. Entries of magic 0 and 1 have no producer; the
+# timestamp of magic 0 is -1.
 HEADER_DTYPE = np.dtype(
     [
         ("position", "<i8"),
@@ -42,17 +42,17 @@ _SMALLEST_MAGIC_1_SIZE = 22
 # Why `headers` stopped.
 END, PARTIAL, ROWS_FULL, BROKEN = range(4)
 
-# Faults of an index; NO_FAULT if the index agrees so far.
+# Faults of an index; NO_FAULT if the entries up to now agree with the batches.
 NO_FAULT, NO_BATCH_THERE, NO_SUCH_OFFSET, NOT_ITS_BATCH, NOT_LARGEST_TIMESTAMP, TOO_SPARSE = range(6)
 
 
 @kernel(np.uint8, int, int, HEADER_DTYPE, returns=3)
 def headers(b: np.ndarray, start: int, position_of_buffer: int, out: np.ndarray) -> tuple[int, int, int]:
-    """Read the headers of entries of any magic; return (next position in `b`, rows in `out`, stop reason).
+    """Read the headers of entries of any magic. Return (next position in `b`, rows in `out`, stop reason).
 
     Args:
         b: uint8, read-only; `b[0]` is byte `position_of_buffer` of the segment.
-        out: HEADER_DTYPE, filled from 0 on.
+        out: HEADER_DTYPE, filled from row 0 on.
     """
     size, rows, p = b.size, 0, start
     while True:
@@ -78,7 +78,7 @@ def headers(b: np.ndarray, start: int, position_of_buffer: int, out: np.ndarray)
             row.producer_id = read_int64(b, p + 43)
             row.attributes = read_int16(b, p + 21)
             row.record_count = read_int32(b, p + 57)
-            # A compressed control record is left to the caller.
+            # The caller decodes compressed control records.
             if row.attributes & CONTROL_MASK and row.record_count > 0 and not row.attributes & CODEC_MASK:
                 row.control_type = control_record(b, p + HEADER_LENGTH, end)[0]
         else:
@@ -94,14 +94,13 @@ def headers(b: np.ndarray, start: int, position_of_buffer: int, out: np.ndarray)
 
 @kernel(HEADER_DTYPE, np.int64, OFFSET_ENTRY_DTYPE, TIME_ENTRY_DTYPE, returns=2)
 def index(rows: np.ndarray, state: np.ndarray, offset_entries: np.ndarray, time_entries: np.ndarray) -> tuple[int, int]:
-    """Write the index entries of one window, and return their counts in `offset_entries` and `time_entries`.
-
-    Both arrays are as long as `rows`.
+    """Write the index entries of one window. Return (number of offset entries, number of time entries).
 
     Args:
         rows: HEADER_DTYPE; position, base_offset, last_offset_delta and max_timestamp are used.
-        state: int64, carried from window to window: position of the last indexed batch, largest timestamp and its
-            offset, timestamp of the last time entry.
+        state: int64, updated for the next window: position of the last indexed batch, largest timestamp, the offset of
+            this timestamp, timestamp of the last time entry.
+        offset_entries, time_entries: written from 0 on; each is as long as `rows`.
     """
     last_position, max_timestamp, max_timestamp_offset, last_timestamp = state[0], state[1], state[2], state[3]
     offset_count = 0
@@ -133,8 +132,9 @@ def check_offsets(rows: np.ndarray, entries: np.ndarray, largest_scan: int, stat
     Args:
         rows: HEADER_DTYPE.
         entries: OFFSET_ENTRY_DTYPE, both fields ascending.
-        largest_scan: bytes that may be between an indexed batch and one that is not.
-        state: int64, carried from window to window: entries whose position was met, entries whose offset was met.
+        largest_scan: maximum distance in bytes from a batch back to the last indexed batch.
+        state: int64, updated for the next window: number of entries whose position was reached, number of entries
+            whose offset was reached.
     """
     positions, offsets = state[0], state[1]
     count = entries.size
@@ -165,9 +165,9 @@ def check_times(rows: np.ndarray, entries: np.ndarray, largest_scan: int, state:
     Args:
         rows: HEADER_DTYPE.
         entries: TIME_ENTRY_DTYPE, offsets ascending.
-        largest_scan: bytes after a batch with a new largest timestamp within which the index must have an entry for it.
-        state: int64, carried from window to window: entries met, largest timestamp so far, position of the first
-            batch with a larger timestamp than the last entry (-1 without one).
+        largest_scan: bytes; within this distance after a batch with a new largest timestamp, the index needs an entry.
+        state: int64, updated for the next window: number of entries reached, largest timestamp, position of the first
+            batch whose timestamp exceeds the last entry's (-1 if none does).
     """
     met, largest, since = state[0], state[1], state[2]
     count = entries.size
@@ -178,7 +178,7 @@ def check_times(rows: np.ndarray, entries: np.ndarray, largest_scan: int, state:
         while met < count and entries[met].offset <= row.base_offset + row.last_offset_delta:
             if entries[met].offset < row.base_offset:
                 return NO_SUCH_OFFSET
-            # A lookup begins at the entry, so it would miss earlier batches with the same timestamp.
+            # An entry must name the first batch with its timestamp, because lookups start reading at the entry.
             if entries[met].timestamp != row.max_timestamp or not has_grown:
                 return NOT_LARGEST_TIMESTAMP
             met += 1

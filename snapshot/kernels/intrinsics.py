@@ -1,6 +1,6 @@
 """The functions of `memory` as numba intrinsics.
 
-If integers were joined from single bytes, those of a header would take as long as the rest of its decoding.
+An intrinsic reads an integer with one load. To join single bytes would double the time to decode a header.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ def _pointer(context, builder, array_type, array, position):
 
 
 def _loader(kind, *, swap=True):
-    """Return a loader of integers of numba's type `kind`, for little-endian hosts: numba supports no others."""
+    """Return an intrinsic that loads an integer of numba's type `kind`.
+
+    `swap` reverses the bytes to read big-endian data. Hosts are little-endian: numba supports no others.
+    """
 
     @intrinsic
     def load(_typing, array, _position):

@@ -1,6 +1,6 @@
-"""Access of kernels to the bytes of a uint8 array: integers in one load each, addresses, prefetching.
+"""Access of kernels to the bytes of a uint8 array: integers, addresses and prefetching.
 
-These functions run without numba; `intrinsics` has the compiled ones.
+These functions run without numba; the module `intrinsics` contains the compiled versions.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ def read_int64(b, p):
 
 @intrinsic
 def read_word(b, p):
-    """Return the 8 bytes at a position as a little-endian uint64."""
+    """Return the 8 bytes at `p` as a little-endian uint64."""
     return int.from_bytes(b[p : p + 8], "little")
 
 
 @intrinsic
 def address_of(b, p):
-    """Return the address of the byte at `p`, for C functions; the array must live until they return."""
+    """Return the address of the byte at `p`, for a C function. The array must live until the function returns."""
     return b.ctypes.data + p
 
 
 @intrinsic
 def prefetch(address):
-    """Prefetch the cache line at an address, which may be outside of any buffer."""
+    """Prefetch the cache line at an address. The address may be outside of any buffer."""
 
 
 @intrinsic
 def crc32c_extend(crc, address, length):
-    """Extend a CRC-32C by further bytes, with the C library of google-crc32c; there is no Python version."""
+    """Return the CRC-32C `crc` extended by `length` bytes at `address`. Only the compiled version exists."""
     raise NotImplementedError

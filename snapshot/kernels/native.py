@@ -1,7 +1,7 @@
 """Kernels: loops over arrays that numba compiles once. Later runs load their machine code with LLVM, without numba.
 
-The import of numba and its own cache take 60 MiB, and more time than most commands need for everything else. So only
-`compiler` imports numba, and it is used only if `cache.folder()` has no code for this processor.
+Importing numba takes 60 MiB, and more time than most commands need for all their work. So only `compiler` imports
+numba, and only if `cache.folder()` has no code for this processor.
 
 NUMBA_DISABLE_JIT=1 runs kernels as Python.
 """
@@ -37,12 +37,12 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 
 class Kernel:
-    """A compiled function over one-dimensional contiguous arrays and integers of 64 bits, called like the function.
+    """A compiled function, called like the Python function. Arguments are contiguous 1-D arrays and 64-bit integers.
 
     Attributes:
         arguments: the dtype of each array, None for a number.
-        returns: count of returned numbers; a single one is not in a tuple.
-        unlocked: it runs without the interpreter's lock.
+        returns: count of returned numbers; a single number is returned without a tuple.
+        unlocked: whether the kernel runs without the interpreter's lock (GIL).
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Kernel:
         self._code: Callable[..., None] | None = None
 
     def __call__(self, *values: int | np.ndarray) -> int | tuple[int, ...]:
-        """Run it. Raises TypeError: an array of another dtype, or one that is not contiguous."""
+        """Run the kernel. Raises TypeError: an array has another dtype, or is not contiguous."""
         given: list[int] = []
         for value, kind in zip(values, self.arguments, strict=True):
             if kind is None:
@@ -84,8 +84,8 @@ class Kernel:
         kinds: list[type[ctypes.c_int64 | ctypes.c_void_p]] = []
         for kind in self.arguments:
             kinds += [ctypes.c_int64] if kind is None else [ctypes.c_void_p, ctypes.c_int64]
-        # Unlocking the interpreter costs time in each call, so only kernels that run for long do it. If a file shrinks
-        # under one, the handler of log.windows takes the lock again (ctypes does), for which no kernel waits.
+        # Releasing the interpreter's lock takes time in each call, so only long-running kernels do it. If a mapped file
+        # shrinks during such a kernel, ctypes takes the lock for the signal handler of log.windows.
         prototype = ctypes.CFUNCTYPE if self.unlocked else ctypes.PYFUNCTYPE
         signature = prototype(None, *kinds, ctypes.POINTER(ctypes.c_int64))
         with _lock:
@@ -95,14 +95,14 @@ class Kernel:
 
 
 def address_of(array: np.ndarray) -> int:
-    """Return `array.ctypes.data` in a tenth of its time: a PyArrayObject has its data pointer after its PyObject."""
+    """Return `array.ctypes.data` in a tenth of the time: a PyArrayObject has its data pointer after its PyObject."""
     return ctypes.c_size_t.from_address(id(array) + object.__basicsize__).value
 
 
 def kernel(
     *arguments: DTypeLike, returns: int = 0, inline: bool = False, unlocked: bool = False
 ) -> Callable[[Function], Function]:
-    """Make a function a Kernel, which others may call, too."""
+    """Return a decorator that turns a function into a Kernel. Other kernels may call the result."""
 
     def decorated(function: Function) -> Function:
         if not IS_COMPILED:
@@ -113,17 +113,17 @@ def kernel(
 
 
 def part(function: Function) -> Function:
-    """Mark a function that kernels call."""
+    """Mark a function that kernels call, and that is compiled with them."""
     return _marked(function, "part")
 
 
 def inlined(function: Function) -> Function:
-    """Mark a function whose body stands in each kernel that calls it."""
+    """Mark a function that is inlined into each kernel that calls it."""
     return _marked(function, "inlined")
 
 
 def intrinsic(function: Function) -> Function:
-    """Mark a function that `intrinsics` has in machine code under the same name."""
+    """Mark a function whose compiled version is in the module `intrinsics`, under the same name."""
     return _marked(function, "intrinsic")
 
 
@@ -148,10 +148,10 @@ def target_machine() -> llvm.TargetMachine:
 
 @cache
 def _processor() -> str:
-    """Return a name for all dependencies of the machine code, except the kernels' sources."""
+    """Return a digest of all inputs of the machine code, except the kernels' sources."""
     from tiersnap.snapshot.kernels.crc import HAS_LIBRARY
 
-    numba = find_spec("numba")  # its version is not worth an import of importlib.metadata
+    numba = find_spec("numba")  # the time of its file replaces its version: importlib.metadata is slow to import
     made_by = Path(numba.origin).stat().st_mtime_ns if numba and numba.origin else 0
     parts = llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
     return hashlib.sha256(repr((made_by, llvmlite.__version__, HAS_LIBRARY, *parts)).encode()).hexdigest()[:12]
@@ -166,7 +166,7 @@ def _address(wanted: Kernel) -> int:
 
 @cache
 def _engine() -> llvm.ExecutionEngine:
-    # It is never freed: that would unload its code, and free the target machine, which the compiler uses, too.
+    # The engine is never freed. That would unload its code, and free the target machine, which the compiler also uses.
     return llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine())
 
 
@@ -182,7 +182,7 @@ def _machine_code(wanted: Kernel) -> bytes:
     code = compiled(wanted)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Not a NamedTemporaryFile: only its owner could read it, and users may share the folder.
+        # Not a NamedTemporaryFile: only its owner could read the file, but several users may share the folder.
         with tempfile.TemporaryDirectory(dir=path.parent) as room:
             file = Path(room) / path.name
             file.write_bytes(hashlib.sha256(code).digest() + code)

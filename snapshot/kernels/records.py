@@ -1,4 +1,4 @@
-"""Compiled walk over the records inside batches; formats.records has the layout."""
+"""Compiled walk over the records inside batches. The module formats.records describes the layout."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tiersnap.snapshot.formats.records import SPAN_DTYPE
 from tiersnap.snapshot.kernels.batch import varint
 from tiersnap.snapshot.kernels.native import kernel
 
-SMALLEST_RECORD = 7  # a length, attributes, two deltas, no key, no value, no headers: a byte each
+SMALLEST_RECORD = 7  # one byte each for length, attributes, two deltas, no key, no value, no headers
 _COMPRESSED_OR_CONTROL = rb.CODEC_MASK | rb.CONTROL_MASK
 
 
@@ -17,13 +17,13 @@ _COMPRESSED_OR_CONTROL = rb.CODEC_MASK | rb.CONTROL_MASK
 def records_of_batch(
     b: np.ndarray, p: int, end: int, batches: np.ndarray, index: int, count: int, out: np.ndarray
 ) -> int:
-    """Fill `out` (SPAN_DTYPE) from `count` on with the records of `batches[index]`, which are in `b[p:end]`.
+    """Write the records of `batches[index]` to `out` (SPAN_DTYPE), from row `count` on.
 
     Args:
-        b: uint8; the records in it are decompressed.
+        b: uint8; `b[p:end]` contains the decompressed records.
 
     Returns:
-        `count` plus the number of its records; -1 if the bytes are not exactly its records.
+        `count` plus the number of records; -1 if the bytes are not exactly the records of the batch.
     """
     batch = batches[index]
     left = batch.record_count
@@ -64,12 +64,12 @@ def records_of_batch(
 def records_of_batches(
     b: np.ndarray, window_position: int, batches: np.ndarray, out: np.ndarray, is_wrong: np.ndarray
 ) -> int:
-    """Fill `out` (SPAN_DTYPE) with the records of batches that are neither compressed nor control batches.
+    """Write to `out` (SPAN_DTYPE) the records of all batches that are neither compressed nor control batches.
 
     Args:
         b: uint8; `b[0]` is byte `window_position` of the segment.
-        batches: RECORD_BATCH_DTYPE; all of them are completely in `b`.
-        is_wrong: uint8, one for each batch; 1 if its bytes are no valid records, and then `out` has none of them.
+        batches: RECORD_BATCH_DTYPE; `b` contains each of them completely.
+        is_wrong: uint8, one for each batch; set to 1 if the batch has invalid records. `out` omits such a batch.
 
     Returns:
         The number of records.
@@ -88,6 +88,6 @@ def records_of_batches(
 
 
 def most_records(batches: np.ndarray) -> int:
-    """Return an upper bound for the records of uncompressed batches that holds even if their headers are wrong."""
+    """Return an upper bound for the number of records in uncompressed batches. Wrong headers do not break the bound."""
     fitting = batches["batch_length"].astype(np.int64) // SMALLEST_RECORD
     return int(np.clip(batches["record_count"], 0, fitting).sum())

@@ -1,1 +1,1 @@
-"""From a log directory to segments and their batches."""
+"""List log directories and partitions, and read the batches and records of their segments."""

@@ -1,4 +1,4 @@
-"""Log directories on file systems that pyarrow reaches: s3:, hdfs:."""
+"""Access to log directories on file systems that pyarrow supports: s3:, hdfs:."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from tiersnap.snapshot.log.file_system import FOLDER, Entry
 
 def _kind(found: fs.FileType) -> str | None:
     kinds: dict[fs.FileType, str | None] = {fs.FileType.File: None, fs.FileType.Directory: FOLDER}
-    return kinds.get(found, "of no known kind")
+    return kinds.get(found, "of unknown kind")
+
+
+def _entry(found: fs.FileInfo) -> Entry:
+    return Entry(found.base_name, found.path, _kind(found.type), found.size or 0, found.mtime_ns or 0)
 
 
 @dataclass(frozen=True)
 class ArrowFileSystem:
-    """One of pyarrow's file systems, as file_system.FileSystem."""
+    """A file system of pyarrow, with the methods of file_system.FileSystem."""
 
     arrow: fs.FileSystem
     is_local = False
 
     def list_folder(self, path: str) -> list[Entry]:
         """See FileSystem."""
-        return sorted(
-            Entry(each.base_name, each.path, _kind(each.type), each.size or 0, each.mtime_ns or 0)
-            for each in self.arrow.get_file_info(fs.FileSelector(path))
-        )
+        return sorted(map(_entry, self.arrow.get_file_info(fs.FileSelector(path))))
 
     def is_gone(self, path: str) -> bool:
         """See FileSystem."""

@@ -1,9 +1,9 @@
 """Read topic ids from the metadata log of a KRaft cluster, `__cluster_metadata-0`, which every broker replicates.
 
     <20 digits>-<10 digits>.checkpoint   the state up to an offset (exclusive) and epoch, as batches of records
-    <20 digits>.log                      the records after it
+    <20 digits>.log                      the records, with their base offset
 
-Follows org.apache.kafka.snapshot.Snapshots; a broker finds the folder in metadata.log.dir, or in the first of log.dirs.
+The folder is in metadata.log.dir, or in the first entry of log.dirs. Follows org.apache.kafka.snapshot.Snapshots.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CHECKPOINT = re.compile(r"(?P<offset>[0-9]{20})-[0-9]{10}\.checkpoint")
 
 
 def read_topic_ids(filesystem: FileSystem, log_dir: str) -> dict[str, str]:
-    """Return the id of each topic, by its name; none if the log is not there, or is damaged."""
+    """Return the ids of topics by topic name; return {} if the metadata log is missing or damaged."""
     ids: dict[str, str] = {}
     try:
         for record in _records(filesystem, f"{log_dir}/{FOLDER}"):
@@ -42,7 +42,7 @@ def read_topic_ids(filesystem: FileSystem, log_dir: str) -> dict[str, str]:
 
 
 def _records(filesystem: FileSystem, folder: str) -> Iterator[LogRecord]:
-    """Yield the records of the newest checkpoint, and the later ones."""
+    """Yield the records of the newest checkpoint, and the log's records from the checkpoint's offset on."""
     checkpoints, logs = _checkpoints_and_logs(filesystem, folder)
     begin, newest = max(checkpoints, default=(0, None))
     if newest is not None:
@@ -59,7 +59,7 @@ def _records(filesystem: FileSystem, folder: str) -> Iterator[LogRecord]:
 def _checkpoints_and_logs(
     filesystem: FileSystem, folder: str
 ) -> tuple[list[tuple[int, Entry]], list[tuple[int, Entry]]]:
-    """Return the (offset, file) of each checkpoint, and of each segment's log."""
+    """Return (offset, file) for each checkpoint, and (base offset, file) for each `.log` file."""
     checkpoints: list[tuple[int, Entry]] = []
     logs: list[tuple[int, Entry]] = []
     for each in filesystem.list_folder(folder):

@@ -1,6 +1,6 @@
-"""The disk of a log directory: its mount point, kind and space, and the ways to free a full one.
+"""Find the disk of a log directory and its free space, and name the ways to free a full disk.
 
-All commands describe missing space in the same words.
+All commands describe missing space with the functions of this module.
 """
 
 from __future__ import annotations
@@ -21,49 +21,52 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True, slots=True)
 class MountedDisk:
-    """One file system; bytes."""
+    """A mounted file system. Sizes are in bytes."""
 
     mount: str
     device: str
     kind: str
     total: int  # bytes that users other than root may use
     free: int  # bytes that they can still write
-    reserved: int  # bytes that only root may use
+    reserved: int  # free bytes that only root may use
     is_read_only: bool
 
     @property
     def writable(self) -> int:
-        """Return the bytes that this process may write."""
-        return self.free + (0 if os.geteuid() else self.reserved)
+        """Return the bytes that this process can still write."""
+        if os.geteuid() == 0:
+            return self.free + self.reserved
+        return self.free
 
     def says_free(self) -> str:
-        """Return the free bytes in words; for root also the reserved ones, if the disk is nearly full."""
-        tells = self.is_nearly_full and self.writable > self.free
-        more = f" and {human_bytes(self.reserved)} for root" if tells else ""
-        return f"{human_bytes(self.free)}{more}"
+        """Return the free bytes in words. If the disk is nearly full, root's answer contains the reserved bytes."""
+        if self.is_nearly_full and self.writable > self.free:
+            return f"{human_bytes(self.free)} and {human_bytes(self.reserved)} for root"
+        return human_bytes(self.free)
 
     @property
     def is_nearly_full(self) -> bool:
-        """Return whether the disk needs attention."""
+        """Return whether at least 90 % of the bytes for users are used."""
         return self.percent_full >= _NEARLY_FULL_PERCENT
 
     @property
     def is_full(self) -> bool:
-        """Return whether less than a hundredth is free."""
+        """Return whether less than 1 % of the bytes for users are free."""
         return self.percent_full >= 100
 
     @property
     def percent_full(self) -> int:
-        """Return the used share as `df` does: of the bytes for users, rounded up."""
-        used = self.total - self.free
-        return 0 if not self.total else -(-100 * used // self.total)
+        """Return the used percentage of the bytes for users, rounded up as `df` does."""
+        if not self.total:
+            return 0
+        return -(-100 * (self.total - self.free) // self.total)
 
 
 def disk_of(path: Path, *, mounts: Path = Path("/proc/self/mounts")) -> MountedDisk:
-    """Return the file system of `path`.
+    """Return the file system that contains `path`.
 
     Args:
-        mounts: the kernel's list of mounts; without it device and kind are "".
+        mounts: the kernel's list of mounts. If it cannot be read, device and kind are "".
 
     Raises:
         OSError: the path cannot be examined.
@@ -86,13 +89,16 @@ def disk_of(path: Path, *, mounts: Path = Path("/proc/self/mounts")) -> MountedD
 
 
 def _mounted(mounts: Path) -> dict[str, tuple[str, str]]:
-    """Return device and kind by mount point; if a point has several mounts, the last one counts."""
+    """Return (device, kind) by mount point. Of several mounts at one point, the last one counts."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return {}
-    words = (line.split(" ") for line in lines)
-    return {_plain(each[1]): (_plain(each[0]), each[2]) for each in words if len(each) > 2}
+    found: dict[str, tuple[str, str]] = {}
+    for words in (line.split(" ") for line in lines):
+        if len(words) > 2:
+            found[_plain(words[1])] = (_plain(words[0]), words[2])
+    return found
 
 
 def _plain(text: str) -> str:
@@ -100,42 +106,44 @@ def _plain(text: str) -> str:
 
 
 _OTHER_FILES = (
-    "move files away that are no log, such as heap dumps; delete no .log, .index or .snapshot by hand: "
+    "move other files away, such as heap dumps; delete no .log, .index or .snapshot file by hand: "
     "tiersnap runbook 'A full disk'"
 )
 
 
 def says_room(what: str, needed: int, disk: MountedDisk) -> str:
-    """Return the needed and the free bytes in words, and the bytes to free if there are too few.
+    """Return a sentence with the needed and the free bytes. If the free bytes are too few, it names the missing bytes.
 
     Args:
         what: the subject of the sentence, in the plural.
         needed: bytes on disk.
     """
+    sentence = f"{what} need {human_bytes(needed)}, {disk.says_free()} are free"
     short = needed - disk.writable
-    freed = f": free {human_bytes(short)} first; what was written before stays whole" if short > 0 else ""
-    return f"{what} need {human_bytes(needed)}, {disk.says_free()} are free{freed}"
+    if short > 0:
+        return f"{sentence}: free {human_bytes(short)} first; existing files stay intact"
+    return sentence
 
 
 def ways_to_free(disk: MountedDisk, deleted: int) -> Iterator[str]:
-    """Yield the ways to free a disk that delete no record, the fastest first.
+    """Yield ways to free the disk without deleting records, the fastest first.
 
     Args:
         deleted: see `deleted_bytes`.
     """
     if disk.reserved and disk.kind.startswith("ext"):
         kept = human_bytes(disk.reserved)
-        yield f"tune2fs -m 0 {disk.device}   frees {kept}, which {disk.kind} keeps for root"
+        yield f"tune2fs -m 0 {disk.device}   frees {kept}, which {disk.kind} reserves for root"
     if deleted:
         yield (
-            f"the broker has deleted folders and files of {human_bytes(deleted)} (*-delete, *.deleted): it removes "
-            "them within a minute, or at its next start; while it is stopped, delete them"
+            f"the broker has marked {human_bytes(deleted)} as deleted (*-delete, *.deleted), and removes these files "
+            "within a minute or at its next start; while the broker is stopped, delete them"
         )
     yield _OTHER_FILES
 
 
 def deleted_bytes(log_dir: Path) -> int:
-    """Return the bytes of `*-delete` folders and `*.deleted` files, which a running broker removes later."""
+    """Return the bytes of `*-delete` folders and `*.deleted` files, which a running broker removes soon."""
     total = 0
     for folder, _, names in os.walk(log_dir):
         for name in names:
@@ -145,22 +153,23 @@ def deleted_bytes(log_dir: Path) -> int:
 
 
 def _size(path: Path) -> int:
-    """Return the bytes of a regular file; 0 if it is no regular file or does not exist."""
+    """Return the bytes of a regular file; 0 if the path is no regular file or does not exist."""
     with suppress(OSError):
         status = path.lstat()
-        return status.st_size if stat.S_ISREG(status.st_mode) else 0
+        if stat.S_ISREG(status.st_mode):
+            return status.st_size
     return 0
 
 
-# A file takes whole blocks, of 4 KiB on ext4 and XFS.
+# Bytes of a block on ext4 and XFS. A file takes a whole number of blocks.
 BLOCK = 4096
 
 
 def on_disk(size: int) -> int:
-    """Return the bytes on disk of a file of `size` bytes."""
+    """Return the bytes that a file of `size` bytes takes on disk."""
     return -(-size // BLOCK) * BLOCK
 
 
 def says_space(needed: int, log_dir: Path) -> str:
-    """Return the needed (bytes on disk) and the free space in words."""
+    """Return a sentence about the space that snapshots need (bytes on disk) and that is free."""
     return f"{log_dir}: {says_room('the snapshots', needed, disk_of(log_dir))}"

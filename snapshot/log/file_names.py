@@ -1,4 +1,4 @@
-"""Names of files in a partition's folder: numbered ones, and wrong ones."""
+"""Parse the names of files in a partition's folder, and find wrong names."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def numbered_name(name: str) -> tuple[str, int] | None:
 
 
 def wrong_name(name: str, path: str) -> Finding | None:
-    """Return the finding about the name of a file that is not numbered."""
+    """Return the finding about a file name that a healthy partition does not have; None for other names."""
     if name.endswith((".snapshot", ".log")):
-        message = "the name is not <20 digits>" + name[name.rindex(".") :]
-        is_number = _OTHER_NUMBER.fullmatch(name)
-        message += ": no broker wrote it" if is_number else "; a broker cannot open this partition"
-        return Finding(FindingKind.BAD_FILE_NAME, path, -1, message)
+        message = f"the name is not <20 digits>{name[name.rindex('.') :]}"
+        if _OTHER_NUMBER.fullmatch(name):
+            return Finding(FindingKind.BAD_FILE_NAME, path, -1, f"{message}: no broker wrote it")
+        return Finding(FindingKind.BAD_FILE_NAME, path, -1, f"{message}; a broker cannot open this partition")
     if name.endswith(_UNFINISHED):
-        message = "half-done compaction; start the broker once to finish it, then look again"
+        message = "unfinished compaction: start the broker, which finishes it, then run this command again"
         return Finding(FindingKind.UNFINISHED_SWAP, path, -1, message)
     return None
 
 
 def is_of_running_cleaner(filesystem: FileSystem, finding: Finding) -> bool:
-    """Return whether a finding of `wrong_name` is a compaction that is under way: a broker runs on the directory."""
+    """Return whether the finding is about a compaction that a running broker has not finished yet."""
     is_unfinished = finding.finding_kind is FindingKind.UNFINISHED_SWAP
     return is_unfinished and filesystem.is_local and is_in_use(Path(finding.path).parent.parent)

@@ -1,4 +1,4 @@
-"""File systems of log directories: this host's disks, read with the standard library, and those of pyarrow."""
+"""File systems of log directories: local disks, read with the standard library, and a protocol for others."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import BinaryIO, NamedTuple, Protocol
 from tiersnap.snapshot.regular_file import SMALL_FILE_BYTES, FileTooLargeError, kind_of, open_regular, read_regular
 
 FOLDER = "a folder"
-_FIRST_NS, _LAST_NS = -(2**63), 2**63 - 1  # tables and metadata keep times as int64
+_FIRST_NS, _LAST_NS = -(2**63), 2**63 - 1  # tables and metadata store times as int64
 
 
 class Entry(NamedTuple):
-    r"""One name in a folder."""
+    r"""A file or folder in a listing."""
 
-    name: str  # for display, bytes that are not UTF-8 are written as `\xff`; Kafka writes no such names
+    name: str  # for display: bytes that are not UTF-8 are escaped as `\xff`. Kafka writes no such names
     path: str
     kind: str | None  # None for a regular file, FOLDER for a folder or a link to one, else the kind in words
     size: int  # bytes; 0 for a folder
@@ -25,36 +25,40 @@ class Entry(NamedTuple):
 
 
 class FileSystem(Protocol):
-    """A file system, with paths inside it. Its methods raise OSError if they fail."""
+    """A file system. Its methods take paths inside it, and raise OSError if they fail."""
 
     @property
     def is_local(self) -> bool:
-        """Return whether its files are on a disk of this host."""
+        """Return whether the files are on a disk of this host."""
 
     def list_folder(self, path: str) -> list[Entry]:
-        """Return the entries of a folder, ascending by name, without files that are deleted during the call."""
+        """Return the entries of a folder, ascending by name. Files that are deleted during the call are omitted."""
 
     def is_gone(self, path: str) -> bool:
-        """Return whether the path does not exist, not even as a broken link."""
+        """Return whether nothing exists at the path, not even a broken link."""
 
     def size_of(self, path: str) -> int | None:
-        """Return the size of a file in bytes; None if the path is no regular file."""
+        """Return the size of a regular file in bytes; None if the path is no regular file."""
 
     def open(self, path: str) -> BinaryIO:
-        """Open a file, to be read in pieces."""
+        """Open a file for reading."""
 
 
 @dataclass(frozen=True)
 class LocalFileSystem:
-    """The disks of this host."""
+    """The local disks of this host."""
 
     is_local = True
 
     def list_folder(self, path: str) -> list[Entry]:
         """See FileSystem."""
+        entries: list[Entry] = []
         with os.scandir(path) as found:
-            entries = (_entry(path, each) for each in found)
-            return sorted(each for each in entries if each is not None)
+            for each in found:
+                entry = _entry(path, each)
+                if entry is not None:
+                    entries.append(entry)
+        return sorted(entries)
 
     def is_gone(self, path: str) -> bool:
         """See FileSystem."""
@@ -69,7 +73,7 @@ class LocalFileSystem:
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def open(self, path: str) -> BinaryIO:
-        """See FileSystem. Raises NotRegularFileError: it is a link, or no file."""
+        """See FileSystem. Raises NotRegularFileError: the path is a link or no regular file."""
         return open(open_regular(path), "rb")  # noqa: PTH123 - a descriptor, closed by the caller
 
 
@@ -82,14 +86,14 @@ def _entry(folder: str, each: os.DirEntry[str]) -> Entry | None:
         status = each.stat(follow_symlinks=False)
     except OSError:
         return None
-    # Operators link partition folders to other disks; a partition's file never is a link.
+    # Follow links to folders, because operators link partition folders to other disks; never follow links to files.
     kind = FOLDER if _is_folder(each) else kind_of(status.st_mode)
     size = 0 if kind == FOLDER else status.st_size
     return Entry(name, f"{folder}/{name}", kind, size, min(max(status.st_mtime_ns, _FIRST_NS), _LAST_NS))
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Return whether the entry is a folder or a link to one; a link to itself is not."""
+    """Return whether the entry is a folder or a link to a folder; False for a link to itself."""
     try:
         return entry.is_dir()
     except OSError:
@@ -97,11 +101,11 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def read_bounded(filesystem: FileSystem, path: str, *, limit: int = SMALL_FILE_BYTES) -> bytes:
-    """Return the whole of a file of at most `limit` bytes.
+    """Return the content of a file of at most `limit` bytes.
 
     Raises:
-        FileTooLargeError: it is larger.
-        OSError: it cannot be read.
+        FileTooLargeError: the file is larger than `limit`.
+        OSError: the file cannot be read.
     """
     if filesystem.is_local:
         return read_regular(path, limit=limit)

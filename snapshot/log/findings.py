@@ -1,4 +1,4 @@
-"""Findings about bytes, as data: file, byte position, expected and found, in that order."""
+"""Findings: damaged, missing or unreadable files, as data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tiersnap.snapshot.errors import CorruptCheckpointError
 
 
 class FindingKind(StrEnum):
-    """Kinds of damage; each is explained in docs/runbook.md."""
+    """The kinds of findings; docs/runbook.md explains each."""
 
     BAD_SIZE = "BAD_SIZE"
     BAD_MAGIC = "BAD_MAGIC"
@@ -42,36 +42,37 @@ class FindingKind(StrEnum):
     STRAY_PARTITION = "STRAY_PARTITION"
 
 
-# Findings about an unread file. The next attempt may succeed although its size and time are unchanged.
+# Findings about a file that could not be read. A retry may succeed although the file's size and time are unchanged.
 NOT_READ = (FindingKind.UNREADABLE_FILE, FindingKind.DELETED_FILE, FindingKind.PERMISSION_DENIED)
-# Findings about files that may be intact, but are missing here or unreadable for this user.
+# Findings that prove no damage: the file is missing here, or this user may not read it.
 NOT_DAMAGED = frozenset({FindingKind.PERMISSION_DENIED, FindingKind.MISSING_PARTITION, FindingKind.MISSING_CHECKPOINT})
-# Findings that a person must fix although no record is damaged.
+# Findings without damaged records that a person must still fix.
 WAITS = frozenset({FindingKind.CORRUPT_INDEX, FindingKind.STRAY_PARTITION})
-# The message about a file or folder that retention, a deletion or a move removed during the run.
+# The message about a file or folder that a broker deleted or moved during the run.
 DELETED = "deleted since it was listed"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One damaged or missing file, or a damaged position in one."""
+    """A damaged or missing file, or a damaged position in a file."""
 
     finding_kind: Annotated[FindingKind, Meta(description="kind of the damage; null without damage")]
     path: Annotated[str, Meta(description="path of the damaged file")]
-    position: Annotated[int, Meta(description="byte position in the file; -1 if the whole file is meant")]
-    message: Annotated[str, Meta(description="the damage in words")]
+    position: Annotated[int, Meta(description="byte position in the file; -1 if the finding is about the whole file")]
+    message: Annotated[str, Meta(description="description of the damage")]
 
     def __str__(self) -> str:
-        where = self.path if self.position < 0 else f"{self.path} at byte {self.position}"
-        return f"{self.finding_kind}: {where}: {self.message}"
+        if self.position < 0:
+            return f"{self.finding_kind}: {self.path}: {self.message}"
+        return f"{self.finding_kind}: {self.path} at byte {self.position}: {self.message}"
 
     @property
     def is_gone(self) -> bool:
-        """Return whether the file was deleted since it was listed, which is no damage."""
+        """Return whether the file was deleted after it was listed, which is no damage."""
         return self.finding_kind is FindingKind.DELETED_FILE
 
     def as_dict(self) -> dict[str, object]:
-        """Return the finding as plain data."""
+        """Return the finding as a dict of plain values."""
         return {
             "finding_kind": str(self.finding_kind),
             "path": self.path,
@@ -81,10 +82,10 @@ class Finding:
 
 
 def unreadable(path: str, error: OSError) -> Finding:
-    """Return the finding of a listed file or folder that cannot be read.
+    """Return the finding about a listed file or folder that cannot be read.
 
-    A file that this user may not read, or that was deleted after the listing, has a kind of its own: it proves no
-    damage.
+    If the file was deleted after the listing, the kind is DELETED_FILE. If this user may not read it, the kind is
+    PERMISSION_DENIED. Both prove no damage.
     """
     if isinstance(error, FileNotFoundError):
         return Finding(FindingKind.DELETED_FILE, path, -1, DELETED)
@@ -93,11 +94,11 @@ def unreadable(path: str, error: OSError) -> Finding:
 
 
 def corrupt_checkpoint(path: str, error: CorruptCheckpointError) -> Finding:
-    """Return the finding for a corrupt checkpoint; the path is removed from the message, since findings show it."""
+    """Return the finding for a corrupt checkpoint. Its message omits the path, which is a separate field."""
     return Finding(FindingKind.CORRUPT_CHECKPOINT, path, -1, error.message.removeprefix(f"{path}: "))
 
 
 def missing_checkpoint(path: str) -> Finding:
     """Return the finding for a missing replication-offset-checkpoint in a folder with partitions."""
-    told = "not there, so no high watermark is known and nothing may be tiered; a running broker writes it every 5 s"
+    told = "missing, so high watermarks are unknown and nothing may be tiered; a running broker writes it every 5 s"
     return Finding(FindingKind.MISSING_CHECKPOINT, path, -1, told)

@@ -1,4 +1,4 @@
-"""Find faults in a segment's index files: by their sizes, or by size and order of their entries."""
+"""Find faults in a segment's index files: wrong file sizes, or wrong entries."""
 
 from __future__ import annotations
 
@@ -11,20 +11,24 @@ from tiersnap.snapshot.log.segment_walk import SegmentEnd
 
 
 def faults_by_size(segment: Segment) -> tuple[str, ...]:
-    """Return a sentence for each index of a closed segment whose size is wrong; nothing is read."""
+    """Return a message for each index of a closed segment whose size is wrong. No file is read."""
     if segment.is_active:
         return ()
-    faults = ((name, fault_of_size(name, ref.size, segment.log.size)) for name, ref in _indexes(segment))
-    return tuple(f"{name}: {fault}" for name, fault in faults if fault)
+    faults: list[str] = []
+    for name, ref in _indexes(segment):
+        fault = fault_of_size(name, ref.size, segment.log.size)
+        if fault:
+            faults.append(f"{name}: {fault}")
+    return tuple(faults)
 
 
 def faults_by_order(filesystem: FileSystem, segment: Segment, end: SegmentEnd) -> tuple[str, ...]:
-    """Return a sentence for each index of a closed segment whose size is right and whose entries are wrong.
+    """Return a message for each index of a closed segment whose size is right and whose entries are wrong.
 
-    An index that cannot be read has no fault: the upload makes it again.
+    An unreadable index gives no message, because the upload rebuilds it.
 
     Args:
-        end: of the segment's decode. A damaged segment has no faults of its own in its indexes.
+        end: the end of the segment's scan. If the segment is damaged, its indexes are not checked.
     """
     if segment.is_active or end.finding is not None:
         return ()
@@ -48,7 +52,9 @@ def _indexes(segment: Segment) -> Iterator[tuple[str, FileRef]]:
         "time index": segment.time_index,
         "transaction index": segment.transaction_index,
     }
-    return ((name, ref) for name, ref in found.items() if ref is not None)
+    for name, ref in found.items():
+        if ref is not None:
+            yield name, ref
 
 
 def _read(filesystem: FileSystem, ref: FileRef) -> bytes | None:

@@ -1,10 +1,11 @@
 """Rebuild the offset index and the time index of a segment from its batches.
 
-Follows org.apache.kafka.storage.internals.log.LogSegment.recover: a batch that starts more than 4096 bytes
-(`index.interval.bytes`) after the last indexed one is indexed. The time index gets an entry with it if the largest
-timestamp has grown, and a last one at the end of the segment. A live broker's index may differ: the broker was
-restarted inside the segment, appended several batches in one call (followers, the log cleaner), or has another
-interval. Lookups in such an index give the same results.
+Follows org.apache.kafka.storage.internals.log.LogSegment.recover. The offset index gets an entry for a batch that
+starts more than 4096 bytes (`index.interval.bytes`) after the last indexed batch. At the same batch, the time index
+gets an entry if the largest timestamp has grown; the end of the segment adds a last entry.
+
+A live broker's index may differ: the broker was restarted inside the segment, appended several batches in one call
+(followers, the log cleaner), or has another interval. Lookups in both indexes return the same results.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tiersnap.snapshot.kernels.index import HEADER_DTYPE
 
 
 class IndexRebuild:
-    """Builds both indexes of one segment from its batches, window by window."""
+    """Builder of both indexes of one segment, window by window."""
 
     def __init__(self, base_offset: int) -> None:
         self._base_offset = base_offset
@@ -27,14 +28,15 @@ class IndexRebuild:
         self._time_parts: list[np.ndarray] = []
 
     def add(self, rows: np.ndarray) -> None:
-        """Continue with decoded batches in offset order.
+        """Add the next decoded batches, in offset order.
 
         Args:
-            rows: any dtype with position, base_offset, last_offset_delta and max_timestamp (RECORD_BATCH_DTYPE has
-                them). Entries of magic 0 and 1 are indexed too if `rows` holds them.
+            rows: any dtype with position, base_offset, last_offset_delta and max_timestamp, such as RECORD_BATCH_DTYPE.
+                Entries of magic 0 and 1 are indexed like batches.
 
         Raises:
-            CorruptIndexError: an offset that is not within 2^31 of the base, which a broker would split off.
+            CorruptIndexError: an offset is 2^31 or more above the base offset; a broker would start a new segment
+                before it.
         """
         if rows.size == 0:
             return
@@ -51,9 +53,11 @@ class IndexRebuild:
 
     def finish(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the entries of the offset index (OFFSET_ENTRY_DTYPE) and of the time index (TIME_ENTRY_DTYPE)."""
-        _, max_timestamp, max_timestamp_offset, last_entry = (int(value) for value in self._state)
-        last = [(max_timestamp, max_timestamp_offset)] if max_timestamp > last_entry else []
+        _, max_timestamp, max_timestamp_offset, last_entry = self._state.tolist()
+        last = np.empty(0, TIME_ENTRY_DTYPE)
+        if max_timestamp > last_entry:
+            last = np.array([(max_timestamp, max_timestamp_offset)], TIME_ENTRY_DTYPE)
         return (
             np.concatenate([*self._offset_parts, np.empty(0, OFFSET_ENTRY_DTYPE)]),
-            np.concatenate([*self._time_parts, np.array(last, TIME_ENTRY_DTYPE)]),
+            np.concatenate([*self._time_parts, last]),
         )

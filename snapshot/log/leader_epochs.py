@@ -1,14 +1,14 @@
-"""The leader epochs of a log, its lineage: they decide which offsets of a remote segment belong to the log.
+"""Compare leader epochs of remote segments and of batches with the leader epochs of the log, its *lineage*.
 
-An offset of a remote segment counts if the segment has the same epoch for it as the lineage. So records of a leader
-that lost an unclean election do not count. This follows
+An offset of a remote segment belongs to the log if segment and lineage have the same epoch for it. This excludes
+records of a leader that lost an unclean election. Follows
 org.apache.kafka.server.log.remote.storage.RemoteLogManager.isRemoteSegmentWithinLeaderEpochs.
 
-The epochs in batch headers must equal those of the leader-epoch-checkpoint. A broker finds a remote offset by the
-leader epoch of its own log, so wrong epochs would hide the records, or show records of another log.
+The epochs in batch headers must agree with the leader-epoch-checkpoint. A broker finds a remote offset by the leader
+epoch in its own checkpoint. With wrong epochs it would not find the records, or would return records of another log.
 
-    batch at or above the first entry    it must have the epoch of the last entry at or below its base offset
-    batch below the first entry          not checked: the log start moved up, and older epochs were dropped
+    batch at or above the first entry    must have the epoch of the last entry at or below its base offset
+    batch below the first entry          not checked: the log start moved up, and older entries were dropped
     epoch -1, magic 0 and 1              not checked: the batch has no epoch
 
 Follows org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache: an epoch without batches leaves at most an entry
@@ -31,7 +31,7 @@ ENDLESS = 1 << 63
 
 
 def epoch_ranges(epochs: LeaderEpochs, end: int) -> list[tuple[int, int, int]]:
-    """Yield (epoch, start offset, exclusive end) of each entry; the last ends at `end`."""
+    """Return (epoch, start offset, exclusive end) for each entry. The last range ends at `end`."""
     if not epochs:
         return []
     ends = [*(start for _, start in epochs[1:]), end]
@@ -39,7 +39,9 @@ def epoch_ranges(epochs: LeaderEpochs, end: int) -> list[tuple[int, int, int]]:
 
 
 def agreed_intervals(epochs: LeaderEpochs, end: int, lineage: LeaderEpochs) -> list[Interval]:
-    """Return the offsets of a segment whose epochs agree with the lineage: ascending, disjoint; none without epochs.
+    """Return the offsets of a segment at which its epochs agree with the lineage, as ascending, disjoint intervals.
+
+    If `epochs` or `lineage` is empty, return no interval.
 
     Args:
         epochs: (epoch, start offset) of the segment, ascending.
@@ -51,7 +53,7 @@ def agreed_intervals(epochs: LeaderEpochs, end: int, lineage: LeaderEpochs) -> l
     agreed: list[Interval] = []
     begins = lineage[0][1]
     for epoch, start, stop in epoch_ranges(epochs, end):
-        # Below its first entry the lineage was cut when the log start moved on; older epochs may well have been there.
+        # When the log start moves up, the lineage loses older entries. So below its first entry, older epochs agree.
         if epoch <= lineage[0][0]:
             agreed.append((start, min(stop, begins)))
         if (known := _range_of(epoch, lineage)) is not None:
@@ -60,30 +62,34 @@ def agreed_intervals(epochs: LeaderEpochs, end: int, lineage: LeaderEpochs) -> l
 
 
 def _range_of(epoch: int, lineage: LeaderEpochs) -> Interval | None:
-    """Return the offsets of an epoch of the lineage; the last epoch is endless. None if it has no such epoch."""
+    """Return the offsets of an epoch in the lineage, or None. The last epoch of the lineage has no end."""
     at = bisect_right(lineage, epoch, key=itemgetter(0))
     if not at or lineage[at - 1][0] != epoch:
         return None
-    return lineage[at - 1][1], lineage[at][1] if at < len(lineage) else ENDLESS
+    if at == len(lineage):
+        return lineage[at - 1][1], ENDLESS
+    return lineage[at - 1][1], lineage[at][1]
 
 
 def held_intervals(start: int, end: int, epochs: LeaderEpochs, lineage: LeaderEpochs) -> list[Interval]:
-    """Return the offsets of a remote segment that belong to the lineage: `agreed_intervals`, extended to its start.
+    """Return the offsets of a remote segment that belong to the lineage.
 
-    The first epoch may begin inside the segment, because the log start had moved there, or because older records have
-    no epoch. The segment holds the offsets before it, too.
+    These are the `agreed_intervals`. If the first of them begins with the segment's first epoch, it is extended down to
+    the start of the segment. Offsets below the first epoch exist if the log start was inside the segment, or if older
+    records have no epoch.
 
     Args:
         start: base offset of the remote segment.
         end, epochs, lineage: see `agreed_intervals`.
     """
     agreed = agreed_intervals(epochs, end, lineage)
-    first = epochs[0][1] if epochs else start
-    return [(start if begin == first else begin, stop) for begin, stop in agreed]
+    if agreed and agreed[0][0] == epochs[0][1]:
+        agreed[0] = (start, agreed[0][1])
+    return agreed
 
 
 def joined(intervals: Iterable[Interval]) -> list[Interval]:
-    """Return the same offsets as ascending intervals that neither touch nor overlap, without empty ones."""
+    """Return the union of the intervals as ascending, separate intervals, without empty ones."""
     found: list[Interval] = []
     for start, end in sorted(interval for interval in intervals if interval[0] < interval[1]):
         if found and start <= found[-1][1]:
@@ -98,7 +104,7 @@ _UNTOLD = -1
 
 @dataclass(frozen=True, slots=True)
 class WrongEpoch:
-    """A batch with another leader epoch than the log's epochs have for its offset."""
+    """A batch whose leader epoch differs from the lineage's epoch for its offset."""
 
     base_offset: int
     written: int  # epoch in the batch's header
@@ -106,19 +112,23 @@ class WrongEpoch:
 
 
 class EpochCheck:
-    """The check of batches against the leader epochs of one log, or of some of its offsets."""
+    """A check of batches against the leader epochs of one log."""
 
     def __init__(self, epochs: LeaderEpochs) -> None:
-        """Take `epochs`: (epoch, start offset), ascending; without any, no batch is wrong."""
+        """Create a check against `epochs`: (epoch, start offset), ascending. Without epochs, no batch is wrong."""
         entries = np.array(epochs, np.int64).reshape(-1, 2)
         self._starts = np.ascontiguousarray(entries[:, 1])
         self._told = np.concatenate([np.array([_UNTOLD], np.int64), entries[:, 0]])
 
     def first_wrong(self, rows: np.ndarray) -> WrongEpoch | None:
-        """Return the first batch with a wrong epoch; `rows`: RECORD_BATCH_DTYPE of magic 2, ascending, not empty."""
+        """Return the first batch with a wrong epoch, or None.
+
+        Args:
+            rows: RECORD_BATCH_DTYPE of magic 2, ascending, not empty.
+        """
         offsets, written = rows["base_offset"], rows["partition_leader_epoch"]
         first, last = np.searchsorted(self._starts, offsets[[0, -1]], side="right")
-        # Nearly always all batches have one epoch.
+        # Fast path: nearly always, all batches have the same epoch.
         told = self._told[first] if first == last else self._told[self._starts.searchsorted(offsets, side="right")]
         wrong = (written != told) & (written >= 0) & (told >= 0)
         if not wrong.any():

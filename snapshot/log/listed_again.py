@@ -1,4 +1,4 @@
-"""A second look at a partition whose segment was deleted while a command read it, as retention does at any time."""
+"""List a partition again if retention deleted a segment while a command read the partition."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir, read_partition
 from tiersnap.snapshot.log.selection import NamedLogDir
 
-# Returns partitions with log starts from a cluster, see cluster.log_starts.located.
+# A function that adds log start offsets from the cluster to partitions; see remote_storage.cluster.log_starts.located.
 Locate = Callable[[Iterator[tuple[NamedLogDir, Partition]]], Iterator[tuple[NamedLogDir, Partition]]]
 
 
 def listed_again(
     named: NamedLogDir, partition: Partition, findings: Iterable[Finding], located: Locate = iter
 ) -> Partition | None:
-    """List the partition again if a segment was deleted after its listing; return None if none was.
+    """List the partition again if one of its segments was deleted after the first listing; else return None.
 
-    Return None, too, if it has no segments left: its topic was deleted, or it moved to another disk.
+    Return None, too, if the partition has no segments any more: its topic was deleted, or the partition was moved to
+    another disk.
 
     Args:
         findings: findings of the replay of the listed partition.
@@ -29,7 +30,7 @@ def listed_again(
     if not any(each.is_gone for each in findings):
         return None
     listed, now = named.log_dir.checkpoints, open_log_dir(named.source).checkpoints
-    starts = {**listed.log_start_offsets, **now.log_start_offsets}  # also those that --log-start states
+    starts = {**listed.log_start_offsets, **now.log_start_offsets}  # the older ones include those of --log-start
     found = read_partition(named.log_dir.filesystem, partition.path, replace(now, log_start_offsets=starts))
     if not found.segments:
         return None

@@ -1,4 +1,4 @@
-"""The `.lock` of a log directory: a POSIX lock that a broker holds for as long as it runs."""
+"""Take and examine `.lock` of a log directory, a POSIX lock that a running broker holds."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from tiersnap.snapshot.regular_file import NotRegularFileError, kind_of, open_re
 
 _log = logging.getLogger(__name__)
 
-# O_NOFOLLOW: through a link, a file elsewhere would be created, and given to the directory's owner.
+# O_NOFOLLOW: through a link, root would create a file elsewhere and give it to the directory's owner.
 _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
 # struct flock of 64-bit Linux: type, whence, start, length, pid.
 _FLOCK = struct.Struct("hhqqi4x")
-# (device, inode) of the lock files that this process holds. A process loses its lock if it closes any descriptor of the
-# file, so `holder_of` must not open one of them.
+# (device, inode) of the lock files that this process holds. A process loses the lock if it closes any descriptor of the
+# file. So `holder_of` must not open these files.
 _OURS: set[tuple[int, int]] = set()
 
 
 @contextmanager
 def locked(log_dir: Path) -> Iterator[None]:
-    """Hold the lock as a broker would, so that none starts while files change.
+    """Hold the lock of a log directory, so that no broker starts while its files change.
 
     Raises:
-        LogDirInUseError: a broker holds it.
-        UsageError: this user may not open it, or it is no regular file.
+        LogDirInUseError: a broker holds the lock.
+        UsageError: this user may not open `.lock`, or the file is not regular.
     """
     path = log_dir / ".lock"
     try:
@@ -56,7 +56,7 @@ def locked(log_dir: Path) -> Iterator[None]:
         yield
     finally:
         _OURS.discard(_identity(os.fstat(descriptor)))
-        # Closing releases the lock. The file stays, as after a broker: to unlink it might unlink another holder's lock.
+        # Closing releases the lock. A broker leaves the file, too: deleting it could delete the lock of a new holder.
         os.close(descriptor)
 
 
@@ -66,7 +66,7 @@ def _open(log_dir: Path) -> int:
         while True:
             with contextlib.suppress(FileNotFoundError):
                 return _regular(os.open(".lock", _FLAGS, dir_fd=directory), log_dir)
-            # No broker ever ran here. A broker that runs as the directory's owner must be able to open the file later.
+            # No broker ran here yet. A later broker runs as the directory's owner and must be able to open the file.
             with contextlib.suppress(FileExistsError):
                 descriptor = os.open(".lock", _FLAGS | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=directory)
                 owner = os.fstat(directory)
@@ -94,16 +94,16 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def holder_of(log_dir: Path) -> int | None:
-    """Return the process id of the broker that holds `.lock`; None if no broker does, or none ever ran there.
+    """Return the process id of the broker that holds `.lock`, or None if no process does.
 
-    The kernel names the holder (F_GETLK) without taking the lock, and without write permission for the file. The id is
-    0 for a process of another container. A lock of this process does not count.
+    The kernel returns the holder (F_GETLK) without taking the lock; read permission suffices. For a process of another
+    container, the kernel returns 0. A lock of this process does not count.
 
     Raises:
-        OSError: this user may not read it, it is no regular file, or the system does not provide the holder.
+        OSError: this user may not read `.lock`, the file is not regular, or the system cannot name the holder.
     """
     if sys.platform != "linux" or sys.maxsize < 1 << 32:
-        raise OSError(errno.ENOTSUP, "only 64-bit Linux says who holds a lock")
+        raise OSError(errno.ENOTSUP, "the holder of a lock is known only on 64-bit Linux")
     path = log_dir / ".lock"
     try:
         if _identity(path.lstat()) in _OURS:
@@ -120,7 +120,7 @@ def holder_of(log_dir: Path) -> int | None:
 
 
 def is_in_use(log_dir: Path) -> bool:
-    """Return whether a broker certainly runs on the directory; False if that is unknown."""
+    """Return whether a broker runs on the directory; False if that is unknown."""
     try:
         return holder_of(log_dir) is not None
     except OSError:
@@ -128,19 +128,20 @@ def is_in_use(log_dir: Path) -> bool:
 
 
 def started_at(log_dir: Path) -> int | None:
-    """Return when the broker started that holds `.lock` of a log directory: ms since the epoch.
+    """Return the start time of the broker that holds `.lock`, in ms since the epoch.
 
-    None if no process holds it, or if its holder is unknown, as a process of another container.
+    Return None if no process holds the lock, or if the holder is unknown (a process of another container).
     """
     with contextlib.suppress(OSError, ValueError, StopIteration):
         pid = holder_of(log_dir)
-        return int(started(Path(f"/proc/{pid}"), Path("/proc")) * 1000) if pid else None
+        if pid:
+            return int(started(Path(f"/proc/{pid}"), Path("/proc")) * 1000)
     return None
 
 
 def started(process: Path, proc: Path) -> float:
-    """Return when a process started: seconds since the epoch, to a hundredth or so."""
-    # The process name, in brackets, may contain blanks, so fields are counted from the last bracket.
+    """Return the start time of a process in seconds since the epoch, exact to about 0.01 s."""
+    # The second field is the process name in parentheses, which may contain blanks. So count after the last `)`.
     fields = (process / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     boot = next(line.split()[1] for line in (proc / "stat").read_text().splitlines() if line.startswith("btime "))
     return int(boot) + int(fields[19]) / os.sysconf("SC_CLK_TCK")

@@ -1,14 +1,13 @@
-"""List a `log.dirs` entry: its partitions, their segments, and the other files and folders.
+"""List a log directory (an entry of `log.dirs`): its partitions, segments, checkpoints and other folders.
 
-    <topic>-<partition>/                         live; split at the last `-`, the topic may hold `-` and `.`
+    <topic>-<partition>/                         live; a topic's name may contain `-` and `.`, so split at the last `-`
     <topic>-<partition>.<32 hex>-delete|-stray|-future/   not live: scheduled deletion, stray replica, move target
-    remote-log-index-cache/, __cluster_metadata-0/        not normal logs, skipped by brokers too
+    remote-log-index-cache/, __cluster_metadata-0/        skipped, as brokers skip these folders
 
 Files of a partition: <20 digits>.log .index .timeindex .txnindex .snapshot; leader-epoch-checkpoint;
-partition.metadata; and leftovers of interrupted work: .cleaned .swap .deleted .tmp. The number of a `.snapshot` is the
-exclusive end offset, the number of the other files is the base offset. Follows
-org.apache.kafka.storage.internals.log.LogFileUtils and kafka.log.LogManager. Listing uses pyarrow.fs, so a log
-directory may be on file:, s3: or hdfs:.
+partition.metadata; and leftovers of interrupted work: .cleaned .swap .deleted .tmp. The number in the name of a
+`.snapshot` is the exclusive snapshot offset. The number of other files is the base offset of the segment. Follows
+org.apache.kafka.storage.internals.log.LogFileUtils and kafka.log.LogManager.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-COLLECTED = "collected.json"  # not Kafka's: see snapshot.collected
+COLLECTED = "collected.json"  # written by tiersnap, see snapshot.collected
 INTERNAL_COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 # In the order of the fields of Checkpoints.
@@ -49,7 +48,7 @@ _OTHER_FOLDER = re.compile(r"^\S+-\S+\.\S+-(?P<state>delete|stray|future)$")
 
 @dataclass(frozen=True, slots=True)
 class FileRef:
-    """A file as the listing saw it: path inside its filesystem, bytes, modification time in ns since the epoch."""
+    """A listed file: path inside its file system, size in bytes, modification time in ns since the epoch."""
 
     path: str
     size: int
@@ -58,13 +57,13 @@ class FileRef:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment's files; `next_base_offset` is None for the active segment.
+    """The files of a segment.
 
-    `log` may be no regular file, which is a finding of the partition. Links are not followed, and a read fails.
+    If `log` is not a regular file, the partition has a finding, and reads fail, because links are not followed.
     """
 
     base_offset: int
-    next_base_offset: int | None
+    next_base_offset: int | None  # None for the active segment
     log: FileRef
     offset_index: FileRef | None = None
     time_index: FileRef | None = None
@@ -72,86 +71,88 @@ class Segment:
 
     @property
     def is_active(self) -> bool:
-        """Return whether this is the partition's last segment, which is still written."""
+        """Return whether this is the partition's last segment, to which a broker appends."""
         return self.next_base_offset is None
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """The offset checkpoints of a log directory, each by (topic, partition)."""
+    """The offset checkpoints of a log directory. Each maps (topic, partition) to an offset."""
 
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
     log_start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
     cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
-    # Whether log-start-offset-checkpoint could be read, or is not there.
+    # False if log-start-offset-checkpoint exists and could not be read.
     log_starts_are_known: bool = field(default=True, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLog:
-    """A partition's log without its files: its identity, its checkpoints, and findings."""
+    """A partition's log without its files: identity, checkpoints and findings."""
 
     topic: str
     topic_id: str | None = None  # 22 characters, None before Kafka 2.8
     partition: Int32
-    # (epoch, start offset). Epochs that the checkpoint lost come from the batches. None if neither has any.
+    # (epoch, start offset), from leader-epoch-checkpoint and, for epochs that the file lost, from batches.
     leader_epochs: LeaderEpochs | None = None
-    # Exclusive; below it the checkpoint lost the epochs, and they come from batches. 0 if it lost none.
-    epochs_lost_below: int = 0
-    high_watermark: int | None = None  # from replication-offset-checkpoint, None when the partition is not in it
-    log_start_offset: int = 0  # max of its checkpoint and the first segment's base offset
-    # Its entry in log-start-offset-checkpoint, or the value of --log-start or the cluster instead; None without one.
+    epochs_lost_below: int = 0  # leader-epoch-checkpoint lost its entries below this offset; 0 if it lost none
+    high_watermark: int | None = None  # None if replication-offset-checkpoint lacks the partition
+    log_start_offset: int = 0  # the larger of `log_start_checkpoint` and the first segment's base offset
+    # The log start offset from log-start-offset-checkpoint, --log-start or the cluster; None without one.
     log_start_checkpoint: int | None = None
-    log_start_is_known: bool = True  # whether that file could be read, or does not exist; see log_start
-    # First offset the cleaner has not passed, None when it never cleaned this partition.
+    log_start_is_known: bool = True  # False if log-start-offset-checkpoint exists and could not be read
+    # First offset that the log cleaner has not cleaned; None if it never cleaned this partition.
     cleaner_offset: int | None = None
     findings: tuple[Finding, ...] = ()
-    # Ascending base offsets with an index, but without a `.log`. A broker deletes such an index when it starts
+    # Ascending base offsets that have an index and no `.log`. A broker deletes such an index when it starts
     # (LogLoader.loadSegmentFiles).
     orphan_indexes: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
-        """`<topic>-<partition>`."""
+        """Return `<topic>-<partition>`."""
         return f"{self.topic}-{self.partition}"
 
     @property
     def whole_epochs(self) -> LeaderEpochs:
-        """Return the leader epochs by which remote segments are of the log; none if the checkpoint lost some.
+        """Return the leader epochs that decide which remote segments belong to the log; () if the checkpoint lost some.
 
-        A remote segment below the first of them may be of the log (agreed_intervals). Epochs of batches cannot decide
-        that.
+        A remote segment below the first epoch may belong to the log (`agreed_intervals`). Epochs that were rebuilt from
+        batches cannot decide this.
         """
-        return () if self.epochs_lost_below else self.leader_epochs or ()
+        if self.epochs_lost_below:
+            return ()
+        return self.leader_epochs or ()
 
 
 @dataclass(frozen=True, slots=True)
 class Partition(PartitionLog):
-    """One live partition folder."""
+    """A live partition folder."""
 
     path: str  # the folder, inside its filesystem
-    segments: tuple[Segment, ...]  # ascending, from the one that holds the log start offset on
-    snapshots: dict[int, FileRef]  # snapshot files by exclusive end offset
-    # Ascending segments below the log start offset. DeleteRecords or retention deleted their records and leader epochs.
-    # A broker opens them when it starts, but neither reads nor tiers them, and removes them later.
+    segments: tuple[Segment, ...]  # ascending; the first one contains the log start offset
+    snapshots: dict[int, FileRef]  # snapshot files by exclusive snapshot offset
+    # Ascending segments below the log start offset: DeleteRecords or retention deleted their records and leader epochs.
+    # A broker opens these files when it starts, does not read or tier them, and deletes them later.
     deleted_segments: tuple[Segment, ...] = ()
-    is_of_this_host: bool = field(default=False, compare=False)  # in a log directory here, and not a collected one
+    # Whether the folder is in a log directory of this host, and was not collected from another host.
+    is_of_this_host: bool = field(default=False, compare=False)
 
     @property
     def first_base_offset(self) -> int:
-        """Return the base offset of the first segment; 0 without one."""
+        """Return the base offset of the first segment; 0 without segments."""
         return self.segments[0].base_offset if self.segments else 0
 
     @property
     def log_bytes(self) -> int:
-        """Return the size of the segments' logs."""
+        """Return the total size in bytes of the segments' `.log` files."""
         return sum(segment.log.size for segment in self.segments)
 
 
 @dataclass(frozen=True, slots=True)
 class OtherFolder:
-    """A folder that is not a live partition, and why."""
+    """A folder that is not a live partition. `state` is `delete`, `stray`, `future` or `unknown`."""
 
     name: str
     state: str
@@ -159,7 +160,7 @@ class OtherFolder:
 
 @dataclass(frozen=True, slots=True)
 class LogDir:
-    """A `log.dirs` entry: the names of its live partition folders, its checkpoints, and its other folders."""
+    """A log directory: the names of its live partition folders, its checkpoints and its other folders."""
 
     filesystem: FileSystem
     path: str
@@ -170,16 +171,16 @@ class LogDir:
     findings: tuple[Finding, ...]
 
     def partitions(self) -> Iterable[Partition]:
-        """List each live partition, ascending by folder name."""
+        """List the live partitions, ascending by folder name."""
         return map(self.partition, self.folders)
 
     def partition(self, folder: str) -> Partition:
-        """List one partition by its folder's name; see `read_partition`."""
+        """List a partition by the name of its folder; see `read_partition`."""
         return read_partition(self.filesystem, f"{self.path}/{folder}", self.checkpoints)
 
 
 def split_folder_name(name: str) -> TopicPartition | None:
-    """Return (topic, partition) of a live folder's name; None for any other name."""
+    """Return (topic, partition) for the name of a live partition folder; None for any other name."""
     match = _LIVE_FOLDER.fullmatch(name)
     if match is None or int(match["partition"]) >= 1 << 31:
         return None
@@ -187,11 +188,11 @@ def split_folder_name(name: str) -> TopicPartition | None:
 
 
 def open_log_dir(uri: str) -> LogDir:
-    """List a log directory without listing its partitions; a broker's disk may hold none yet.
+    """List a log directory without its partitions. A new broker's log directory may have none.
 
     Raises:
-        SourceNotFoundError: there is no such directory.
-        NotALogDirError: nothing in it looks like a partition, and it has no meta.properties, as no broker's has.
+        SourceNotFoundError: the directory does not exist.
+        NotALogDirError: the directory has neither a partition folder nor a meta.properties file.
     """
     filesystem, path = resolve(uri)
     path = path.rstrip("/")
@@ -214,8 +215,8 @@ def open_log_dir(uri: str) -> LogDir:
             others.append(OtherFolder(entry.name, other["state"] if other else "unknown"))
     if COLLECTED in files:
         raise NotALogDirError(
-            f"{uri}: what `tiersnap collect` shipped of a log directory, and no log directory itself",
-            hint="tiersnap run --source takes it; other commands need the log directory on its own host",
+            f"{uri}: not a log directory: it contains the output of `tiersnap collect`",
+            hint="give it to `tiersnap run --source`; other commands need the log directory itself",
         )
     if not folders and META_PROPERTIES not in files:
         below = log_dir_below(filesystem, listing, split_folder_name)
@@ -243,10 +244,10 @@ def open_log_dir(uri: str) -> LogDir:
 
 
 def read_text(filesystem: FileSystem, path: str) -> str:
-    """Return the content of a small UTF-8 file; undecodable bytes are replaced, so that the parser reports them.
+    """Return the text of a small UTF-8 file. Invalid bytes become U+FFFD, which the file's parser then refuses.
 
     Raises:
-        OSError: the file is missing, unreadable, no regular file, or too large to be such a file.
+        OSError: the file is missing, unreadable, no regular file, or larger than TEXT_BYTES.
     """
     return read_bounded(filesystem, path, limit=TEXT_BYTES).decode("utf-8", "replace")
 
@@ -263,10 +264,9 @@ def _read_offsets(filesystem: FileSystem, path: str | None) -> tuple[dict[TopicP
 
 
 def read_partition(filesystem: FileSystem, path: str, known: Checkpoints) -> Partition:
-    """List one partition folder and read its small text files.
+    """List a partition folder, and read its small text files.
 
-    Damage of any of them is a finding of the partition, never an exception. A folder that vanished since the listing
-    gives a partition without segments.
+    Damage is a finding, never an error. If the folder was deleted after the listing, the result has no segments.
     """
     topic, number = split_folder_name(path.rsplit("/", 1)[-1]) or ("", -1)
     empty = Partition(
@@ -306,7 +306,7 @@ def read_partition(filesystem: FileSystem, path: str, known: Checkpoints) -> Par
 def _by_suffix(
     filesystem: FileSystem, listing: Iterable[Entry], texts: dict[str, str], findings: list[Finding]
 ) -> tuple[dict[str, dict[int, FileRef]], set[int]]:
-    """Return the files of segments by suffix and offset, and the offsets of indexes; fill `texts` and `findings`."""
+    """Return the segment files by suffix and offset, and the offsets of index files. Fill `texts` and `findings`."""
     numbered: dict[str, dict[int, FileRef]] = {suffix: {} for suffix in SUFFIXES}
     indexed: set[int] = set()
     for name, file, kind, size, modified_ns in listing:
@@ -317,7 +317,7 @@ def _by_suffix(
             suffix, offset = found
             if suffix in INDEXES:
                 indexed.add(offset)
-            # Any kind of entry counts as a log: without it, its neighbours would look adjacent.
+            # A `.log` that is no regular file is listed, too. Without it, its neighbours would look adjacent.
             if kind is None or suffix == "log":
                 numbered[suffix][offset] = FileRef(file, size, modified_ns)
         elif kind is None and is_text:
@@ -336,30 +336,25 @@ def _orphan_indexes(numbered: Mapping[str, Mapping[int, FileRef]]) -> Iterator[F
 
 
 def _segments(numbered: dict[str, dict[int, FileRef]]) -> tuple[Segment, ...]:
-    bases = sorted(numbered["log"])
-    return tuple(
-        Segment(
-            base_offset=base,
-            next_base_offset=following,
-            log=numbered["log"][base],
-            offset_index=numbered["index"].get(base),
-            time_index=numbered["timeindex"].get(base),
-            transaction_index=numbered["txnindex"].get(base),
-        )
-        for base, following in zip(bases, [*bases[1:], None], strict=False)  # no segments: no following either
-    )
+    found: list[Segment] = []
+    following: int | None = None
+    for base in sorted(numbered["log"], reverse=True):
+        indexes = (numbered[suffix].get(base) for suffix in INDEXES)
+        found.append(Segment(base, following, numbered["log"][base], *indexes))
+        following = base
+    return tuple(reversed(found))
 
 
 def split_at(
     segments: tuple[Segment, ...], checkpoint: int | None
 ) -> tuple[int, tuple[Segment, ...], tuple[Segment, ...]]:
-    """Return the first offset of the local log, the segments that end at it or below, and the others.
+    """Return the log start offset of the local log, the segments below it, and the other segments.
 
     Args:
         segments: ascending.
         checkpoint: log start offset of the whole log; None if no checkpoint names it.
     """
-    start = max(checkpoint or 0, segments[0].base_offset if segments else 0)
+    start = max([checkpoint or 0, *(each.base_offset for each in segments[:1])])
     live = tuple(each for each in segments if each.next_base_offset is None or each.next_base_offset > start)
     return start, segments[: len(segments) - len(live)], live
 
@@ -367,7 +362,7 @@ def split_at(
 _T = TypeVar("_T", covariant=True)
 
 
-# Without partition.metadata a KRaft broker would rename the partition's folder, and begin an empty partition.
+# Without partition.metadata, a KRaft broker would rename the partition's folder and create an empty partition.
 _CURES = {
     PARTITION_METADATA: "never move it away: repair writes it with the topic's id",
     LEADER_EPOCHS: "repair writes it from the batches",
@@ -392,7 +387,7 @@ def _parsed(filesystem: FileSystem, path: str | None, parse: _Parser[_T], findin
 
 
 def read_properties(filesystem: FileSystem, path: str) -> MetaProperties | None:
-    """Read `meta.properties` of a log directory; return None if there is none that can be read."""
+    """Return the `meta.properties` of a log directory; None if the file is missing, unreadable or corrupt."""
     name = f"{path}/{META_PROPERTIES}"
     try:
         return parse(read_text(filesystem, name), name=name)

@@ -1,15 +1,18 @@
-"""The log start offset of a partition: the first offset of its log, in remote storage or in a local segment.
+"""Find the log start offset of a partition, which may be in remote storage or in a local segment.
 
-The first source in this list that has it counts:
+The first of these sources that has it decides:
 
-    the checkpoint    log-start-offset-checkpoint has the partition; instead of it --log-start, or the cluster
-    remote storage    segments of the log's lineage reach the first file without a gap, from the first leader epoch on
-    leader epochs     they begin at the first file or above it: a broker removes older ones when the log start moves
+    the checkpoint    log-start-offset-checkpoint names the partition, or --log-start or the cluster gives its log start
+    remote storage    remote segments of the log's lineage cover all offsets from the first leader epoch to the first
+                      local segment
+    leader epochs     the first leader epoch begins at the first local segment or above it: when the log start moves,
+                      a broker removes older epochs
 
-Otherwise the log start is unknown, and no state is computed from the first file on. Kafka up to 3.7.0 never checkpoints
-the log start of a tiered log (KAFKA-16146); later releases do so after a minute. A log whose broker was killed right
-after retention looks the same, and so does a copied directory. If leader epochs are lost, they show no log start, and
-epochs of batches prove nothing below the first file. A topic that is never tiered begins at its first file.
+If no source has it, the log start is unknown, and no producer state is computed from the first local segment on. This
+is common up to Kafka 3.7.0, which never checkpoints the log start of a tiered log (KAFKA-16146); later releases do so
+after a minute. It also happens if a broker is killed right after retention, or if a directory is copied without its
+checkpoint. Lost leader epochs show no log start. Epochs that were rebuilt from batches prove nothing below the first
+segment. The log of a topic that is never tiered begins at its first local segment.
 """
 
 from __future__ import annotations
@@ -26,10 +29,10 @@ from tiersnap.snapshot.log.selection import NamedLogDir, never_tiered_reason
 
 
 def log_start_of(partition: Partition, covered: Iterable[Interval] = ()) -> int | None:
-    """Return the log start offset, None if it is unknown.
+    """Return the log start offset, or None if it is unknown.
 
     Args:
-        covered: offsets of the log's lineage that remote segments hold; none if remote storage was not asked.
+        covered: offsets of the log's lineage that remote segments cover; empty if remote storage was not asked.
     """
     if partition.log_start_checkpoint is not None:
         return partition.log_start_checkpoint
@@ -49,21 +52,21 @@ def log_start_of(partition: Partition, covered: Iterable[Interval] = ()) -> int 
 
 
 def begins_below(partition: Partition, covered: Iterable[Interval] = ()) -> bool | None:
-    """Return whether the log begins below its first file, in remote storage; None if its log start is unknown."""
+    """Return whether the log begins below its first local segment, in remote storage; None if that is unknown."""
     start = log_start_of(partition, covered)
     return None if start is None else start < partition.first_base_offset
 
 
 def may_begin_below(partition: Partition) -> bool:
-    """Return whether remote storage may be needed for the log start, or for the state before the first file."""
+    """Return whether remote storage may be needed for the log start, or for the state below the first local segment."""
     told = partition.log_start_checkpoint
     return partition.first_base_offset > (told or 0)
 
 
 def unloaded_below(partition: Partition) -> int:
-    """Return the offset up to which a broker deletes snapshots unread when it opens the partition.
+    """Return the offset below which a broker deletes snapshots unread when it loads the partition (LogLoader.load).
 
-    A tiered log whose start no checkpoint names begins at 0 for it (LogLoader.load).
+    If no checkpoint names the log start of a tiered log, the broker assumes 0.
     """
     if partition.log_start_checkpoint is not None:
         return partition.log_start_checkpoint
@@ -71,7 +74,7 @@ def unloaded_below(partition: Partition) -> int:
 
 
 def why_unknown(partition: Partition) -> str:
-    """Return why this disk does not show the log start of a log whose start is unknown."""
+    """Return why the local files do not show the log start. Call it only if the log start is unknown."""
     first = f"below the first segment {partition.first_base_offset}"
     if not partition.log_start_is_known:
         return f"{LOG_START_OFFSETS} cannot be read"
@@ -85,27 +88,29 @@ def why_unknown(partition: Partition) -> str:
 
 @dataclass
 class LogStarts:
-    """Counts the partitions whose log does not begin in a local segment."""
+    """Counts of the partitions whose log begins in remote storage, or whose log start is unknown."""
 
     continued: int = 0  # partitions whose log begins in remote storage
-    unlocated: dict[str, str] = field(default_factory=dict)  # by partition name, why its log start is unknown
+    unlocated: dict[str, str] = field(default_factory=dict)  # by partition name: why the log start is unknown
 
     def add(self, partition: Partition, covered: Iterable[Interval] = ()) -> bool | None:
         """Count a partition, and return `begins_below`."""
         is_below = begins_below(partition, covered)
-        why = why_unknown(partition) if is_below is None else ""
-        self.count(partition.name, is_continued=is_below is True, why=why)
+        if is_below is None:
+            self.unlocated[partition.name] = why_unknown(partition)
+        elif is_below:
+            self.continued += 1
         return is_below
 
     def count(self, name: str, *, is_continued: bool, why: str) -> None:
-        """Count a partition by its name; `why` is the reason for an unknown log start, or ""."""
+        """Count a partition. `why` is the reason for an unknown log start, or ""."""
         self.continued += is_continued
         if why:
             self.unlocated[name] = why
 
 
 def with_log_start(partition: Partition, offset: int | None) -> Partition:
-    """Return the partition as if the checkpoint named this log start, unless it names one; None changes nothing."""
+    """Return the partition with this log start offset, unless a checkpoint names one or `offset` is None."""
     if offset is None or partition.log_start_checkpoint is not None:
         return partition
     log_start, deleted, live = split_at((*partition.deleted_segments, *partition.segments), offset)
@@ -119,16 +124,16 @@ def with_log_start(partition: Partition, offset: int | None) -> Partition:
 
 
 def may_take_leaders(partition: Partition) -> bool:
-    """Return whether the leader's log start may count: it is unknown here, or the log begins in remote storage."""
+    """Return whether the leader's log start may be used: the local one is unknown, or in remote storage."""
     return begins_below(partition) is not False
 
 
 def with_leaders(partition: Partition, offset: int | None) -> Partition:
-    """Return the partition with the log start of its leader, if that counts; None is an unknown one.
+    """Return the partition with the leader's log start offset, or unchanged. `offset` None means that it is unknown.
 
-    It counts if the log start is unknown here, or if the log begins in remote storage and the leader's log start is
-    above the checkpoint's or the stated one. Brokers checkpoint a new log start once a minute, and delete the remote
-    segments below it before that.
+    The leader's log start is used in two cases: the local one is unknown, or the log begins in remote storage and the
+    leader's log start is above the local one. Brokers checkpoint a new log start once a minute, and may delete the
+    remote segments below it earlier.
     """
     if offset is None or not may_take_leaders(partition):
         return partition
@@ -136,7 +141,7 @@ def with_leaders(partition: Partition, offset: int | None) -> Partition:
 
 
 def moved_up(partition: Partition, offset: int | None) -> Partition | None:
-    """Return the partition with the log start of its leader if that is above the checkpoint's; else None."""
+    """Return the partition with the leader's log start offset if that is above the checkpoint's, else None."""
     told = partition.log_start_checkpoint
     if offset is None or told is None or offset <= told:
         return None
@@ -144,10 +149,10 @@ def moved_up(partition: Partition, offset: int | None) -> Partition | None:
 
 
 def with_stated(log_dirs: Sequence[NamedLogDir], stated: Mapping[TopicPartition, int]) -> tuple[NamedLogDir, ...]:
-    """Return the log directories as if their checkpoints named the log start offsets that --log-start states.
+    """Return the log directories with the log start offsets of --log-start added to their checkpoints.
 
     Raises:
-        UsageError: a checkpoint names another one, or no directory has the partition.
+        UsageError: a checkpoint names another offset, or no directory has the partition.
     """
     folders = set(chain.from_iterable(each.log_dir.folders for each in log_dirs))
     for (topic, partition), offset in stated.items():
@@ -157,10 +162,10 @@ def with_stated(log_dirs: Sequence[NamedLogDir], stated: Mapping[TopicPartition,
 
 
 def unknown_partition(folder: str, stated: int, uris: Iterable[str]) -> UsageError:
-    """Return the error about a stated log start offset of a partition that was found nowhere."""
+    """Return the error about a --log-start for a partition that no log directory has."""
     return UsageError(
         f"--log-start {folder}={stated}: no such partition in {', '.join(uris)}",
-        hint="--log-start takes a folder's name and an offset, as orders-0=100",
+        hint="--log-start takes the name of a partition's folder and an offset: --log-start orders-0=100",
     )
 
 
@@ -172,7 +177,7 @@ def _stated(log_dir: LogDir, stated: Mapping[TopicPartition, int]) -> LogDir:
 
 
 def refuse_other(name: TopicPartition, known: int | None, stated: int) -> None:
-    """Refuse a stated log start offset that contradicts the checkpoint's (None if it names none): UsageError."""
+    """Raise UsageError if --log-start contradicts the checkpoint; `known` is None if the checkpoint has no entry."""
     if known not in (None, stated):
         raise UsageError(
             f"--log-start {name[0]}-{name[1]}={stated}: {LOG_START_OFFSETS} says {known}",

@@ -1,6 +1,6 @@
-"""Places as people name them: paths and URIs of log directories and stores.
+"""Resolve and normalize the paths and URIs of log directories and stores.
 
-`/x`, `/x/`, `//x`, `/y/../x` and `file:///x` are one place.
+`/x`, `/x/`, `//x`, `/y/../x` and `file:///x` are the same location.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 from tiersnap.snapshot.log.file_system import FOLDER, LOCAL, Entry, FileSystem
 
 _LOCAL_HOSTS = ("", "localhost")
-_MOST_LISTED = 20  # entries of a folder that is no log directory
+_MOST_LISTED = 20  # entries that log_dir_below lists
 _REASONS: dict[type, str] = {FileNotFoundError: "no such directory", NotADirectoryError: "it is no directory"}
 _NOT_YET = {
     "gs": "Google Cloud Storage",
@@ -29,16 +29,19 @@ _NOT_YET = {
 
 
 def resolve(uri: str) -> tuple[FileSystem, str]:
-    """Return the file system and path of a URI or a local path.
+    """Return the file system and the path for a URI or a local path.
 
     Raises:
-        SourceNotFoundError: the scheme is unknown, the filesystem cannot be reached, or the path is not UTF-8.
+        SourceNotFoundError: the scheme is unknown, the file system cannot be reached, or the path is not UTF-8.
+        UsageError: the URI's cloud is not supported.
     """
     local = place_of(uri) if uri.startswith("file:") else uri
     if "://" not in local and not local.startswith("file:"):
         path = Path(local).expanduser().absolute().as_posix()
         if not _is_utf8(path):
-            raise SourceNotFoundError(f"{path!a}: the name is not UTF-8", hint="lay a link with a UTF-8 name to it")
+            raise SourceNotFoundError(
+                f"{path!a}: the name is not UTF-8", hint="create a symbolic link to it with a UTF-8 name"
+            )
         return LOCAL, path
     hint = "use a path, file:///…, s3://bucket/… or hdfs://…"
     refuse_unsupported(uri, hint=hint)
@@ -62,21 +65,23 @@ def _is_utf8(path: str) -> bool:
 
 
 def located(uri: str) -> str:
-    """Return a spelling that is valid in any process: an absolute path, or the URI without `/` at its end.
+    """Return the path or URI in a form that is valid in any process: an absolute path, or a URI without a trailing `/`.
 
-    A file URI stays a URI: a plain path would mean Spark's default file system, which may be another one.
+    A file URI stays a URI, because Spark would resolve a plain path in its default file system.
     """
     if "://" in uri or uri.startswith("file:"):
-        return uri.rstrip("/") if not uri.endswith(("?", "//")) else uri
-    # abspath also resolves `..`, but keeps two leading slashes.
+        if uri.endswith(("?", "//")):
+            return uri
+        return uri.rstrip("/")
+    # abspath resolves `..`, but keeps two leading slashes.
     return "/" + os.path.abspath(Path(uri).expanduser()).lstrip("/")  # noqa: PTH100
 
 
 def refuse_unsupported(uri: str, *, hint: str) -> None:
-    """Refuse a URI of a cloud that cannot be reached yet; its rest is not repeated, as it may hold a password.
+    """Refuse a URI of a cloud that tiersnap does not support. The message omits the URI, which may contain a password.
 
     Raises:
-        UsageError: it is one; with the hint.
+        UsageError: the cloud is not supported.
     """
     scheme, separator, _ = uri.partition("://")
     if separator and scheme in _NOT_YET:
@@ -84,7 +89,10 @@ def refuse_unsupported(uri: str, *, hint: str) -> None:
 
 
 def each_once(uris: Iterable[str]) -> tuple[str, ...]:
-    """Return the places in order, each once in its first spelling. Links are not followed: a mount may be one."""
+    """Return the URIs in order, each location once in its first spelling.
+
+    Links are not resolved, because a mount may be a link.
+    """
     found: dict[str, str] = {}
     for uri in uris:
         found.setdefault(place_of(uri), uri)
@@ -92,9 +100,9 @@ def each_once(uris: Iterable[str]) -> tuple[str, ...]:
 
 
 def place_of(uri: str) -> str:
-    """Return the canonical name of a log directory, for any spelling of its path or URI; links stay unresolved.
+    """Return the canonical form of a path or URI. Links are not resolved.
 
-    Tables keep this name, so that different spellings in two runs are one source.
+    Tables store this form, so that a source has the same name in each run, however the user writes it.
     """
     name = located(uri)
     if not name.startswith("file:"):
@@ -106,7 +114,7 @@ def place_of(uri: str) -> str:
 
 
 def places_of(uris: Iterable[str]) -> tuple[str, ...]:
-    """Return `place_of` for each URI, in their order, without duplicates."""
+    """Return `place_of` for each URI, in order, without duplicates."""
     return tuple(dict.fromkeys(map(place_of, uris)))
 
 
@@ -115,30 +123,30 @@ def unlisted(error: OSError) -> tuple[str, str]:
     reason = _REASONS.get(type(error)) or error.strerror or str(error)
     if isinstance(error, PermissionError):
         return reason, "run it as the user that runs the broker"
-    return reason, "name one entry of the broker's log.dirs, as server.properties has it"
+    return reason, "give one entry of log.dirs in the broker's server.properties"
 
 
 def without_partitions(folder: str, names: Collection[str], below: str | None) -> str:
-    """Return a hint for a directory without a folder that is named like a partition.
+    """Return a hint for a directory that has no partition folder.
 
     Args:
         folder: name of the directory.
         names: names of its entries.
-        below: a log directory in it; None without one.
+        below: path of a log directory inside it, or None.
     """
     if not names:
         return "it is empty: is its disk mounted?"
     if any(name.endswith(".log") for name in names):
-        return f"this is one partition: name the folder above it, with --partition {folder}"
+        return f"this is one partition: give the folder above it, and --partition {folder}"
     if below:
-        return f"it is no log directory, and {below} is one: name that"
-    return "a log directory has folders named <topic>-<partition>: name one entry of log.dirs of server.properties"
+        return f"it is no log directory: give {below}"
+    return "a log directory has folders named <topic>-<partition>: give one entry of log.dirs in server.properties"
 
 
 def log_dir_below(
     filesystem: FileSystem, listing: Iterable[Entry], is_partition: Callable[[str], object]
 ) -> str | None:
-    """Return the path of a log directory among the entries of a folder; only the first entries are listed."""
+    """Return the path of a log directory among the first 20 entries of a folder, or None."""
     for entry in islice(listing, _MOST_LISTED):
         with suppress(OSError):
             if entry.kind == FOLDER and any(is_partition(each.name) for each in filesystem.list_folder(entry.path)):

@@ -1,8 +1,8 @@
 """Rebuild leader epochs that a leader-epoch-checkpoint lost, from the headers of the log's batches.
 
-A power loss leaves the file empty or full of zeros. A broker that starts with an empty file adds only the epochs in
-which it writes later (KAFKA-15046, KAFKA-16541). A leader cannot copy a segment without an epoch: its copy task fails
-with "segmentLeaderEpochs can not be null or empty". As in LogSegment.recover, an epoch begins with its first batch, and
+A power loss leaves the file empty or full of zeros. A broker that starts with an empty file adds only epochs of later
+writes (KAFKA-15046, KAFKA-16541). A leader cannot copy a segment without an epoch: its copy task fails with
+"segmentLeaderEpochs can not be null or empty". As in LogSegment.recover, an epoch begins with its first batch, and
 epochs never descend.
 
 Local batches cannot show the epochs below the first segment. So if a log begins in remote storage, its rebuilt epochs
@@ -29,10 +29,10 @@ _OLDEST_WITH_EPOCH = 2  # magic
 
 @dataclass(frozen=True, slots=True)
 class KnownEpochs:
-    """The leader epochs of a log."""
+    """The leader epochs of a log, from its checkpoint and from batches."""
 
-    epochs: LeaderEpochs | None  # (epoch, start offset), ascending; None if neither the file nor a batch has any
-    lost_below: int = 0  # below this offset the epochs come from batches, because the file lost them
+    epochs: LeaderEpochs | None  # (epoch, start offset), ascending; None if neither the file nor a batch has an epoch
+    lost_below: int = 0  # below this offset, the file lost its epochs, and `epochs` come from batches
 
 
 def complete(
@@ -42,7 +42,7 @@ def complete(
 
     Args:
         found: epochs in the file; None if it is missing or unreadable.
-        segments: ascending, from the one with the log start offset on; the file has no epochs of older segments.
+        segments: ascending; the first one contains the log start offset. The file has no epochs of older segments.
     """
     if not segments or (found and found[0][1] <= log_start_offset):
         return KnownEpochs(found)
@@ -59,15 +59,17 @@ def complete(
 
 
 def epochs_of_batches(filesystem: FileSystem, segments: Sequence[Segment], *, reads_all: bool = False) -> LeaderEpochs:
-    """Return (epoch, first offset) of the batches, ascending; none if no batch has an epoch, or not all are certain.
+    """Return (epoch, first offset) for each epoch of the batches, ascending; () if there is none or one is uncertain.
 
-    They are not if epochs descend, or a closed segment is damaged in which one may have begun.
+    An epoch is uncertain if epochs descend, or if it may have begun in a damaged closed segment.
 
     Args:
-        reads_all: walk over every batch, with its CRC. Otherwise a segment is passed by if the next one begins under
-            the same epoch.
+        reads_all: whether to read every batch and verify its CRC. Otherwise a segment is skipped if the next segment
+            begins with the same epoch.
     """
-    firsts = [None if reads_all else _first(filesystem, each.log.path) for each in segments]
+    firsts: list[tuple[int, int] | None] = [None] * len(segments)
+    if not reads_all:
+        firsts = [_first(filesystem, each.log.path) for each in segments]
     found: list[LeaderEpoch] = []
     newest = -1
     for segment, first, following in zip(segments, firsts, [*firsts[1:], None], strict=True):
@@ -88,7 +90,7 @@ def epochs_of_batches(filesystem: FileSystem, segments: Sequence[Segment], *, re
 
 
 def _first(filesystem: FileSystem, path: str) -> tuple[int, int] | None:
-    """Return leader epoch and offset of the first batch; None if it has no epoch, or cannot be read."""
+    """Return (leader epoch, base offset) of the first batch; None if it has no epoch or cannot be read."""
     try:
         with filesystem.open(path) as file:
             data = file.read(_START.size)
@@ -97,12 +99,14 @@ def _first(filesystem: FileSystem, path: str) -> tuple[int, int] | None:
     if len(data) < _START.size:
         return None
     offset, epoch, magic = _START.unpack(data)
-    return (epoch, offset) if magic >= _OLDEST_WITH_EPOCH and epoch >= 0 else None
+    if magic < _OLDEST_WITH_EPOCH or epoch < 0:
+        return None
+    return epoch, offset
 
 
 def _changes(filesystem: FileSystem, segment: Segment, *, check_crc: bool) -> list[tuple[int, int] | None]:
-    """Return leader epoch and offset of each batch with another epoch than its predecessor; None last for damage."""
-    # Most logs need none of this, and it takes the compiled kernels.
+    """Return (leader epoch, base offset) of each batch that begins an epoch; add None if the segment is damaged."""
+    # Imported here, because the compiled kernels load slowly and most logs do not need them.
     import numpy as np
 
     from tiersnap.snapshot.log.segment_scan import SegmentScan
@@ -116,5 +120,6 @@ def _changes(filesystem: FileSystem, segment: Segment, *, check_crc: bool) -> li
         pairs = zip(epochs[at].tolist(), rows["base_offset"][at].tolist(), strict=True)
         found += [each for each in pairs if each[0] >= 0]
         before = int(epochs[-1])
-    is_damaged = scan.end.finding is not None and not segment.is_active
-    return [*found, None] if is_damaged else found
+    if scan.end.finding is not None and not segment.is_active:
+        found.append(None)
+    return found

@@ -1,6 +1,6 @@
 """Read the records of a segment with keys and values, for Kafka's internal topics.
 
-A batch that cannot be read is a finding, and the following batches are still read.
+An unreadable batch is a finding; the batches after it are still read.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.log.windows import Windows, open_windows
 from tiersnap.snapshot.units import count_of
 
+_NOT_ITS_RECORDS = "the records do not match the count and length in the batch header"
+
 
 class LogRecord(NamedTuple):
-    """A record and its position."""
+    """A record with its position in the log."""
 
-    position: int  # byte position of its batch
+    position: int  # byte position of the record's batch in the segment
     offset: int
     timestamp: int  # ms, set by the client or the broker
     key: bytes | None
@@ -35,7 +37,7 @@ class LogRecord(NamedTuple):
 
 
 class SegmentRecords:
-    """Iterate once for the records in offset order, control records left out; then read `findings`."""
+    """An iterator over the records of a segment in offset order, without control records. Then read `findings`."""
 
     def __init__(self, filesystem: FileSystem, segment: Segment, *, check_crc: bool = True) -> None:
         self._filesystem = filesystem
@@ -64,7 +66,7 @@ class SegmentRecords:
             self.findings.append(Finding(FindingKind.UNREADABLE_FILE, self._path, -1, message))
             return
         is_compressed = (batches["attributes"] & rb.CODEC_MASK) != 0
-        # Runs of batches that are alike; a topic has one codec as a rule, and coordinators compress nothing.
+        # Split into runs of compressed and of uncompressed batches. Most topics are one run.
         changes = np.flatnonzero(is_compressed[1:] != is_compressed[:-1]) + 1
         for run in np.split(batches, changes):
             if run["attributes"][0] & rb.CODEC_MASK:
@@ -78,7 +80,7 @@ class SegmentRecords:
         count = records_of_batches(window, start, batches, spans, is_wrong.view(np.uint8))
         yield from _records(window.tobytes(), spans[:count])
         for position in batches["position"][is_wrong].tolist():
-            self._note(position, "bytes that are not the records that its header counts")
+            self._note(position, _NOT_ITS_RECORDS)
 
     def _compressed(self, window: np.ndarray, start: int, batch: np.void) -> Iterator[LogRecord]:
         position = int(batch["position"])
@@ -93,7 +95,7 @@ class SegmentRecords:
         spans, one = np.empty(most, SPAN_DTYPE), np.array([batch], rb.RECORD_BATCH_DTYPE)
         count = records_of_batch(np.frombuffer(data, np.uint8), 0, len(data), one, 0, 0, spans)
         if count < 0:
-            self._note(position, "bytes that are not the records that its header counts")
+            self._note(position, _NOT_ITS_RECORDS)
         yield from _records(data, spans[: max(count, 0)])
 
     def _note(self, position: int, message: str) -> None:
@@ -104,7 +106,7 @@ class SegmentRecords:
         if end.finding is not None and end.finding.finding_kind is not FindingKind.EMPTY_SEGMENT:
             self.findings.append(end.finding)
         if end.legacy_count:
-            message = f"{count_of(end.legacy_count, 'entry', 'entries')} of magic 0 or 1, not read here"
+            message = f"{count_of(end.legacy_count, 'entry', 'entries')} of magic 0 or 1, skipped"
             self.findings.append(Finding(FindingKind.BAD_MAGIC, self._path, -1, message))
 
 

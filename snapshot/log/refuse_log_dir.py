@@ -1,8 +1,8 @@
-"""Refuse to write below a broker's log directory; only `repair`, `install` and `restore` may do that.
+"""Refuse to write output into a broker's log directory. Only `repair`, `install` and `restore` may write there.
 
-A broker fails at an unknown folder in its log directory, and reads every file in a partition's folder as its own. A
-directory is a broker's log directory if it contains one of the files that brokers keep at its top, or a folder named
-`<topic>-<partition>` with a segment. The given directory itself is refused, too, if it contains `.lock` or a segment.
+A broker fails at an unknown folder in its log directory, and reads each file in a partition folder as its own. A
+directory counts as a broker's if it contains a file that brokers keep in a log directory, or a folder named
+`<topic>-<partition>` with a segment. The given directory itself also counts if it contains `.lock` or a segment.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from tiersnap.snapshot.log.log_dir import (
 _AT_THE_TOP = frozenset(
     {META_PROPERTIES, CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, CLEANER_OFFSETS}
 )
-_LOCK = ".lock"  # of many programs, so it counts only in the very directory that was named
+_LOCK = ".lock"  # many programs write one, so it counts only in the given directory and not in those above it
 _SEGMENT = re.compile(r"[0-9]{20}\.log")
 
 
 def refuse_log_dir(path: str | os.PathLike[str], what: str) -> None:
-    """Refuse a directory that is a broker's log directory or inside one; it need not exist yet.
+    """Raise an error if `path` is, or is inside, a broker's log directory. The path need not exist.
 
     Args:
-        path: a local path; its links are followed, as a write would follow them.
-        what: the output to write there, subject of the message: `--out`, `the report`.
+        path: a local path; links are followed, as a write would follow them.
+        what: the output to write to the path, as subject of the message: `--out`, `the report`.
 
     Raises:
-        LogDirAsTargetError: the directory is a broker's.
+        LogDirAsTargetError: the path is in a broker's log directory.
     """
     real = Path(os.path.realpath(Path(path).expanduser()))
     for directory in (real, *real.parents):
@@ -45,15 +45,20 @@ def refuse_log_dir(path: str | os.PathLike[str], what: str) -> None:
         if mark is not None:
             raise LogDirAsTargetError(
                 f"{what} {str(path)!r} is in {str(directory)!r}, which holds a broker's log (it has {mark})",
-                hint="give a directory outside of the broker's log.dirs: a broker dies of what it does not know there",
+                hint="give a directory outside of the broker's log.dirs: unknown files there make a broker fail",
             )
 
 
 def _mark_of(directory: Path, *, is_named: bool) -> str | None:
-    """Return the name that proves `directory` to be a broker's; None without one, or if this user may not list it."""
+    """Return the name of the file or folder that shows that `directory` is a broker's, or None.
+
+    If this user may not list the directory, return None.
+    """
     names = _names(directory)
-    marks = _AT_THE_TOP | {_LOCK} if is_named else _AT_THE_TOP
-    if found := marks.intersection(names):
+    found = _AT_THE_TOP.intersection(names)
+    if is_named:
+        found |= {_LOCK}.intersection(names)
+    if found:
         return min(found)
     if is_named or split_folder_name(directory.name):
         segment = next(filter(_SEGMENT.fullmatch, names), None)

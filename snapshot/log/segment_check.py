@@ -1,12 +1,12 @@
-"""Check a segment while its bytes are streamed: the same end, digest and rows as a scan, without a second read.
+"""Check a segment while its bytes are streamed. The result equals that of a scan: end, digest and rows.
 
     check = SegmentCheck(base_offset, next_base_offset)
     for piece in pieces:            # consecutive, of any sizes
         check.update(piece)
-        if check.finding: …         # damage is known as soon as its batch was passed
-    end = check.finish()            # end.digest equals the decode's, unless the bytes differ
+        if check.finding: …         # damage is reported after the piece that contains it
+    end = check.finish()            # end.digest equals the digest of a scan, unless the bytes differ
 
-Pieces are not copied, except for entries that span several pieces: these are joined in a buffer.
+Pieces are not copied, except for the parts of an entry that spans several pieces: a buffer joins these parts.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _GOES_ON = (kernels.PARTIAL, kernels.END)
 _LARGEST_ENTRY = (1 << 31) + LOG_OVERHEAD
 _LENGTH = struct.Struct(">8xi")
 
-# Takes (uint8 buffer, position of its first byte in the segment); gives the bytes that it took, all up to the entry
-# that is not whole, or None when it wants no more.
+# Called with (uint8 buffer, position of its first byte in the segment). Returns how many bytes it consumed, up to the
+# first incomplete entry, or None to stop.
 Consumer = Callable[[np.ndarray, int], int | None]
 
 
 class EntryFeed:
-    """Splits the stream of one segment into entries for one consumer; it buffers entries that span several pieces.
+    """A splitter of one segment's stream into complete entries. It buffers entries that span several pieces.
 
     Attributes:
         position: byte position in the segment up to which entries were consumed.
-        is_over: the consumer stopped, or an entry claims more bytes than the segment has.
+        is_over: whether the consumer stopped, or an entry claims more bytes than the segment has.
     """
 
     def __init__(self, consume: Consumer, size: int | None = None) -> None:
-        """Take the consumer; `size` is the byte size of the segment, if known, so that no more bytes are awaited."""
+        """Create a feed for `consume`. `size` is the segment's size in bytes, if known."""
         self._consume, self._size = consume, size
         self._begun = bytearray()
         self.position = 0
@@ -51,15 +51,15 @@ class EntryFeed:
         return len(self._begun)
 
     def update(self, piece: memoryview) -> memoryview:
-        """Consume the next bytes of the segment, and return the rest that was not consumed; `piece` is not kept."""
+        """Consume the next bytes of the segment, and return the bytes that were not consumed. `piece` is not kept."""
         while self._begun and not self.is_over and len(piece):
             taken = max(self._wanted(), 1)
             self._begun += piece[:taken]
             piece = piece[taken:]
-            # A complete header is checked before its entry is: a damaged length may claim bytes that never come.
+            # Check a complete header before the entry is complete: a damaged length may claim bytes that never come.
             if self._wanted() == 0 or len(self._begun) == SMALLEST_READ:
-                # The buffer is replaced, not copied: a copy would double the memory of a large batch, and a bytearray
-                # with a view cannot shrink.
+                # Replace the buffer: a copy would double the memory for a large batch, and a bytearray with a view
+                # cannot shrink.
                 whole, self._begun = self._begun, bytearray()
                 self._take(np.frombuffer(whole, np.uint8))
         if len(piece) and not self.is_over:
@@ -68,7 +68,7 @@ class EntryFeed:
         return piece
 
     def _wanted(self) -> int:
-        """Return the number of missing bytes of the buffered entry; of its header, if its length is not yet known."""
+        """Return how many bytes the buffered entry lacks, or how many its header lacks if the length is unknown."""
         have, wanted = len(self._begun), SMALLEST_READ
         if have >= SMALLEST_READ:
             wanted = max(wanted, LOG_OVERHEAD + int(_LENGTH.unpack_from(self._begun)[0]))
@@ -88,7 +88,7 @@ class EntryFeed:
 
 
 class SegmentCheck:
-    """The check of one stream."""
+    """A check of one segment's stream."""
 
     def __init__(
         self,
@@ -100,13 +100,14 @@ class SegmentCheck:
         size: int | None = None,
         name: str = "",
     ) -> None:
-        """Begin at the segment's first byte.
+        """Create a check that expects the segment's first byte.
 
         Args:
             base_offset: the number in the file's name.
             next_base_offset: base offset of the next segment; None for the active segment.
-            on_rows: receives decoded rows (RECORD_BATCH_DTYPE), each array valid during the call.
-            size: byte size of the stream, if known; a batch that claims more bytes is not buffered.
+            check_crc: whether to verify the CRC of each batch.
+            on_rows: called with decoded rows (RECORD_BATCH_DTYPE); an array is valid only during the call.
+            size: size of the stream in bytes, if known; a batch that claims more bytes is not buffered.
             name: name of the file, for findings.
         """
         self._walk = SegmentWalk(
@@ -123,7 +124,7 @@ class SegmentCheck:
         self.size = 0
 
     def update(self, piece: bytes | bytearray | memoryview) -> None:
-        """Take the next bytes; after damage they are only counted."""
+        """Check the next bytes. After damage, bytes are only counted."""
         view = memoryview(piece).cast("B")
         self.size += len(view)
         left = self._feed.update(view)
@@ -141,9 +142,11 @@ class SegmentCheck:
 
     @property
     def finding(self) -> Finding | None:
-        """Return the damage found so far, or None; only `finish` finds a truncated last batch."""
-        return None if self._reason in (*_GOES_ON, kernels.ZEROS) else self._walk.finding(self.size, self._reason)
+        """Return the damage found so far, or None. Only `finish` reports a truncated last batch."""
+        if self._reason in (*_GOES_ON, kernels.ZEROS):
+            return None
+        return self._walk.finding(self.size, self._reason)
 
     def finish(self) -> SegmentEnd:
-        """Return how the segment ended; call it once, after its last byte."""
+        """Return the end of the walk. Call it once, after the last byte."""
         return self._walk.end(self.size, self._walk.finding(self.size, self._reason))

@@ -1,7 +1,8 @@
-"""One segment file -> decoded batches by window, and how the file ended.
+"""Decode a segment file window by window, and report how the file ended.
 
-A partial tail is normal in the active segment: the broker was writing, or crashed and will cut it. In a closed segment
-it is damage. Damage ends the scan where a broker's recovery would cut the file.
+A partial tail is normal in the active segment: the broker is writing, or it crashed and truncates the tail at its next
+start. In a closed segment, a partial tail is damage. Damage ends the scan at the byte at which a broker's recovery
+would truncate the file.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = ["Folding", "SegmentEnd", "SegmentScan"]
 
 @dataclass
 class SegmentScan:
-    """Iterate once for the decoded rows (RECORD_BATCH_DTYPE; each array is valid until the next), then read `end`."""
+    """An iterator over decoded rows (RECORD_BATCH_DTYPE; an array is valid until the next one). Then read `end`."""
 
     filesystem: FileSystem
     path: str
@@ -35,8 +36,8 @@ class SegmentScan:
     base_offset: int  # the number in the file's name
     next_base_offset: int | None  # base offset of the next segment; None for the active segment
     check_crc: bool = True
-    keep_rows: bool = True  # False gives no rows, which is faster for who only folds or checks
-    folding: Folding | None = None  # folds in the same pass
+    keep_rows: bool = True  # False yields no rows, which is faster if the caller only folds or checks
+    folding: Folding | None = None  # receives the batches in the same pass
     window_bytes: int = WINDOW_BYTES
     end: SegmentEnd = field(init=False)
 
@@ -92,7 +93,7 @@ class SegmentScan:
             cursor, reason = walk.cursor, walk.reason
             if reason not in (kernels.PARTIAL, kernels.END) or at_end:
                 break
-            # A batch larger than the window: look again through a larger one.
+            # If nothing was consumed, the batch is larger than the window. Read a larger window.
             length = usual if cursor else length * 2
             position += cursor
         if reason == kernels.ZEROS and not is_zero(windows, walk.valid_bytes, windows.size):

@@ -1,6 +1,6 @@
-"""Walk over one segment's bytes: the state of the walk, and its end.
+"""Walk over the bytes of one segment: decode, fold and check its batches.
 
-`SegmentScan` passes windows of a file, `SegmentCheck` the pieces of a stream.
+`SegmentScan` passes the windows of a file, `SegmentCheck` the pieces of a stream.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.producer_fold import DELTA_DTYPE, ProducerFold
 from tiersnap.snapshot.units import count_of
 
-# Rows of one pass: few enough to stay in the processor's cache until they are counted, folded and copied.
+# Rows per pass: few enough to stay in the processor's cache until they are counted, folded and copied.
 _ROWS = 8192
 _PAUSES = (kernels.ROWS_FULL, kernels.TABLE_FULL, kernels.CUT, kernels.COMPRESSED_CONTROL)
 _NO_DELTAS = np.empty(0, DELTA_DTYPE)
-_LARGEST_CONTROL = 1 << 20  # bytes; a control record has less than a hundred
-_ATTRIBUTES = 22  # the low byte
+_LARGEST_CONTROL = 1 << 20  # bytes; a control record has fewer than 100
+_ATTRIBUTES = 22  # position of the low byte of the attributes
 
 _MESSAGES = {
     kernels.BAD_SIZE: (FindingKind.BAD_SIZE, "batch size expected at least {expected}, found {found}"),
@@ -49,21 +49,19 @@ _MESSAGES = {
 
 @dataclass(frozen=True, slots=True)
 class SegmentEnd:
-    """The end of a walk."""
+    """The result of a walk, which ended at the end of the segment or at damage."""
 
     total_bytes: Annotated[int, Meta(description="bytes of the file when it was opened")]
-    valid_bytes: Annotated[int, Meta(description="bytes up to the end of the last good entry")]
-    batch_count: Annotated[int, Meta(description="good record batches")]
+    valid_bytes: Annotated[int, Meta(description="bytes up to the end of the last valid entry")]
+    batch_count: Annotated[int, Meta(description="number of valid record batches")]
     legacy_count: Annotated[int, Meta(description="entries of magic 0 and 1, counted and not decoded")]
-    last_offset: Annotated[
-        int, Meta(description="last offset of the last good entry; base offset - 1 if there is none")
-    ]
+    last_offset: Annotated[int, Meta(description="last offset of the last valid entry; base offset - 1 without one")]
     first_timestamp: Annotated[
         int, Meta(description="ms, largest timestamp of the first decoded batch; -1 without one")
     ]
     max_timestamp: Annotated[
         int,
-        Meta(description="ms, largest timestamp of the good entries, as they were stamped; -1 without one"),
+        Meta(description="ms, largest record timestamp of the valid entries; -1 without one"),
     ]
     has_gaps: HasGaps
     digest: Digest
@@ -71,41 +69,44 @@ class SegmentEnd:
     finding: Finding | None  # damage that ended the walk, or None
 
     def largest_timestamp(self, modified_ns: int) -> int:
-        """Return the timestamp that brokers publish and retention acts on: ms, the file's time if no entry has one.
+        """Return the largest timestamp in ms that brokers publish and that retention uses.
 
-        Follows org.apache.kafka.storage.internals.log.LogSegment.largestTimestamp.
+        If no entry has a timestamp, this is the file's modification time. Follows
+        org.apache.kafka.storage.internals.log.LogSegment.largestTimestamp.
 
         Args:
             modified_ns: the file's modification time, ns since the epoch.
         """
-        return self.max_timestamp if self.max_timestamp >= 0 else modified_ns // 1_000_000
+        if self.max_timestamp >= 0:
+            return self.max_timestamp
+        return modified_ns // 1_000_000
 
 
 class Folding(Protocol):
-    """Folds batches while they are decoded.
+    """A receiver that folds batches while they are decoded.
 
     Attributes:
-        producers: the fold of the batches.
-        stop_at: `cut` is called before the first entry at or above this offset is folded.
+        producers: the current fold.
+        stop_at: offset; `cut` is called before the first entry at or above it is folded.
     """
 
     producers: ProducerFold
 
     @property
     def stop_at(self) -> int:
-        """Return the offset at which the next run must begin, above all folded batches; or NO_CUT."""
+        """Return the offset at which the next run must begin, above all folded batches, or NO_CUT."""
 
     def cut(self, max_timestamp: int) -> None:
-        """Continue with a new fold and a larger `stop_at`.
+        """Start a new fold with a larger `stop_at`.
 
         Args:
-            max_timestamp: ms, largest of the segment's entries so far, -1 without one.
+            max_timestamp: ms, largest of the segment's entries up to here; -1 without one.
         """
 
 
 @dataclass
 class SegmentWalk:
-    """The walk over one segment; see `SegmentScan` for the arguments."""
+    """A walk over one segment. `SegmentScan` explains the arguments."""
 
     path: str  # for findings
     _: KW_ONLY
@@ -124,18 +125,19 @@ class SegmentWalk:
 
     @property
     def valid_bytes(self) -> int:
-        """Return the bytes of the segment up to the end of its last good entry."""
+        """Return the byte position in the segment at which its last valid entry ends."""
         return int(self._state["valid_bytes"])
 
     def make_room(self, size: int) -> None:
-        """Allocate room for the rows of a segment of `size` bytes, or for the most rows that are kept at a time."""
+        """Allocate the array for decoded rows, if rows are kept; `size` is the segment's size in bytes."""
         if self.keep_rows:
             self._out = np.empty(min(max(size // HEADER_LENGTH, 1), _ROWS), RECORD_BATCH_DTYPE)
 
     def over(self, window: np.ndarray, position: int) -> Iterator[np.ndarray]:
-        """Walk over uint8 bytes from byte `position` on; yield arrays of decoded rows, each valid until the next.
+        """Walk over uint8 bytes, the first of which is byte `position` of the segment. Yield arrays of decoded rows.
 
-        Then `cursor` is the first byte of the window that was not walked, and `reason` why (see kernels.batch).
+        An array is valid until the next one. Afterwards, `cursor` is the position in `window` at which the walk
+        stopped, and `reason` why it stopped (see kernels.batch).
         """
         state = self._state
         cursor, reason = 0, kernels.ROWS_FULL
@@ -167,7 +169,7 @@ class SegmentWalk:
         return cursor, reason
 
     def finding(self, size: int, reason: int) -> Finding | None:
-        """Return the finding about a segment of `size` bytes over which the walk ended for `reason`."""
+        """Return the finding about a segment of `size` bytes whose walk stopped for `reason`, or None."""
         state, valid_bytes = self._state, self.valid_bytes
         if reason in _MESSAGES:
             kind, message = _MESSAGES[reason]
@@ -187,7 +189,7 @@ class SegmentWalk:
         return None
 
     def end(self, size: int, finding: Finding | None) -> SegmentEnd:
-        """Return the end of the walk."""
+        """Return the result of the walk."""
         state = self._state
         return SegmentEnd(
             total_bytes=size,
@@ -205,23 +207,25 @@ class SegmentWalk:
 
 
 def compressed_controls(rows: np.ndarray) -> np.ndarray:
-    """Return the indexes of compressed control batches with a record, which the compiled loops cannot decode.
+    """Return the indexes of compressed control batches that have a record; the compiled loops cannot decode these.
 
-    Brokers write control batches uncompressed, but also read compressed ones (DefaultRecordBatch.iterator,
+    Brokers write control batches uncompressed, but can read compressed ones (DefaultRecordBatch.iterator,
     ProducerAppendInfo.append).
 
     Args:
-        rows: records with attributes and record_count.
+        rows: structured array with the fields attributes and record_count.
     """
     is_control = (rows["attributes"] & CONTROL_MASK) != 0
     return np.flatnonzero(is_control & ((rows["attributes"] & CODEC_MASK) != 0) & (rows["record_count"] > 0))
 
 
 def compressed_control_record(window: np.ndarray) -> tuple[int, int, int]:
-    """Return type, coordinator epoch and timestamp delta (ms) of the first record; MALFORMED as type of a wrong one.
+    """Return (type, coordinator epoch, timestamp delta in ms) of the first record of a compressed control batch.
+
+    If the record is damaged, the type is MALFORMED.
 
     Args:
-        window: uint8, from the base offset of the batch on.
+        window: uint8; begins with the base offset of the batch.
     """
     batch = window[: LOG_OVERHEAD + int.from_bytes(window[8:LOG_OVERHEAD].tobytes(), "big")]
     codec, stored = int(batch[_ATTRIBUTES]) & CODEC_MASK, batch[HEADER_LENGTH:].tobytes()
@@ -233,10 +237,10 @@ def compressed_control_record(window: np.ndarray) -> tuple[int, int, int]:
 
 
 def tell_compressed_control(state: np.void, window: np.ndarray) -> None:
-    """Decompress the control batch at which a walk stopped, and set its record's fields in the state.
+    """Decompress the control batch at which a walk stopped, and set the fields of its record in the state.
 
     Args:
-        window: uint8, from that batch on.
+        window: uint8; begins with this batch.
     """
     kind, coordinator_epoch, delta = compressed_control_record(window)
     state["control_position"] = state["valid_bytes"]

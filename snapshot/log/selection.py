@@ -1,8 +1,8 @@
-"""Select the partitions of log directories for a command.
+"""Select the partitions of log directories for a command, and find topics that are never tiered.
 
-Topics that are never tiered are left out, as in kafka.log.UnifiedLog.remoteLogEnabled: internal topics, the metadata
-topics of remote storage and of the cluster, and topics with `compact` in their cleanup.policy. If the policy is
-unknown, the cleaner's checkpoint decides. A gap inside a segment proves nothing: it may be years old.
+As in kafka.log.UnifiedLog.remoteLogEnabled, internal topics, the metadata topics of remote storage and of the cluster,
+and topics with `compact` in their cleanup.policy are never tiered. If the policy is unknown, the log cleaner's
+checkpoint decides. A gap inside a segment proves no compaction, because the policy may have changed since.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ MOST_NAMED = 10
 
 @dataclass(frozen=True)
 class Selection:
-    """The selected partitions; all conditions must hold."""
+    """The conditions for selected partitions. All of them must be true."""
 
-    topic: re.Pattern[str] | None = None  # must match a topic's whole name; None for all
-    # (topic, partition) of the only ones that are wanted; empty for all.
+    topic: re.Pattern[str] | None = None  # must match a topic's whole name; None selects all topics
+    # The only selected partitions, as (topic, partition); empty selects all.
     partitions: frozenset[TopicPartition] = field(default_factory=frozenset)
 
     def takes(self, partition: TopicPartition) -> bool:
@@ -43,20 +43,21 @@ class Selection:
     def __str__(self) -> str:
         """Return the conditions, for messages."""
         names = [f"{topic}-{number}" for topic, number in sorted(self.partitions)]
-        of_topic = [] if self.topic is None else [repr(self.topic.pattern)]
-        return ", ".join([*of_topic, *names])
+        if self.topic is not None:
+            names.insert(0, repr(self.topic.pattern))
+        return ", ".join(names)
 
 
 @dataclass(frozen=True)
 class NamedLogDir:
-    """A log directory and its URI as the user wrote it."""
+    """A log directory with its URI from the command line."""
 
-    source: str = field(repr=False)  # opens the log directory again; may hold secrets
+    source: str = field(repr=False)  # URI for opening the log directory again; may contain secrets
     log_dir: LogDir
 
     @property
     def uri(self) -> str:
-        """Return the URI for outputs, with its password and query masked."""
+        """Return the URI for outputs, with password and query masked."""
         return masked_uri(self.source)
 
 
@@ -66,23 +67,23 @@ def matches_topic(topic: str, pattern: re.Pattern[str] | None) -> bool:
 
 
 def open_log_dirs(uris: Sequence[str]) -> tuple[NamedLogDir, ...]:
-    """Open each. Raises SourceNotFoundError, NotALogDirError: as `open_log_dir`."""
+    """Open each log directory. Raises SourceNotFoundError, NotALogDirError: see `open_log_dir`."""
     return tuple(NamedLogDir(uri, open_log_dir(uri)) for uri in uris)
 
 
 def selected(log_dir: LogDir, uri: str, topic: re.Pattern[str] | None) -> Iterator[Partition]:
-    """Return the partitions of one log directory whose topics match `topic`; raise the errors of `selected_of`."""
+    """Yield the partitions of one log directory whose topics match `topic`. Raises the errors of `selected_of`."""
     for _, partition in selected_of((NamedLogDir(uri, log_dir),), Selection(topic)):
         yield partition
 
 
 def selected_of(log_dirs: Sequence[NamedLogDir], selection: Selection) -> Iterator[tuple[NamedLogDir, Partition]]:
-    """List, one by one, the partitions that are selected, directory by directory.
+    """List the selected partitions one by one, directory by directory.
 
     Raises:
-        UsageError: nothing is selected, so that a mistyped name is not taken for good news.
-        NotALogDirError: folders are named like partitions and hold no segments (`disk-1`, `disk-2`: the log
-            directories are below).
+        UsageError: nothing is selected. A mistyped name must not look like a healthy result.
+        NotALogDirError: folders are named like partitions and have no segments (`disk-1`, `disk-2`: the log directories
+            are inside).
     """
     has_partition = has_content = False
     left = set(selection.partitions)
@@ -95,20 +96,20 @@ def selected_of(log_dirs: Sequence[NamedLogDir], selection: Selection) -> Iterat
             yield each, partition
     uris = ", ".join(each.uri for each in log_dirs)
     if not has_partition and selection == Selection():
-        return  # a broker's disks that hold no partition yet
+        return  # a new broker's disks have no partition yet
     if left or not has_partition:
         raise _nothing_selected(log_dirs, selection, left)
     if not has_content:
         raise NotALogDirError(
             f"{uris}: no segments in any of its partitions",
-            hint="name one entry of log.dirs, not the folder above them",
+            hint="give one entry of log.dirs, not the folder above them",
         )
 
 
 def _nothing_selected(
     log_dirs: Sequence[NamedLogDir], selection: Selection, left: Iterable[TopicPartition]
 ) -> UsageError:
-    """Return the error of names that select nothing; `left` are the partitions that do not exist."""
+    """Return the error for a selection that selects nothing. `left` are the partitions that do not exist."""
     uris = ", ".join(each.uri for each in log_dirs)
     if not selection.partitions:
         hint = f"--topic must match a topic's whole name; {_there_are(log_dirs, of_topics=True)}"
@@ -119,7 +120,7 @@ def _nothing_selected(
 
 
 def _there_are(log_dirs: Sequence[NamedLogDir], *, of_topics: bool) -> str:
-    """Return a sentence that names the first topics or partitions, for a user who mistyped one."""
+    """Return a clause that names the first topics or partitions, for a user who mistyped one."""
     names: set[str] = set()
     for each in log_dirs:
         names.update(folders_of(each.log_dir, Selection()))
@@ -132,7 +133,7 @@ def _there_are(log_dirs: Sequence[NamedLogDir], *, of_topics: bool) -> str:
 
 
 def selected_folders(log_dirs: Sequence[NamedLogDir], selection: Selection) -> list[list[str]]:
-    """Return the folder names of the selected partitions, for each directory; raise the errors of `selected_of`."""
+    """Return the folder names of the selected partitions for each directory. Raises the errors of `selected_of`."""
     for _, partition in selected_of(log_dirs, selection):
         if partition.segments or partition.findings:
             break
@@ -140,19 +141,22 @@ def selected_folders(log_dirs: Sequence[NamedLogDir], selection: Selection) -> l
 
 
 def count(log_dirs: Sequence[NamedLogDir], selection: Selection) -> int:
-    """Return the number of selected partitions, by the names of their folders."""
-    return sum(1 for each in log_dirs for _ in folders_of(each.log_dir, selection))
+    """Return the number of selected partitions. Only the names of their folders are read."""
+    total = 0
+    for each in log_dirs:
+        total += len(list(folders_of(each.log_dir, selection)))
+    return total
 
 
 def named(log_dir: LogDir, names: Collection[TopicPartition]) -> Iterator[Partition]:
-    """Yield the named partitions that the log directory has; each is listed when it is requested."""
+    """Yield the named partitions that exist in the log directory. Each is listed when the caller requests it."""
     for folder in log_dir.folders:
         if split_folder_name(folder) in names:
             yield log_dir.partition(folder)
 
 
 def folders_of(log_dir: LogDir, selection: Selection) -> Iterator[str]:
-    """Return the folder names of the selected partitions."""
+    """Yield the folder names of the selected partitions."""
     for folder in log_dir.folders:
         name = split_folder_name(folder)
         if name is not None and selection.takes(name):
@@ -163,7 +167,7 @@ _METADATA_TOPICS = frozenset({"__remote_log_metadata", "__cluster_metadata"})
 
 
 def internal_reason(topic: str) -> str:
-    """Return why the topic is Kafka's own, or ""."""
+    """Return why the topic is internal to Kafka, or ""."""
     if topic in INTERNAL_COMPACTED_TOPICS:
         return "internal topic"
     return "metadata topic of remote storage or of the cluster" if topic in _METADATA_TOPICS else ""
@@ -185,34 +189,34 @@ _WITH_BOTH = "no broker starts with both"
 
 
 class PartitionTwiceError(CorruptDataError):
-    """Raised when two log directories of a broker hold the same partition."""
+    """Raised when two log directories of one broker contain the same partition."""
 
 
 def findings_of(log_dirs: Sequence[NamedLogDir]) -> Iterator[Finding]:
-    """Yield the findings about the directories."""
+    """Yield the findings about the log directories; see `named_findings`."""
     for _, finding in named_findings(log_dirs):
         yield finding
 
 
 def named_findings(log_dirs: Sequence[NamedLogDir]) -> Iterator[tuple[NamedLogDir, Finding]]:
-    """Yield the findings about each directory, and about several together."""
+    """Yield each finding with its directory: damage, unknown folders, and partitions that are in two directories."""
     for each in log_dirs:
         for finding in (*each.log_dir.findings, *_foreign(each.log_dir)):
             yield each, finding
     for folder, first, second in twice(log_dirs):
         if not _are_of_two_brokers(first.log_dir, second.log_dir):
-            there = f"{first.log_dir.path}/{folder}"
-            told = f"{there} is the same partition, and {_WITH_BOTH}: delete the one that is behind"
+            other = f"{first.log_dir.path}/{folder}"
+            told = f"{other} is the same partition, and {_WITH_BOTH}: delete the one with the lower end offset"
             yield second, Finding(FindingKind.BAD_FILE_NAME, f"{second.log_dir.path}/{folder}", -1, told)
 
 
 def twice(
     log_dirs: Sequence[NamedLogDir], selection: Selection | None = None
 ) -> Iterator[tuple[str, NamedLogDir, NamedLogDir]]:
-    """Yield the folder of each selected partition that is in two of the directories, with these two.
+    """Yield (folder, first directory, second directory) for each selected partition that is in two directories.
 
-    A broker that has moved one to another disk renames it there, then here (LogManager.replaceCurrentWithFutureLog), so
-    both are looked at again.
+    A broker that moves a partition to another disk renames its folder there before the old folder here
+    (LogManager.replaceCurrentWithFutureLog). So both folders are examined again before a pair is reported.
     """
     seen: dict[str, NamedLogDir] = {}
     for each in log_dirs:
@@ -230,33 +234,36 @@ def _is_gone(log_dir: LogDir, folder: str) -> bool:
 
 
 def refuse_twice(log_dirs: Sequence[NamedLogDir]) -> None:
-    """Refuse a partition that is in two of the directories.
+    """Raise an error if a partition is in two of the directories.
 
     Raises:
-        PartitionTwiceError: both directories are of one broker, which would not start with them.
-        UsageError: the directories are of two brokers, so the choice between replicas is the user's.
+        PartitionTwiceError: both directories belong to one broker, which cannot start with them.
+        UsageError: the directories belong to two brokers, so the user must choose between the replicas.
     """
     for folder, first, second in twice(log_dirs):
         where = f"{folder} is in two of the log directories"
         if _are_of_two_brokers(first.log_dir, second.log_dir):
             raise UsageError(f"{where}, which are of two brokers", hint="name the directories of one broker")
         raise PartitionTwiceError(
-            f"{where}: {_WITH_BOTH}", hint="delete the one that is behind; tiersnap doctor LOGDIR... names them"
+            f"{where}: {_WITH_BOTH}",
+            hint="delete the one with the lower end offset; tiersnap doctor LOGDIR... names them",
         )
 
 
 def _foreign(log_dir: LogDir) -> Iterator[Finding]:
-    """Return the folders that keep a broker from starting (UnifiedLog.parseTopicPartitionName)."""
+    """Yield a finding for each folder that keeps a broker from starting (UnifiedLog.parseTopicPartitionName)."""
     for other in log_dir.others:
         if other.state == "unknown":
-            is_ours = other.name.startswith("tiersnap-restore.")
-            todo = "run that restore again, or delete it" if is_ours else "move it away"
+            todo = "move it away"
+            if other.name.startswith("tiersnap-restore."):
+                todo = "run that restore again, or delete it"
             told = f"no broker starts while a folder of this name is here: {todo}"
             yield Finding(FindingKind.BAD_FILE_NAME, f"{log_dir.path}/{other.name}", -1, told)
 
 
 def _are_of_two_brokers(first: LogDir, second: LogDir) -> bool:
-    """Return whether both name a broker, and the brokers differ."""
-    known = [read_properties(each.filesystem, each.path) for each in (first, second)]
-    brokers = [(each.cluster_id, each.node_id) for each in known if each is not None]
-    return len(brokers) == len(known) and len(set(brokers)) > 1
+    """Return whether the meta.properties of the directories name two different brokers."""
+    one, other = read_properties(first.filesystem, first.path), read_properties(second.filesystem, second.path)
+    if one is None or other is None:
+        return False
+    return (one.cluster_id, one.node_id) != (other.cluster_id, other.node_id)

@@ -1,8 +1,9 @@
-"""Find partitions that a KRaft broker set aside: folders named `<topic>-<n>.<32 hex>-stray`.
+"""Find partitions that a KRaft broker set aside, in folders named `<topic>-<n>.<32 hex>-stray`.
 
-A broker that starts renames a replica that the cluster does not assign to it under the topic id in its
-partition.metadata, one without an id included, and begins an empty one in its place if the partition is its own
-(LogManager.isStrayKraftReplica, since Kafka 3.7). No client gets an error, and no broker ever deletes the folder.
+At its start, a KRaft broker compares the topic id in each partition.metadata with the cluster's assignments
+(LogManager.isStrayKraftReplica, since Kafka 3.7). If no replica with this id is assigned to the broker, or the folder
+has no id, the broker renames the folder. If the partition is assigned to the broker under another id, the broker
+creates an empty replica. No client gets an error, and no broker ever deletes the stray folder.
 """
 
 from __future__ import annotations
@@ -23,21 +24,20 @@ def stray_partitions(log_dirs: Sequence[NamedLogDir]) -> Iterator[tuple[NamedLog
         log_dir = each.log_dir
         for other in log_dir.others:
             path = f"{log_dir.path}/{other.name}"
-            size = _bytes_of_logs(log_dir.filesystem, path) if other.state == _STATE else 0
-            if size:
+            if other.state == _STATE and (size := _bytes_of_logs(log_dir.filesystem, path)):
                 name = other.name.rpartition(".")[0]
-                message = f"{human_bytes(size)} of {name} that no broker reads: a KRaft broker set it aside, since "
-                message += f"its topic id was not the cluster's; {_live(name, log_dirs)}"
+                message = f"{human_bytes(size)} of {name} that no broker reads: a KRaft broker set the folder aside, "
+                message += f"because its topic id was not the cluster's; {_live(name, log_dirs)}"
                 yield each, Finding(FindingKind.STRAY_PARTITION, path, -1, message)
 
 
 def _live(name: str, log_dirs: Sequence[NamedLogDir]) -> str:
-    """Describe the live partition of that name."""
+    """Return a description of the live partition with this name."""
     homes = [each.log_dir for each in log_dirs if name in each.log_dir.folders]
     if not homes:
         return f"{name} is not here: if its topic was deleted, or another broker holds it, delete the folder"
     if not any(_bytes_of_logs(each.filesystem, f"{each.path}/{name}") for each in homes):
-        return f"{name} is empty here: if no other replica has these records, they are in this folder alone"
+        return f"{name} is empty here: if no other replica has these records, only this folder has them"
     return f"{name} has other records here"
 
 

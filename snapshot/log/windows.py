@@ -1,14 +1,14 @@
 """Read a segment file by windows, with constant memory for any segment size.
 
-A closed segment on a local disk is memory-mapped, so headers of large batches are read without their payload. The
-active segment is truncated and appended to during the read, and remote files cannot be mapped. These files are read;
-local ones piece by piece into one buffer that stays in the processor's cache.
+A closed segment on a local disk is memory-mapped, so that headers of large batches are read without their payload. A
+broker appends to the active segment and may truncate it, so this file is read piece by piece into one buffer that stays
+in the processor's cache. Remote files cannot be mapped and are read.
 
-If a mapped page is behind the end of its file, or the disk cannot read it, access is a bus error, which kills the
-process. Followers truncate segments, closed ones too. pread is safe, but takes twice the time for batches of 300 bytes,
-and eight times for 4 KiB. So maps are watched: a signal handler maps zeros over the rest of the map, records that, and
-the read continues; the reader checks the record afterwards. Wayland's libwayland does the same for the buffers of its
-clients (wl_shm_buffer_begin_access). Any other bus error is handled as before. Only on 64-bit Linux.
+Access to a mapped page beyond the end of its file, or to one that the disk cannot read, raises a bus error (SIGBUS),
+which kills the process. Followers truncate even closed segments. pread is safe, but takes twice as long for batches of
+300 bytes, and eight times as long for 4 KiB. So a signal handler watches the maps: at a bus error it maps zeros over
+the rest of the map and sets `is_cut`, and the read continues. `close` then raises an error. libwayland does the same
+(wl_shm_buffer_begin_access). Other bus errors go to the previous handler. Maps are used only on 64-bit Linux.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _CACHED_BYTES = 1 << 20
 
 
 class Windows(Protocol):
-    """A file that gives read-only uint8 windows, each valid until the next is read."""
+    """A file that returns read-only uint8 windows. A window is valid until the next read."""
 
     size: int  # bytes of the file when it was opened
-    best_bytes: int  # window length that costs least
+    best_bytes: int  # window length that is fastest
 
     def read(self, position: int, length: int) -> np.ndarray:
-        """Return at most `length` bytes from byte `position`; fewer only at the end of the file."""
+        """Return `length` bytes from byte `position` on; fewer only at the end of the file."""
 
     def close(self) -> None:
         """Release the file.
@@ -52,7 +52,7 @@ class Windows(Protocol):
 
 
 class MappedWindows:
-    """Windows of a memory map; pages before the window are released to the kernel."""
+    """Windows of a memory map. Pages below the current window are released to the kernel."""
 
     best_bytes = WINDOW_BYTES
 
@@ -71,7 +71,7 @@ class MappedWindows:
         self._released = 0
 
     def read(self, position: int, length: int) -> np.ndarray:
-        """Return a view into the map; it has zeros from the position at which the file was truncated."""
+        """Return a view into the map. If the file was truncated, the view has zeros from there on."""
         if self._map is None:
             return np.empty(0, np.uint8)
         behind = position - position % mmap.ALLOCATIONGRANULARITY
@@ -82,7 +82,7 @@ class MappedWindows:
         return np.frombuffer(self._map, np.uint8, length, position)
 
     def close(self) -> None:
-        """Close the file, and raise OSError if the windows may be wrong; the map lives as long as its last window."""
+        """Close the file. Raises OSError: the windows may be wrong. The map exists as long as its last window."""
         size = os.fstat(self._descriptor).st_size
         os.close(self._descriptor)
         if self._map is None:
@@ -90,11 +90,11 @@ class MappedWindows:
         _forget(self._watched)
         _refuse_cut(self._path, self.size, size)
         if self._watched.is_cut:
-            raise OSError(errno.EIO, "a page of it cannot be read, or was cut off for a while", self._path)
+            raise OSError(errno.EIO, "a page cannot be read, or was truncated while it was read", self._path)
 
 
 class BufferedWindows:
-    """Windows of a local file that may shrink, read into one buffer."""
+    """Windows of a local file that may shrink; its bytes are read into one buffer."""
 
     best_bytes = _CACHED_BYTES
 
@@ -120,7 +120,7 @@ class BufferedWindows:
         return window
 
     def close(self) -> None:
-        """Close the file, and raise OSError if a file that must not shrink did."""
+        """Close the file. Raises OSError: a file that must not shrink was truncated."""
         size = os.fstat(self._descriptor).st_size
         os.close(self._descriptor)
         if not self._may_shrink:
@@ -128,7 +128,7 @@ class BufferedWindows:
 
 
 class ReadWindows:
-    """Windows of a file that is not local."""
+    """Windows of a remote file."""
 
     best_bytes = WINDOW_BYTES
 
@@ -148,7 +148,7 @@ class ReadWindows:
 
 
 def open_windows(filesystem: FileSystem, path: str, *, may_shrink: bool) -> Windows:
-    """Map a file if it is local, closed and larger than one read; else read it.
+    """Return windows of a file: a map if the file is local, closed and larger than 1 MiB, else a reader.
 
     Raises:
         OSError: the file is missing, unreadable or no regular file.
@@ -166,13 +166,13 @@ def _refuse_cut(path: str, before: int, now: int) -> None:
 
 
 def pieces(windows: Windows, start: int, end: int) -> Iterator[np.ndarray]:
-    """Yield the bytes [start, exclusive end) in windows of 1 MiB, without bytes that were truncated during the read."""
+    """Yield the bytes [start, exclusive end) in windows of 1 MiB. Bytes that were truncated meanwhile are omitted."""
     for position in range(start, end, _CACHED_BYTES):
         yield windows.read(position, min(_CACHED_BYTES, end - position))
 
 
 def is_zero(windows: Windows, start: int, end: int) -> bool:
-    """Return whether [start, exclusive end) has only zeros."""
+    """Return whether all bytes of [start, exclusive end) are zero."""
     return not any(piece.any() for piece in pieces(windows, start, end))
 
 
@@ -180,14 +180,14 @@ _CAN_WATCH = sys.platform == "linux" and sys.maxsize > 1 << 32
 
 _MAP_FIXED = 0x10
 _SA_SIGINFO = 4
-_SI_ADDR = 16  # byte of the address in a siginfo_t
+_SI_ADDR = 16  # position of the address in a siginfo_t
 _MASK_WORDS = 16
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
 
 @dataclass(slots=True)
 class _WatchedMap:
-    """The addresses [start, end) of a map; `is_cut` is set after zeros replaced an unreadable page."""
+    """The addresses [start, end) of a map. `is_cut` is True after zeros replaced an unreadable page."""
 
     start: int
     end: int
@@ -195,7 +195,7 @@ class _WatchedMap:
 
 
 class _SigAction(ctypes.Structure):
-    """`struct sigaction`, the same in glibc and musl on x86-64 and aarch64."""
+    """`struct sigaction`, which is the same in glibc and musl on x86-64 and aarch64."""
 
     _fields_ = (
         ("handler", ctypes.c_void_p),
@@ -212,7 +212,7 @@ _installed: object = None
 
 
 def _watch(start: int, length: int) -> _WatchedMap:
-    """Watch a map at this address, so that bus errors in it are survived until `_forget`."""
+    """Watch the map at this address, so that bus errors in it do not kill the process, until `_forget`."""
     _install()
     watched = _WatchedMap(start, start + length)
     _watched[start] = watched
@@ -220,7 +220,7 @@ def _watch(start: int, length: int) -> _WatchedMap:
 
 
 def _forget(watched: _WatchedMap) -> None:
-    """Stop watching a map; call it before the map is unmapped."""
+    """Stop watching a map. Call it before the map is unmapped."""
     _watched.pop(watched.start, None)
 
 
@@ -233,8 +233,8 @@ def _install() -> None:
         libc.mmap.restype = ctypes.c_void_p
         libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *(ctypes.c_int,) * 3, ctypes.c_long]
 
-        # A Python function may run here: the signal comes from an instruction that reads the map, never from the
-        # middle of the interpreter's own work.
+        # A Python function may handle this signal: the signal comes from an instruction that reads the map, and never
+        # interrupts the interpreter itself.
         def handle(_: int, info: int, __: int) -> None:
             address = ctypes.c_size_t.from_address(info + _SI_ADDR).value
             page = address - address % mmap.PAGESIZE
@@ -244,7 +244,7 @@ def _install() -> None:
                     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
                     if libc.mmap(page, each.end - page, mmap.PROT_READ, flags, -1, 0) != _MAP_FAILED:
                         return
-            # Not a watched map: the instruction is repeated, and the previous handler gets the signal.
+            # Not a watched map: restore the previous handler, which gets the signal when the instruction is repeated.
             libc.sigaction(signal.SIGBUS, ctypes.byref(_before), None)
 
         callback = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(handle)

@@ -1,1 +1,1 @@
-"""Rebuilding the missing snapshots of one host."""
+"""Rebuild the missing snapshots and small files of one host's log directories."""

@@ -1,4 +1,4 @@
-"""Write the snapshots of `repair` into the broker's folder, or into another one."""
+"""Write the snapshots and small files of `repair` into a partition's folder, or into another folder."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def in_place(partition: Partition) -> Iterator[Write]:
-    """Write into the partition's folder, all files at the end and the highest first; the caller holds .lock.
+    """Write snapshots into the partition's folder when the context ends, the highest first. The caller must hold .lock.
 
-    If this run is killed, the limit of the next run is the highest snapshot, or the newest segment if there is no
-    snapshot. So the highest comes first, and both runs have the same limit.
+    The highest snapshot is the limit of the next run (see repair_plan). Because it is written first, a run after a kill
+    has the same limit as this run.
 
     Raises:
-        UsageError: this user may not write there, or the folder is a link that root does not follow.
+        UsageError: this user may not write to the folder, or the folder is a link that root does not follow.
         NoSpaceError: the disk is full.
     """
     with _pinned(Path(partition.path)) as folder:
@@ -40,26 +40,31 @@ def in_place(partition: Partition) -> Iterator[Write]:
 
 
 def _refuse(folder: Path, error: PermissionError, *_: object) -> None:
-    """Refuse to write; an unreadable folder is a finding, and has no plan."""
+    """Raise the error of a write into a folder that this user may not open."""
     raise cannot_write(folder, error) from error
 
 
 def _in_place(folder: Path, partition: Partition) -> Iterator[Write]:
-    # If the broker was killed while it made the folder, there is no segment, and no plan.
-    like = next((folder / Path(each.log.path).name for each in partition.segments), None)
-    with _Snapshots(folder, partition.path, like) as snapshots:
+    with _Snapshots(folder, partition.path, _first_log(folder, partition)) as snapshots:
         yield snapshots.add
-        if (there := snapshots.publish(lambda planned: planned.action is RepairAction.REPLACE)) is not None:
-            message = f"{there} exists and is no file"
-            raise ObjectExistsError(message, hint="move it away, then run again")
+        existing = snapshots.publish(lambda planned: planned.action is RepairAction.REPLACE)
+        if existing is not None:
+            raise ObjectExistsError(f"{existing}: exists and is no file", hint="move it away, then run again")
+
+
+def _first_log(folder: Path, partition: Partition) -> Path | None:
+    """Return the first `.log` file, whose owner and mode new files get; None without segments."""
+    if not partition.segments:
+        return None
+    return folder / Path(partition.segments[0].log.path).name
 
 
 class _Snapshots:
-    """The new snapshots of one folder, which get their names together, when all of them are durable.
+    """The new snapshots of one folder. All are made durable first, and then renamed together.
 
-    The highest comes first, since it is the limit of the next run. The folder is synced after it, and again at the end,
-    before the run reports success. After a crash in between some snapshots may be missing, but each one is complete,
-    and the next run writes the rest.
+    The highest is renamed first, because it is the limit of the next run. The folder is synced after this rename, and
+    again at the end. After a crash in between, some snapshots may be missing, but each existing one is complete, and
+    the next run writes the others.
     """
 
     def __init__(self, folder: Path, name: str, like: Path | None = None) -> None:
@@ -69,7 +74,7 @@ class _Snapshots:
 
     def __enter__(self) -> _Snapshots:
         try:
-            for left in self._folder.glob(f"*.snapshot{SUFFIX}"):  # a run was killed
+            for left in self._folder.glob(f"*.snapshot{SUFFIX}"):  # leftovers of a killed run
                 left.unlink()
         except OSError as error:
             raise cannot_write(self._folder, error) from error
@@ -91,7 +96,7 @@ class _Snapshots:
         self._planned[path] = planned
 
     def publish(self, replaces: Callable[[PlannedSnapshot], bool]) -> Path | None:
-        """Rename the files to their names; return a path that exists already, or None."""
+        """Rename the files to their final names. Return the path of a file that exists and stays, or None."""
         self._staging.settle()
         ordered = sorted(self._planned.items(), key=lambda each: -each[1].offset)
         try:
@@ -108,7 +113,7 @@ class _Snapshots:
 
 @contextmanager
 def _pinned(folder: Path) -> Iterator[Path | PermissionError]:
-    """Yield the folder, or why root may not open it; root gets a path that no rename can change.
+    """Yield the folder, or the PermissionError of opening it. Root gets a path that no rename can change.
 
     Raises:
         UsageError: this user is root, and the folder is a link that another user may have made.
@@ -116,15 +121,18 @@ def _pinned(folder: Path) -> Iterator[Path | PermissionError]:
     if os.geteuid() != 0:
         yield folder
         return
+    flags = os.O_RDONLY | os.O_DIRECTORY
     is_of_root = folder.parent.stat().st_uid == 0
+    if not is_of_root:
+        flags |= os.O_NOFOLLOW
     if folder.is_symlink() and not is_of_root:
         user = f"sudo -u '#{folder.stat().st_uid}'"
         raise UsageError(
-            f"{folder} is a symbolic link, and root follows no link that another user may have made",
+            f"{folder}: a symbolic link, and root follows no link that another user may have made",
             hint=f"{user} tiersnap repair {shlex.quote(str(folder.parent))} --apply",
         )
     try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | (0 if is_of_root else os.O_NOFOLLOW))
+        descriptor = os.open(folder, flags)
     except PermissionError as error:
         yield error
         return
@@ -141,22 +149,22 @@ def _pinned(folder: Path) -> Iterator[Path | PermissionError]:
 
 
 WriteFile = Callable[[str, bytes, bool], None]
-"""Takes the name of a file, its bytes, and whether it replaces an existing file."""
+"""Called with the name of a file, its bytes, and whether to replace an existing file."""
 
 
 @contextmanager
 def beside_log(partition: Partition) -> Iterator[WriteFile]:
-    """Write other files than snapshots, each immediately, since their order does not matter; the caller holds .lock.
+    """Write small files into the partition's folder, each immediately. The caller must hold .lock.
 
     Raises:
-        UsageError: this user may not write there, or the folder is a link that root does not follow.
+        UsageError: this user may not write to the folder, or the folder is a link that root does not follow.
         NoSpaceError: the disk is full.
     """
     with _pinned(Path(partition.path)) as folder:
         if isinstance(folder, PermissionError):
             yield partial(_refuse, Path(partition.path), folder)
             return
-        like = next((folder / Path(each.log.path).name for each in partition.segments), None)
+        like = _first_log(folder, partition)
 
         def write(name: str, data: bytes, replaces: bool) -> None:
             if not write_atomically(folder / name, data, replace=replaces, like=like):
@@ -169,7 +177,7 @@ def beside_log(partition: Partition) -> Iterator[WriteFile]:
 
 @contextmanager
 def elsewhere(out: Path, replace: bool, partition: Partition) -> Iterator[Write]:
-    """Write into `out`/<topic>-<partition>/, all files at the end."""
+    """Write snapshots into `out`/<topic>-<partition>/ when the context ends."""
     folder = out / partition.name
     with _Snapshots(folder, str(folder)) as snapshots:
 
@@ -188,8 +196,9 @@ def elsewhere(out: Path, replace: bool, partition: Partition) -> Iterator[Write]
             snapshots.add(planned, data)
 
         yield write
-        if (there := snapshots.publish(lambda _: replace)) is not None:
-            raise _other_content(there)
+        existing = snapshots.publish(lambda _: replace)
+        if existing is not None:
+            raise _other_content(existing)
 
 
 def _other_content(path: Path) -> ObjectExistsError:
@@ -201,5 +210,5 @@ def _other_content(path: Path) -> ObjectExistsError:
 
 @contextmanager
 def nowhere(partition: Partition) -> Iterator[None]:
-    """Write no file, for a plan."""
+    """Write no file. This is used for a plan."""
     yield None

@@ -1,18 +1,20 @@
 """Compare the indexes of a segment with its batches, and rebuild the wrong ones, in one pass over the batches.
 
-An index is right if every look-up in it returns the right batch. It can differ from the index that a recovery would
-write: a live broker indexes by append and not by batch, so a follower has one entry for all batches of a fetch.
+An index is right if every lookup in it returns the right batch. A right index may differ from the one that a recovery
+would write: a live broker adds an entry per append and not per batch, so a follower has one entry per fetch.
 
-    offset index   Every position is the start of a batch. Every offset is the last offset of a batch that starts there
-                   or behind. No batch is more than LARGEST_SCAN bytes behind an indexed one (or the start of the
-                   segment). The index is not empty if a recovery would write an entry.
-    time index     Every entry has the largest timestamp up to the first batch that has it, and an offset in that batch
-                   (brokers before 3.0 name the record, not the last offset of the batch). If the timestamp grows, an
-                   entry follows within LARGEST_SCAN bytes. The last entry has the segment's largest timestamp.
-    transaction    Exactly the aborted transactions whose markers are in the segment. If it is unknown which
-    index          transactions were open at its start, the file may name some, and the batches must agree.
+    offset index   Every position is the start of a batch. Every offset is the last offset of a batch that starts at
+                   the position or later. Each batch starts at most LARGEST_SCAN bytes after an indexed batch or the
+                   start of the segment. The index has an entry if a recovery would write one.
+    time index     An entry names the first batch that has a new largest timestamp. The offset of the entry is in this
+                   batch (brokers before 3.0 name the record instead of the batch's last offset). After each new
+                   largest timestamp, an entry follows within LARGEST_SCAN bytes. The last entry has the segment's
+                   largest timestamp.
+    transaction    The index has exactly the aborted transactions whose markers are in the segment. If it is unknown
+    index          which transactions are open at the segment's start, the index itself supplies them, and its other
+                   entries must agree with them.
 
-Zeros after the last entry are preallocated by the broker, and are cut. Any other bytes after it are wrong.
+Zeros after the last entry are preallocated by the broker, and are cut. Other bytes after the last entry are wrong.
 
 Follows org.apache.kafka.storage.internals.log.LogSegment: append, onBecomeInactiveSegment, recover.
 """
@@ -33,23 +35,23 @@ from tiersnap.snapshot.log.index_rebuild import IndexRebuild
 from tiersnap.snapshot.log.segment_check import EntryFeed
 from tiersnap.snapshot.log.segment_walk import compressed_control_record, compressed_controls
 
-# Bytes: a follower's fetch of a partition (replica.fetch.max.bytes, 1 MiB), and the batches without an entry before it.
+# Bytes: a follower's fetch of a partition (replica.fetch.max.bytes, 1 MiB), plus batches before it without an entry.
 LARGEST_SCAN = 2 << 20
 _ROWS = 8192
 _NONE_OPEN = np.empty(0, transaction_index.ONGOING_TXN_DTYPE)
 
 _FAULTS = {
-    kernels.NO_BATCH_THERE: "an entry points where no batch starts",
+    kernels.NO_BATCH_THERE: "an entry points to a position at which no batch starts",
     kernels.NO_SUCH_OFFSET: "an entry has an offset that no batch has",
-    kernels.NOT_ITS_BATCH: "an entry points behind the batch of its offset",
-    kernels.NOT_LARGEST_TIMESTAMP: "an entry has not the largest timestamp up to its batch",
+    kernels.NOT_ITS_BATCH: "an entry points to a position after the batch of its offset",
+    kernels.NOT_LARGEST_TIMESTAMP: "the timestamp of an entry is not the largest up to its batch",
     kernels.TOO_SPARSE: f"batches of more than {LARGEST_SCAN} bytes have no entry",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class FoundIndexes:
-    """File bytes of the indexes of a segment; None for a missing file."""
+    """The file bytes of a segment's indexes; None for a missing file."""
 
     offset_index: bytes | None = None
     time_index: bytes | None = None
@@ -58,27 +60,28 @@ class FoundIndexes:
 
 @dataclass(frozen=True, slots=True)
 class CheckedIndexes:
-    """File bytes of indexes that agree with the batches."""
+    """The file bytes of indexes that agree with the batches."""
 
     offset_index: bytes
     time_index: bytes
-    transaction_index: bytes | None  # None for a segment without aborted transactions, as a broker has it
-    # Why an index was rebuilt, by "offset index", "time index" and "transaction index".
+    transaction_index: bytes | None  # None for a segment without aborted transactions, for which brokers keep no file
+    # Why an index was rebuilt, by name: "offset index", "time index", "transaction index".
     rebuilt: dict[str, str]
-    # Transactions were aborted here, no right file names them, and the transactions open at the start are unknown: the
-    # rebuilt index is right only for a log that begins with the segment.
+    # True if the segment has ABORT markers, no right file exists, and the open transactions at its start are unknown.
+    # The rebuilt index is then right only for a log that begins with this segment.
     lacks_transactions: bool = False
 
 
 class IndexCheck:
-    """Checks the indexes of one segment while its bytes are streamed, in pieces of any length."""
+    """A check of the indexes of one segment, whose bytes are streamed in pieces of any length."""
 
     def __init__(self, base_offset: int, found: FoundIndexes, open_transactions: np.ndarray | None) -> None:
-        """Begin with the first byte of the segment.
+        """Create a check that expects the first byte of the segment.
 
         Args:
-            open_transactions: the transactions open at `base_offset` (ONGOING_TXN_DTYPE), by the producer snapshot
-                there; None if they are unknown, as at the first segment of a log whose beginning was deleted.
+            found: the existing index files.
+            open_transactions: the transactions that are open at `base_offset` (ONGOING_TXN_DTYPE), from the producer
+                snapshot at that offset. None if they are unknown, for example because earlier segments were deleted.
         """
         self._base_offset = base_offset
         self._feed = EntryFeed(self._consume)
@@ -90,34 +93,37 @@ class IndexCheck:
         self._times = _Entries(found.time_index, 12, decode_times, kernels.check_times, [0, -1, -1])
         self._found_aborted = found.transaction_index
         self._aborted = _Aborted(_NONE_OPEN if open_transactions is None else open_transactions)
-        # If the open transactions are unknown, take them from the file; then the file must follow from them exactly.
-        claims = None if open_transactions is not None else _claims(found.transaction_index, base_offset)
-        self._claimed = None if claims is None else _Aborted(claims)
+        # If the open transactions are unknown, take them from the file. The file must then follow from them exactly.
+        self._claimed: _Aborted | None = None
+        if open_transactions is None:
+            claims = _claims(found.transaction_index, base_offset)
+            if claims is not None:
+                self._claimed = _Aborted(claims)
         self._knows_open, self._has_abort = open_transactions is not None, False
 
     @property
     def open_transactions(self) -> np.ndarray:
-        """Return the transactions open after the batches so far (ONGOING_TXN_DTYPE), as far as the start was known."""
+        """Return the known transactions that are open after the last added batch (ONGOING_TXN_DTYPE)."""
         return self._aborted.ongoing
 
     def update(self, piece: memoryview) -> None:
         """Add the next bytes of the segment; `piece` is not kept.
 
         Raises:
-            CorruptIndexError: an offset that no index of this segment can hold: more than 2^31 above the base.
+            CorruptIndexError: an offset is 2^31 or more above the base offset, so that no index can contain it.
         """
         self._feed.update(piece)
 
     def finish(self) -> CheckedIndexes:
-        """Return the right indexes, found or rebuilt, after the last byte.
+        """Return the right indexes, existing or rebuilt. Call it after the last byte.
 
         Raises:
-            CorruptDataError: the bytes are no complete segment.
+            CorruptDataError: the bytes are not a complete segment.
         """
         if self._feed.is_over or self._feed.left_over:
             raise CorruptDataError(
-                f"segment {self._base_offset}: no whole entry of a log at byte {self._feed.position}",
-                hint="tiersnap scan SOURCE shows the place; restore the segment from another replica",
+                f"segment {self._base_offset}: no complete entry at byte {self._feed.position}",
+                hint="tiersnap scan SOURCE shows the position; restore the segment from another replica",
             )
         offset_entries, time_entries = self._rebuild.finish()
         offset_index, time_index = self._offset_index(offset_entries), self._time_index(time_entries)
@@ -137,18 +143,22 @@ class IndexCheck:
 
     def _offset_index(self, rebuilt: np.ndarray) -> bytes:
         """Return the bytes to keep; `rebuilt` are the entries that a recovery would write."""
-        is_lacking = rebuilt.size > 0 and self._offsets.entries.size == 0
-        self._offsets.finish("it is empty" if is_lacking else "")
+        fault = ""
+        if rebuilt.size > 0 and self._offsets.entries.size == 0:
+            fault = "it is empty"
+        self._offsets.finish(fault)
         return self._offsets.choose(indexes.encode_offset_index(rebuilt, base_offset=self._base_offset))
 
     def _time_index(self, rebuilt: np.ndarray) -> bytes:
         """Return the bytes to keep; `rebuilt` are the entries that a recovery would write."""
-        found, largest = _last_timestamp(self._times.entries), _last_timestamp(rebuilt)
-        self._times.finish(f"it ends with timestamp {found}, the largest is {largest}" if found != largest else "")
+        found, largest, fault = _last_timestamp(self._times.entries), _last_timestamp(rebuilt), ""
+        if found != largest:
+            fault = f"it ends with timestamp {found}, the largest is {largest}"
+        self._times.finish(fault)
         return self._times.choose(indexes.encode_time_index(rebuilt, base_offset=self._base_offset))
 
     def _lacks_transactions(self, aborted: bytes | None) -> bool:
-        """See CheckedIndexes; `aborted` are the bytes of the transaction index to keep."""
+        """Return CheckedIndexes.lacks_transactions; `aborted` are the bytes of the transaction index to keep."""
         if self._knows_open or not self._has_abort:
             return False
         return not aborted or aborted != self._found_aborted
@@ -170,23 +180,23 @@ class IndexCheck:
         return None if reason == kernels.BROKEN else cursor
 
     def _transaction_index(self) -> tuple[bytes | None, str]:
-        """Return the bytes to keep, and why they differ from the file, "" if they do not."""
+        """Return (bytes to keep, fault). The fault is "" if the file is right."""
         found, rebuilt = self._found_aborted, transaction_index.encode(self._aborted.entries())
-        kept = rebuilt or None  # a broker keeps no empty file
+        kept = rebuilt or None  # brokers keep no empty file
         if (found or b"") == rebuilt:
             return kept, ""
         if found is None:
             return kept, "it is missing"
         if self._follows_from_its_claims(found):
             return found, ""
-        return kept, "it does not hold the aborted transactions whose markers are in the segment"
+        return kept, "its entries are not the aborted transactions whose markers are in the segment"
 
     def _follows_from_its_claims(self, found: bytes) -> bool:
         return bool(found) and self._claimed is not None and _agrees(self._claimed.entries(), found, self._base_offset)
 
 
 class _Entries:
-    """Entries of an existing offset or time index, which are compared with the batches one after the other.
+    """The entries of an existing offset or time index, which are compared with the batches in order.
 
     Attributes:
         fault: why the index is wrong, or "".
@@ -219,11 +229,11 @@ class _Entries:
 
     def finish(self, fault: str) -> None:
         if not self.fault and self._state[0] < self.entries.size:
-            self.fault = "an entry is behind the last batch"
+            self.fault = "an entry is after the last batch"
         self.fault = self.fault or fault
 
     def choose(self, rebuilt: bytes) -> bytes:
-        """Return the file without padding if it is right, else the rebuilt bytes."""
+        """Return the file's bytes without padding if the file is right, else the rebuilt bytes."""
         if self._data is None or (self.fault and self._data != rebuilt):
             return rebuilt
         self.fault = ""
@@ -231,10 +241,10 @@ class _Entries:
 
 
 class _Aborted:
-    """Rebuilds the transaction index of a segment from the transactions open at its start.
+    """A rebuild of the transaction index of a segment, from the open transactions at its start.
 
     Attributes:
-        ongoing: transactions open after the batches so far (ONGOING_TXN_DTYPE).
+        ongoing: open transactions after the last added batch (ONGOING_TXN_DTYPE).
     """
 
     def __init__(self, ongoing: np.ndarray) -> None:
@@ -253,7 +263,7 @@ class _Aborted:
 
 
 def _claims(found: bytes | None, base_offset: int) -> np.ndarray | None:
-    """Return the transactions (ONGOING_TXN_DTYPE) that a file has as open at `base_offset`; None if it is wrong."""
+    """Return the transactions (ONGOING_TXN_DTYPE) that, by the file, are open at `base_offset`; None if it is wrong."""
     try:
         entries = transaction_index.decode(found or b"", base_offset=base_offset)
     except CorruptIndexError:
@@ -272,10 +282,9 @@ def _last_timestamp(entries: np.ndarray) -> int:
 
 
 def _agrees(expected: np.ndarray, found: bytes, base_offset: int) -> bool:
-    """Return whether a file follows from its own claims.
+    """Return whether the entries of a file equal the expected ones, except for last stable offsets below the segment.
 
-    Its last stable offsets may be below the segment, because of an older transaction that was committed and so has no
-    entry.
+    Such a last stable offset comes from an older transaction that was committed, and so has no entry.
     """
     entries = transaction_index.decode(found, base_offset=base_offset)
     named = ["producer_id", "first_offset", "last_offset"]

@@ -1,4 +1,4 @@
-"""Plan the missing snapshots of one host's log directories, and write them where the caller wants them."""
+"""Plan the missing snapshots of one host's log directories, and write them if the caller opens files for writing."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from tiersnap.snapshot.replay.segment_runs import FoldSegment, fold_segment
 
 @dataclass
 class HostRepair:
-    """Repairs partition by partition, and counts the outcomes."""
+    """The repair of a host, partition by partition, with the counts of its results."""
 
     log_dirs: Sequence[NamedLogDir]
     options: PlanOptions
     check_crc: bool = True
-    beginnings: Beginnings = field(default_factory=Beginnings)  # finds the beginning of a log by remote storage
-    actions: Counter[RepairAction] = field(default_factory=Counter)  # boundaries by action
-    needed: Counter[str] = field(default_factory=Counter)  # bytes that the new files take on disk, by log directory
+    beginnings: Beginnings = field(default_factory=Beginnings)  # finds the beginning of logs in remote storage
+    actions: Counter[RepairAction] = field(default_factory=Counter)  # number of snapshot offsets by action
+    needed: Counter[str] = field(default_factory=Counter)  # bytes that new snapshots take on disk, by log directory
     findings: list[Finding] = field(default_factory=list)  # damaged and unreadable files
-    # Errors that ended a partition before all its files were in place; the other partitions continue.
+    # Errors of partitions whose files could not all be written; the other partitions are still repaired.
     errors: list[TiersnapError] = field(default_factory=list)
-    # Snapshots that a full disk has no room for, by log directory; no more files are written there.
+    # Number of snapshots that do not fit on a full disk, by log directory. No further files are written to it.
     unwritten: Counter[str] = field(default_factory=Counter)
-    lacking: Counter[str] = field(default_factory=Counter)  # bytes that they take on disk
-    undone: list[str] = field(default_factory=list)  # sentences about snapshots that a broker's next start deletes
-    files: FileRepair | None = None  # repairs the other files; None skips them
-    file_actions: Counter[RepairAction] = field(default_factory=Counter)  # other files by action
-    waiting: set[Problem] = field(default_factory=set)  # why snapshots and other files are not written
+    lacking: Counter[str] = field(default_factory=Counter)  # bytes that the unwritten snapshots take on disk
+    undone: list[str] = field(default_factory=list)  # warnings about snapshots that a broker's next start deletes
+    files: FileRepair | None = None  # repairs the small files; None skips them
+    file_actions: Counter[RepairAction] = field(default_factory=Counter)  # number of small files by action
+    waiting: set[Problem] = field(default_factory=set)  # why snapshots and small files are not written
 
     def __post_init__(self) -> None:
         self.findings += findings_of(self.log_dirs)
@@ -55,10 +55,10 @@ class HostRepair:
         open_files: OpenFiles,
         fold: FoldSegment = fold_segment,
     ) -> Iterator[tuple[NamedLogDir, Partition, Sequence[PlannedSnapshot], Sequence[PlannedFile]]]:
-        """Fold each partition, and yield it when its files are in place; a failure is added to `errors`."""
+        """Fold each partition, and yield it after its files were written. Add failures to `errors`."""
         for each, partition in partitions:
             begins = self.beginnings.of(partition)
-            # On a full disk only plan, to count the bytes that are lacking.
+            # On a full disk, only plan, to count the missing bytes.
             opener = nowhere if each.uri in self.unwritten else open_files
             try:
                 try:
@@ -87,8 +87,9 @@ class HostRepair:
         files = self._files_of(each, writes=open_files is not nowhere)
         about = self.options, self.check_crc, begins
         repaired = repair_into(open_files, filesystem, partition, *about, files, fold)
-        is_applied = files is not None and files.apply
-        mended = _written_paths(partition, repaired.files) if is_applied else frozenset()
+        mended: frozenset[str] = frozenset()
+        if files is not None and files.apply:
+            mended = _written_paths(partition, repaired.files)
         self.findings.extend(one for one in repaired.examination.findings if one.path not in mended)
         self.undone.extend(repaired.undone)
         return repaired.planned, repaired.files
@@ -101,8 +102,13 @@ class HostRepair:
         return replace(self.files, is_kraft=is_kraft, apply=self.files.apply and writes)
 
     def _count_unwritten(self, each: NamedLogDir, planned: Sequence[PlannedSnapshot]) -> None:
-        self._count(one for one in planned if not one.action.writes)
-        self.unwritten[each.uri] += sum(one.action.writes for one in planned)
+        left: list[PlannedSnapshot] = []
+        for one in planned:
+            if one.action.writes:
+                self.unwritten[each.uri] += 1
+            else:
+                left.append(one)
+        self._count(left)
         self.lacking[each.uri] += _bytes(planned)
 
     def _count(self, planned: Iterable[PlannedSnapshot]) -> None:
@@ -114,7 +120,7 @@ class HostRepair:
                 self.waiting.add(one.found)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the problems that are not repaired, for the exit code."""
+        """Yield the problems that remain after the repair, for the exit code."""
         yield from self.findings
         yield from self.errors
         yield from self.waiting
@@ -133,7 +139,7 @@ def _written_paths(partition: Partition, files: Iterable[PlannedFile]) -> frozen
 
 @contextmanager
 def all_locked(log_dirs: Iterable[NamedLogDir]) -> Iterator[None]:
-    """Hold the locks of all directories, since a broker holds the locks of all its disks.
+    """Hold the locks of all log directories, as a broker does.
 
     Raises:
         LogDirInUseError: a broker holds a lock.
@@ -148,5 +154,5 @@ def all_locked(log_dirs: Iterable[NamedLogDir]) -> Iterator[None]:
 
 
 def is_local(each: NamedLogDir) -> bool:
-    """Return whether the directory is on this host."""
+    """Return whether the log directory is on this host."""
     return bool(each.log_dir.filesystem.is_local)

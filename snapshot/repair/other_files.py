@@ -1,15 +1,16 @@
-"""Plan the repair of other files that a power loss or an old bug damaged: partition.metadata, leader epochs, indexes.
+"""Plan the repair of small files that a power loss or an old bug damaged: partition.metadata, leader epochs, indexes.
 
-    partition.metadata        The topic's id, if a source knows it. A KRaft broker does not start with an empty file,
-                              and sets a partition without the file aside (-stray). So the file is written, and never
+    partition.metadata        Written with the topic's id, if a source has it. A KRaft broker does not start with an
+                              empty file, and sets a partition without the file aside (-stray). So the file is never
                               moved away.
-    leader-epoch-checkpoint   The leader epochs of the batches, then the epochs in the file. Not if the log may begin
-                              below its files: remote segments have epochs that no local batch has, and a leader
-                              deletes remote segments that are older than its first epoch.
-    .index .timeindex         Rebuilt from the batches of their segment (index_check). A broker only rebuilds a lost
-    .txnindex                 .index, and then it deletes later snapshots.
+    leader-epoch-checkpoint   Written with the leader epochs of the batches, followed by those in the file. It is not
+                              written if the log may begin in remote storage: remote segments have epochs that no local
+                              batch has, and a leader deletes remote segments that are older than its first epoch.
+    .index .timeindex         Rebuilt from the batches of the segment (index_check). A broker rebuilds only a missing
+    .txnindex                 .index, and then deletes later snapshots.
 
-A file of 0 bytes, or of zeros only, counts as missing, and is written. Any other file is replaced only with --replace.
+A file that is empty or contains only zeros counts as missing, and is written. Other files are replaced only with
+--replace.
 """
 
 from __future__ import annotations
@@ -39,34 +40,34 @@ _NO_ID = (
     "the topic's id is not known here: give --bootstrap-server, or --topic-ids FILE with the TopicId that "
     "kafka-topics.sh --describe shows"
 )
-_GOES_BACK = "the log goes back further, or may: bring the file from another replica"
-_UNASKED = f"{_GOES_BACK}, or give --remote, which may show that remote storage has none of it"
+_GOES_BACK = "the log begins, or may begin, in remote storage: copy the file from another replica"
+_UNASKED = f"{_GOES_BACK}, or give --remote, which may show that the log begins here"
 
 
-# A file of the plan, and the bytes to be written.
+# A planned file, and the bytes to write.
 _Planned = tuple[PlannedFile, bytes]
 
 
 @dataclass(frozen=True)
 class FileRepair:
-    """Plans the files of a partition, and writes them."""
+    """The repair of a partition's small files: plans them, and writes them if `apply` is True."""
 
-    replace: bool = False  # also replace a file that holds something
-    find_topic_id: Callable[[str], str | None] = lambda _: None  # takes a topic's name
-    is_kraft: bool = False  # brokers set a partition without an id aside
+    replace: bool = False  # whether to replace files that are not empty
+    find_topic_id: Callable[[str], str | None] = lambda _: None  # returns the id of a topic by its name
+    is_kraft: bool = False  # whether the broker is in KRaft mode, and so sets a partition without a topic id aside
     apply: bool = False
 
     def repaired(
         self, filesystem: FileSystem, partition: Partition, found: Examination, begins: Beginning
     ) -> tuple[PlannedFile, ...]:
-        """Return the plan, carried out with `apply`.
+        """Return the planned files. If `apply` is True, write them.
 
         Args:
             found: the examination of the partition.
-            begins: the beginning of the log by remote storage.
+            begins: the beginning of the log, from remote storage.
 
         Raises:
-            UsageError: this user may not write there.
+            UsageError: this user may not write to the folder.
             NoSpaceError: the disk is full.
         """
         done = []
@@ -91,20 +92,20 @@ class FileRepair:
                 yield from self._indexes(filesystem, segment, opened)
 
     def _topic_id(self, filesystem: FileSystem, partition: Partition) -> Iterator[_Planned]:
-        """Plan partition.metadata; nothing if it is missing, no source knows the id, and brokers do not need it."""
+        """Plan partition.metadata, or nothing if the file is missing, the id is unknown, and the broker needs no id."""
         try:
-            there = _read(filesystem, f"{partition.path}/{PARTITION_METADATA}")
+            data = _read(filesystem, f"{partition.path}/{PARTITION_METADATA}")
         except OSError:
             return
-        told = self.find_topic_id(partition.topic)
-        if told is None and there is None and not self.is_kraft:
+        topic_id = self.find_topic_id(partition.topic)
+        if topic_id is None and data is None and not self.is_kraft:
             return
-        why = "it is missing" if there is None else _size_of(there)
-        if told is None:
+        why = "it is missing" if data is None else _size_of(data)
+        if topic_id is None:
             reason = f"{why}; {_NO_ID}"
-            yield PlannedFile(PARTITION_METADATA, None, RepairAction.NOT_TOLD, reason, there is not None), b""
+            yield PlannedFile(PARTITION_METADATA, None, RepairAction.NOT_TOLD, reason, data is not None), b""
         else:
-            yield self._file(PARTITION_METADATA, None, there, format_topic_id(told).encode("ascii"), why)
+            yield self._file(PARTITION_METADATA, None, data, format_topic_id(topic_id).encode("ascii"), why)
 
     def _epochs(self, filesystem: FileSystem, partition: Partition, begins: Beginning) -> _Planned:
         try:
@@ -126,7 +127,7 @@ class FileRepair:
             found = FoundIndexes(*(_read_index(filesystem, each) for each in _refs(segment)))
             right = _checked(filesystem, segment, found, opened)
         except (OSError, CorruptDataError):
-            return  # it changed since it was examined
+            return  # the segment changed after its examination
         for name, suffix, there, data in _wrong_indexes(found, right):
             why = right.rebuilt.get(name, "it ends with zeros")
             yield self._file(f"{segment.base_offset:020d}.{suffix}", segment.base_offset, there, data, why)
@@ -139,7 +140,7 @@ class FileRepair:
 
 
 def _why_epochs_are_unknown(filesystem: FileSystem, partition: Partition, begins: Beginning) -> str:
-    """Return why the lost leader epochs cannot be written; "" if the batches of the log have them all."""
+    """Return why the lost leader epochs cannot be rebuilt, or "" if the batches of the log have all of them."""
     if begins.is_continued is None and may_begin_below(partition):
         return _UNASKED
     if begins.goes_back(partition):
@@ -147,7 +148,7 @@ def _why_epochs_are_unknown(filesystem: FileSystem, partition: Partition, begins
     of_batches = set(epochs_of_batches(filesystem, partition.segments, reads_all=True))
     if of_batches.issuperset(_lost_epochs(partition)):
         return ""
-    return "its batches do not have them: bring the file from another replica"
+    return "the batches do not have all of them: copy the file from another replica"
 
 
 def _lost_epochs(partition: Partition) -> list[LeaderEpoch]:
@@ -156,7 +157,7 @@ def _lost_epochs(partition: Partition) -> list[LeaderEpoch]:
 
 
 def _wrong_indexes(found: FoundIndexes, right: CheckedIndexes) -> Iterator[tuple[str, str, bytes | None, bytes]]:
-    """Yield name, suffix, file and right bytes of each index whose file is wrong; a file without bytes is no file."""
+    """Yield (name, suffix, file's bytes, right bytes) for each wrong index. An empty file counts as missing."""
     for name, suffix, there, data in (
         ("offset index", "index", found.offset_index, right.offset_index),
         ("time index", "timeindex", found.time_index, right.time_index),
@@ -175,8 +176,10 @@ def _read(filesystem: FileSystem, path: str) -> bytes | None:
 
 def _size_of(data: bytes) -> str:
     if data.strip(b"\0"):
-        return "it holds no topic id"
-    return "0 bytes" if not data else f"{len(data)} bytes, all of them 0"
+        return "it contains no topic id"
+    if not data:
+        return "0 bytes"
+    return f"{len(data)} bytes, all of them 0"
 
 
 def _refs(segment: Segment) -> tuple[FileRef | None, FileRef | None, FileRef | None]:

@@ -1,4 +1,4 @@
-"""Plan the missing snapshots of one partition, and write them where the caller wants them."""
+"""Plan the missing snapshots of one partition, and write them if the caller opens files for writing."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning
 from tiersnap.snapshot.replay.segment_runs import FoldSegment, fold_segment
 
-# files.in_place, files.elsewhere or files.nowhere
+# One of files.in_place, files.elsewhere and files.nowhere.
 OpenFiles = Callable[[Partition], AbstractContextManager[Write | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """The snapshots of a partition, compared with its log."""
+    """The plan for a partition, with the examination before the repair."""
 
-    examination: Examination  # of the files before the repair
-    # One for each offset, ascending; with `apply` those with `action.writes` have been written.
+    examination: Examination
+    # By ascending offset. With `apply`, those whose `action.writes` is True were written.
     planned: tuple[PlannedSnapshot, ...]
-    undone: tuple[str, ...]  # sentences about snapshots that a broker's next start deletes
-    files: tuple[PlannedFile, ...] = ()  # other files that are missing or wrong; with `apply` they are in place, too
+    undone: tuple[str, ...]  # warnings about snapshots that a broker's next start deletes
+    files: tuple[PlannedFile, ...] = ()  # missing and wrong small files; written like `planned`
 
 
 def repair_partition(
@@ -45,12 +45,12 @@ def repair_partition(
     check_crc: bool,
     topic_ids: Mapping[str, str],
 ) -> Repaired:
-    """Return the plan of `tiersnap repair` for a partition, carried out with `apply`; see whole_log_dir.repair.
+    """Return the plan of `tiersnap repair` for a partition. If `apply` is True, write it; see whole_log_dir.repair.
 
     Raises:
         LogDirInUseError: a broker holds the lock.
-        UsageError: the folder is on another host, or this user may not write there.
-        NoSpaceError: the disk is full; nothing was written.
+        UsageError: the folder is on another host, or this user may not write to it.
+        NoSpaceError: the disk is full; no file was written.
     """
     if apply and not filesystem.is_local:
         raise UsageError(f"{partition.path}: apply needs a local directory")
@@ -73,7 +73,7 @@ def repair_into(
     """Fold a partition, and write its snapshots with `open_files`.
 
     Args:
-        files: repairs the other files; None skips them.
+        files: repairs the small files; None skips them.
 
     Raises:
         TiersnapError: see `open_files`.

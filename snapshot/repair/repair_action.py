@@ -1,4 +1,4 @@
-"""The plan of `repair`: its rows and their actions."""
+"""The rows of the plan of `repair`, and their actions."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 
 
 class RepairAction(StrEnum):
-    """The action at one offset."""
+    """The planned action for one snapshot or small file."""
 
     WRITE = "WRITE"
     REPLACE = "REPLACE"
-    KEEP = "KEEP"  # exists and is trusted
-    UNVERIFIED = "UNVERIFIED"  # exists and was not compared, because it could not be read
-    NOT_COMPARED = "NOT_COMPARED"  # exists; the log begins in remote storage, which was not asked
-    NEEDS_REPLACE = "NEEDS_REPLACE"  # exists and is not trusted; --replace was not given
-    ABOVE_NEWEST = "ABOVE_NEWEST"  # would become the live state; --above-newest was not given
-    STRAY = "STRAY"  # not aligned and not the newest: the broker deletes it when it opens the partition
-    NO_START = "NO_START"  # the log begins in remote storage, and the state where its files begin is unknown
-    NOT_TOLD = "NOT_TOLD"  # another file is lost, and no source has its content
-    NEVER_TIERED = "NEVER_TIERED"  # of a compacted or internal topic
+    KEEP = "KEEP"  # the file is trusted
+    UNVERIFIED = "UNVERIFIED"  # the file was not compared, because it could not be read
+    NOT_COMPARED = "NOT_COMPARED"  # the file was not compared: the log begins in remote storage, which was not asked
+    NEEDS_REPLACE = "NEEDS_REPLACE"  # the file is not trusted, and --replace was not given
+    ABOVE_NEWEST = "ABOVE_NEWEST"  # the file would become the live state, and --above-newest was not given
+    STRAY = "STRAY"  # no segment begins at the file's offset: the broker deletes the file when it opens the partition
+    NO_START = "NO_START"  # the state at the first local offset is unknown
+    NOT_TOLD = "NOT_TOLD"  # a small file is lost, and no source has its content
+    NEVER_TIERED = "NEVER_TIERED"  # the topic is compacted or internal
 
     @property
     def writes(self) -> bool:
-        """Return whether a file is written."""
+        """Return whether the action writes a file."""
         return self in (RepairAction.WRITE, RepairAction.REPLACE)
 
     @property
     def waits(self) -> bool:
-        """Return whether a segment waits for this snapshot until a person acts."""
+        """Return whether a segment waits until a person acts."""
         return self in _WAITS
 
 
@@ -47,15 +47,15 @@ _WAITS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PlannedSnapshot:
-    """A snapshot offset of the plan.
+    """The plan for one snapshot offset.
 
-    `producers`, `size_bytes` and `provenance` describe the computed snapshot. They are None if the log has a part
-    before the local files, since the state of the files alone is no snapshot.
+    `producers`, `size_bytes` and `provenance` describe the computed snapshot. They are None if the state at the first
+    local offset is unknown, because no snapshot can then be computed.
     """
 
     offset: int
     action: RepairAction
-    found: Annotated[SnapshotVerdict, Meta(description="of the file that exists")]
+    found: Annotated[SnapshotVerdict, Meta(description="verdict on the existing file")]
     reason: str
     provenance: Provenance | None
     producers: int | None
@@ -64,10 +64,12 @@ class PlannedSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A missing or wrong file that is no snapshot."""
+    """The plan for a missing or wrong small file."""
 
     file: Annotated[str, Meta(description="name in the partition's folder")]
-    base_offset: Annotated[int | None, Meta(description="of an index; null for a file of the whole partition")]
+    base_offset: Annotated[
+        int | None, Meta(description="base offset of an index; null for a file of the whole partition")
+    ]
     action: RepairAction
     reason: str
     is_there: bool

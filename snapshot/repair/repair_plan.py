@@ -1,13 +1,14 @@
-"""Plan the snapshots that `repair` writes into a partition; nothing is written yet.
+"""Plan the snapshots that `repair` writes into a partition.
 
-The newest snapshot that a broker can load becomes its live state at the next start. A computed snapshot may become that
-only with the user's consent, so there is a limit (docs/contributing/adr/0003-repair-limits.md):
+At its next start, a broker loads the newest valid snapshot as its live state. A computed snapshot may become the live
+state only with the user's consent. So no new file is written above a limit, as ADR 3 decides
+(docs/contributing/adr/0003-repair-limits.md):
 
-    newest = the highest file that decodes and is above the log start offset
-             (a broker deletes a corrupt newest file and all at or below the log start, and takes the next)
-    none   = the newest segment's base offset: a broker that starts cleanly without any would write empty ones there
+    with snapshots      the highest file that decodes and is above the log start offset (a broker deletes a corrupt
+                        newest file and all files at or below the log start, and loads the next one)
+    without snapshots   the newest segment's base offset (at a clean start, a broker writes an empty snapshot at it)
 
-Above the limit only existing files are replaced. The log end offset gets no file, since a broker folds its active
+Above the limit, only existing files are replaced. The log end offset gets no file, because a broker folds its active
 segment itself. An existing file is replaced only with --replace, and only if it is SUSPECT or CORRUPT. Topics that are
 never tiered (compacted, internal) get no files.
 """
@@ -35,18 +36,18 @@ Write = Callable[[PlannedSnapshot, bytes], None]
 class PlanOptions:
     """The options of a plan."""
 
-    expiry: Expiry  # rule for omitted producers; its `now` also counts for the verdict on an existing file
+    expiry: Expiry  # rules for omitted producers; its `now` is also the time of the verdicts on existing files
     # ms, the broker's producer.id.expiration.ms; None if it never drops producers.
     producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS
-    # Write every aligned offset and the log end, for any topic and even if a file exists (into another directory than
-    # the broker's)
+    # Whether to write a snapshot at each segment's end and at the log end, for any topic and even if a file exists. Use
+    # it only for a directory that is not a broker's.
     every_boundary: bool = False
-    replace: bool = False  # also replace files that are CORRUPT or SUSPECT
-    above_newest: bool = False  # also write above the newest file that a broker can load
+    replace: bool = False  # whether to replace files that are CORRUPT or SUSPECT
+    above_newest: bool = False  # whether to write above the newest file that a broker can load
 
     @property
     def broker_expiry(self) -> BrokerExpiry:
-        """Return the rule by which a broker drops producers now."""
+        """Return the rules by which a broker drops producers now."""
         return BrokerExpiry(self.expiry.now, self.producer_expiration)
 
 
@@ -54,7 +55,7 @@ def highest_allowed(partition: Partition, options: PlanOptions, read_snapshot: R
     """Return the offset above which no new file is written.
 
     Args:
-        read_snapshot: returns the bytes of the file at an offset; an OSError counts as a file that does not decode.
+        read_snapshot: returns the bytes of the file at an offset; after an OSError the file counts as corrupt.
     """
     last_base = max((segment.base_offset for segment in partition.segments), default=0)
     if options.above_newest:
@@ -81,27 +82,29 @@ def _decodes(read_snapshot: ReadSnapshot, offset: int) -> bool:
 def strays(partition: Partition) -> frozenset[int]:
     """Return the offsets of the files that a broker deletes unread when it opens the partition.
 
-    These are the files at whose offset no segment begins. The broker keeps the highest of them if no segment begins
-    above it (ProducerStateManager.removeStraySnapshots).
+    No segment begins at such an offset. The broker keeps the highest of these files if no segment begins above it
+    (ProducerStateManager.removeStraySnapshots).
     """
     bases = {segment.base_offset for segment in partition.segments}
     unaligned = partition.snapshots.keys() - bases
     highest = max(unaligned, default=-1)
-    return frozenset(unaligned - {highest} if highest >= max(bases, default=0) else unaligned)
+    if highest >= max(bases, default=0):
+        unaligned = unaligned - {highest}
+    return frozenset(unaligned)
 
 
 @dataclass
 class Planner:
-    """Plans a partition; call it with each boundary in ascending order.
+    """The planner of a partition. Call it with each boundary, ascending.
 
-    Each snapshot goes straight to `write`, since all snapshots of a long partition would not fit in memory.
+    Each snapshot is passed to `write` immediately, because all snapshots of a long partition would not fit in memory.
     """
 
     partition: Partition
     options: PlanOptions
     read_snapshot: ReadSnapshot
-    write: Write | None = None  # without it nothing is written
-    # Whether a snapshot needs the state at the start of the files; False if the snapshots come from elsewhere.
+    write: Write | None = None  # writes a snapshot; None writes nothing
+    # Whether snapshots need the state at the first local offset; False if they come from another source.
     needs_start: bool = field(default=True, kw_only=True)
     planned: list[PlannedSnapshot] = field(default_factory=list, init=False)
 
@@ -148,14 +151,18 @@ class Planner:
             return RepairAction.NEVER_TIERED
         if found in _NOT_JUDGED:
             return _NOT_JUDGED[found]
-        return RepairAction.REPLACE if options.replace else RepairAction.NEEDS_REPLACE
+        if options.replace:
+            return RepairAction.REPLACE
+        return RepairAction.NEEDS_REPLACE
 
     def _action_if_missing(self, offset: int) -> RepairAction | None:
         if offset not in self._bases:
             return None
         if self._is_never_tiered:
             return RepairAction.NEVER_TIERED
-        return RepairAction.WRITE if offset <= self._limit else RepairAction.ABOVE_NEWEST
+        if offset > self._limit:
+            return RepairAction.ABOVE_NEWEST
+        return RepairAction.WRITE
 
 
 _NOT_JUDGED = {
@@ -165,7 +172,8 @@ _NOT_JUDGED = {
 
 
 def _without_state(planned: PlannedSnapshot) -> PlannedSnapshot:
-    """Return the plan for an offset whose state is unknown, because it is unknown where the files begin."""
-    needs_state = planned.action.writes or planned.action is RepairAction.UNVERIFIED
-    action = RepairAction.NO_START if needs_state else planned.action
+    """Return the plan for an offset whose state is unknown, because the state at the first local offset is unknown."""
+    action = planned.action
+    if action.writes or action is RepairAction.UNVERIFIED:
+        action = RepairAction.NO_START
     return replace(planned, action=action, provenance=None, producers=None, size_bytes=None)

@@ -1,7 +1,8 @@
-"""Find the snapshots of a repair that a broker will delete when it starts.
+"""Find the snapshots that a broker will delete at its next start, including those of a repair.
 
-It opens every segment, even below the log start, and recovers a segment without an .index or with a .txnindex that
-names an offset below its base. Then it deletes all later snapshots but the last ones (LogLoader.loadSegmentFiles).
+A starting broker opens every segment, even below the log start. It recovers a segment if the .index is missing, or if
+the .txnindex names an offset below the base offset. A recovery deletes all later snapshots except those of the last
+segments (LogLoader.loadSegmentFiles).
 """
 
 from __future__ import annotations
@@ -16,33 +17,34 @@ from tiersnap.snapshot.log.log_dir import Partition, Segment
 
 
 def lost_index(partition: Partition) -> int | None:
-    """Return the base offset of the first closed segment without an .index.
+    """Return the base offset of the first closed segment without an .index, or None.
 
-    At its next start the broker rebuilds the .index, and deletes every snapshot above it but the last ones.
+    At its next start, the broker rebuilds the .index, and deletes the later snapshots except those of the last
+    segments.
     """
     lost = (each.base_offset for each in partition.segments if each.offset_index is None and not each.is_active)
     return next(lost, None)
 
 
 def lost_below_log_start(partition: Partition) -> bool:
-    """Return whether a segment below the log start lacks its .index: a start deletes all snapshots above it."""
+    """Return whether a segment below the log start has no .index. The next start deletes later snapshots."""
     return any(each.offset_index is None for each in partition.deleted_segments)
 
 
 def undone_at_start(filesystem: FileSystem, partition: Partition, mended: Container[str] = ()) -> Iterator[str]:
-    """Yield a warning if the next start of a broker will delete snapshots, even the new ones.
+    """Yield a warning if the broker's next start will delete snapshots, even those of this repair.
 
     Args:
         mended: names of files that the repair writes.
     """
-    for each in (*partition.deleted_segments, *(one for one in partition.segments if not one.is_active)):
-        if _is_recovered(filesystem, each, mended):
+    for each in (*partition.deleted_segments, *partition.segments):
+        if not each.is_active and _is_recovered(filesystem, each, mended):
             yield f"{partition.name}: {_warning(partition, each)}"
             return
 
 
 def _is_recovered(filesystem: FileSystem, segment: Segment, mended: Container[str]) -> bool:
-    """Return whether a broker's next start recovers the segment."""
+    """Return whether the broker's next start recovers the segment."""
     if segment.offset_index is None:
         return True
     is_mended = f"{segment.base_offset:020d}.txnindex" in mended
@@ -54,22 +56,22 @@ def _warning(partition: Partition, segment: Segment) -> str:
     what = f"segment {base_offset} has {'no .index' if is_lost else 'a wrong .txnindex'}"
     if segment in partition.deleted_segments:
         return (
-            f"{what}, and is below the log start. At its next start the broker recovers it and deletes every "
-            "snapshot above it: move its files away before"
+            f"{what}, and is below the log start. At its next start the broker recovers the segment and deletes every "
+            "snapshot above it: move the segment's files away before"
         )
     if is_lost:
         return (
-            f"{what}. At its next start the broker rebuilds it and deletes every snapshot above it but the last "
-            "ones: start it once, stop it, then repair"
+            f"{what}. At its next start the broker rebuilds the index and deletes every snapshot above it but the last "
+            "ones: start the broker once, stop it, then repair"
         )
     return (
         f"{what}. At its next start the broker recovers the segment and deletes every snapshot above it but the last "
-        "ones: replace that .txnindex before, with --replace"
+        "ones: replace this .txnindex before the start, with --replace"
     )
 
 
 def _has_wrong_transaction_index(filesystem: FileSystem, segment: Segment) -> bool:
-    """Return whether TransactionIndex.sanityCheck fails; brokers ignore bytes after the last complete entry."""
+    """Return whether TransactionIndex.sanityCheck fails. Brokers ignore bytes after the last complete entry."""
     if segment.transaction_index is None:
         return False
     try:

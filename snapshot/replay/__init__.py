@@ -1,1 +1,1 @@
-"""Replay: state deltas in offset order, the state at each snapshot offset, and how the file there compares."""
+"""Replay state deltas in offset order, and compare each snapshot file with the state at its offset."""

@@ -1,4 +1,4 @@
-"""The comparison of a snapshot file with the log."""
+"""The result of the comparison of a snapshot file with the log, and the verdicts that follow from it."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 if TYPE_CHECKING:
     from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
-# `harmful_until` if a transaction is open: no broker ever drops such an entry.
+# The value of `harmful_until` for an open transaction: no broker ever drops such an entry.
 NEVER = 2**63 - 1
-# Verdicts if the log begins in remote storage and the state there is unknown.
+# Verdicts of a file that was compared with only a part of the log.
 _PARTLY = frozenset({SnapshotVerdict.NOT_COMPARED, SnapshotVerdict.UNVERIFIED})
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The comparison of one snapshot file with the log, as a row of a table holds it. Counts are of producers."""
+    """The comparison of a snapshot file with the log, as a table stores it. Counts are numbers of producers."""
 
     compared: Annotated[
         SnapshotVerdict,
-        Meta(description="result of the strict comparison of the file: every entry counts"),
+        Meta(description="result of the strict comparison of the file, in which every entry counts"),
     ]
-    explanation: Annotated[str, Meta(description="the result of the comparison in words")]
+    explanation: Annotated[str, Meta(description="description of the result")]
     lacking: Annotated[int, Meta(description="producers of the log that the file lacks")] = 0
-    differing: Annotated[int, Meta(description="producers in both, with other values")] = 0
+    differing: Annotated[int, Meta(description="producers whose values differ between file and log")] = 0
     forgotten: Annotated[
         int,
-        Meta(description="producers in both of which only the coordinator epoch is unset: idle ones that returned"),
+        Meta(description="producers that differ only by an unset coordinator epoch in the file, as after idle time"),
     ] = 0
     unexplained: Annotated[
-        int, Meta(description="producers of the file alone, although the log still holds all their batches")
+        int, Meta(description="producers that only the file has, although the log has all batches that the file names")
     ] = 0
-    extending: Annotated[int, Meta(description="values whose batches the log no longer holds")] = 0
-    # Of the entries of both sides; NEVER if one has an open transaction.
+    extending: Annotated[int, Meta(description="values that come from batches which are no longer in the log")] = 0
+    # From the entries of file and log; NEVER if one of them has an open transaction.
     harmful_until: Annotated[
         int,
-        Meta(description="ms, largest timestamp of all that is lacking, differing or unexplained; -1 if nothing is"),
+        Meta(description="ms, largest timestamp of all lacking, differing or unexplained producers; -1 without one"),
     ] = -1
 
     @property
@@ -53,40 +53,42 @@ class Comparison:
         return bool(self.lacking or self.differing or self.unexplained)
 
     def does_harm(self, expiry: BrokerExpiry) -> bool:
-        """Return whether a broker that loads the file would keep an entry that counts against it."""
+        """Return whether an error in the file affects a producer that a broker would keep now."""
         if expiry.expiration is None:
             return self._contradicts_log or self.forgotten > 0
         if not self._contradicts_log:
             return False
-        return expiry.now - self.harmful_until < expiry.expiration  # always so for NEVER
+        return expiry.now - self.harmful_until < expiry.expiration  # always True for NEVER
 
     def _is_harmless_suspect(self, expiry: BrokerExpiry) -> bool:
-        """Return whether only the strict comparison counts against the file."""
+        """Return whether the file is SUSPECT only because of entries that a broker would drop."""
         return self.compared is SnapshotVerdict.SUSPECT and not self.does_harm(expiry)
 
     def verdict(self, expiry: BrokerExpiry) -> SnapshotVerdict:
-        """Return the verdict on the file (see `does_harm`): may a segment be uploaded with it?
+        """Return the verdict that decides whether a segment may be uploaded with the file; see `does_harm`.
 
-        A file that was compared with only a part of the log cannot be proven right, but it can be proven wrong.
+        A file that was compared with only a part of the log can be proven wrong, but not right.
         """
         if self.compared in _PARTLY and self.does_harm(expiry):
             return SnapshotVerdict.SUSPECT
         if not self._is_harmless_suspect(expiry):
             return self.compared
-        return SnapshotVerdict.EXTENDS if self.extending else SnapshotVerdict.MATCHES
+        if self.extending:
+            return SnapshotVerdict.EXTENDS
+        return SnapshotVerdict.MATCHES
 
     def reason(self, expiry: BrokerExpiry) -> str:
-        """Return the reason of the verdict."""
+        """Return the reason for the verdict."""
         if not self._is_harmless_suspect(expiry):
             return self.explanation
         if not self._contradicts_log:
-            return f"{self.explanation}: harmless, the next marker of each sets it again"
+            return f"{self.explanation}: harmless, the next marker of each producer sets it again"
         return f"{self.explanation}: harmless, a broker that loads the file drops such idle producers anyway"
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedFile:
-    """A snapshot file, with its verdict and reason at some time."""
+    """A snapshot file with the verdict on it."""
 
     offset: int
     verdict: SnapshotVerdict

@@ -1,4 +1,4 @@
-"""Replay one partition, and return the facts of its segments, its findings and the comparisons of its snapshots."""
+"""Replay one partition, and return the facts about its segments, its findings and the comparisons of its snapshots."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from tiersnap.snapshot.replay.snapshot_comparison import ExaminedSegment, ReadSn
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Examination:
-    """The result of a partition's replay."""
+    """The result of the replay of a partition."""
 
     partition: Partition
-    # By ascending offset: of every aligned offset that was reached, and of every snapshot file.
+    # Comparisons by ascending offset: of each segment's snapshot that the replay reached, and of each snapshot file.
     snapshots: Mapping[int, Comparison]
-    reached: Mapping[int, SnapshotAt]  # the results to be stored, by offset, of every snapshot offset that was reached
+    reached: Mapping[int, SnapshotAt]  # the results to store, by offset, for each offset that the replay reached
     facts: PartitionFacts
     segments: tuple[SegmentFacts, ...]  # ascending
-    ends: tuple[Comparison, ...]  # the comparison of the snapshot at each segment's end
+    ends: tuple[Comparison, ...]  # for each segment, the comparison of the snapshot at its end
     findings: tuple[Finding, ...]
-    # State at the active segment's base offset, to start the next replay from; None if it is unknown.
+    # State at the active segment's base offset, from which the next replay may start; None if it is unknown.
     closed: StartState | None = None
-    lacks_start: bool = False  # the log continues in remote storage below its files, and the state there is unknown
-    stopped_by: Finding | Refusal | None = None  # the reason for which the replay ended before the log end
+    lacks_start: bool = False  # the log begins in remote storage, and the state at the first local offset is unknown
+    stopped_by: Finding | Refusal | None = None  # why the replay stopped below the log end; None if it did not
 
     @property
     def examined(self) -> tuple[ExaminedSegment, ...]:
@@ -60,9 +60,9 @@ class Examination:
 
 
 OnBoundary = Callable[[Boundary], SnapshotAt | None]
-"""Receives each boundary, by ascending offset. It may return a result to store instead of `Boundary.snapshot`."""
+"""Called with each boundary, by ascending offset. Returns a result to store instead of `Boundary.snapshot`, or None."""
 FindFaults = Callable[[Segment, SegmentEnd], tuple[str, ...]]
-"""Reads the index files of a segment that was decoded: a sentence for each that is wrong (faults_by_order)."""
+"""Reads the index files of a decoded segment, and returns a message for each wrong one; see faults_by_order."""
 
 
 def examine(
@@ -74,10 +74,10 @@ def examine(
     begins: Beginning = NOT_LOOKED,
     fold: FoldSegment = fold_segment,
 ) -> Examination:
-    """Replay a partition from its files and judge its snapshots and segments; see `examine_decodes`.
+    """Replay a partition from its files, and judge its snapshots and segments; see `examine_decodes`.
 
     Args:
-        fold: folds a segment, or returns what another thread folded (FoldsAhead).
+        fold: folds a segment, or returns the result of another thread (FoldsAhead).
     """
     decodes = LocalDecodes(filesystem, check_crc, fold)
     read_snapshot = snapshot_reader(filesystem, partition)
@@ -105,11 +105,12 @@ def examine_decodes(
     """Replay a partition and return its facts, findings and snapshots.
 
     Args:
+        decodes: the decoded segments.
         on_boundary: see OnBoundary; a boundary's entries are valid only inside the call.
-        begins: state of the log before its first local segment, from remote storage.
-        known: earlier results of snapshot offsets up to where the replay begins.
-        largest_timestamps: ms by base offset, of segments that may have no decode.
-        find_faults: finds the faults of a segment's indexes; without it no index is read.
+        begins: producer state at the first local offset, from remote storage.
+        known: results of an earlier replay, for the snapshot offsets that this replay skips.
+        largest_timestamps: ms by base offset, for segments that are not decoded.
+        find_faults: finds the faults of a segment's indexes; None to read no index.
     """
 
     def read_runs(segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd]:
@@ -127,8 +128,10 @@ def examine_decodes(
 
 
 def _undecoded(segment: Segment, largest_timestamp: int) -> SegmentEnd:
-    """Return the end of a segment that needed no decode, because the replay starts above it."""
-    end = segment.base_offset if segment.next_base_offset is None else segment.next_base_offset
+    """Return the end of a segment that was not decoded, because the replay starts above it."""
+    end = segment.next_base_offset
+    if end is None:
+        end = segment.base_offset
     return SegmentEnd(
         total_bytes=segment.log.size,
         valid_bytes=segment.log.size,
@@ -151,12 +154,12 @@ def conclude(
     reached: Mapping[int, SnapshotAt] = MappingProxyType({}),
     find_faults: FindFaults | None = None,
 ) -> Examination:
-    """Return the examination of a finished replay.
+    """Return the examination for a finished replay.
 
     Args:
-        snapshots: the comparison at each offset that was reached: of the file, or of the snapshot computed for it.
-        reached: the results to be stored, of the same offsets.
-        find_faults: see `examine_decodes`; not asked about topics that are never tiered.
+        snapshots: by reached offset, the comparison of the file or of the snapshot that was computed instead of it.
+        reached: by the same offsets, the results to store.
+        find_faults: see `examine_decodes`; not called for topics that are never tiered.
     """
     partition = replay.partition
     known = _comparisons(replay, snapshots)
@@ -181,7 +184,7 @@ def _comparisons(replay: Replay, reached: Mapping[int, Comparison]) -> dict[int,
     known: dict[int, Comparison] = {}
     for offset in sorted({*reached, *replay.partition.snapshots}):
         found = reached.get(offset)
-        # A broker writes a snapshot at the log end when it stops. No segment needs it, so do not report it missing.
+        # A broker writes a snapshot at the log end when it stops. No segment needs this file, so it is never missing.
         if found is not None and (offset in bases or found.compared is not SnapshotVerdict.MISSING):
             known[offset] = found
         elif offset in replay.partition.snapshots:
@@ -191,9 +194,10 @@ def _comparisons(replay: Replay, reached: Mapping[int, Comparison]) -> dict[int,
 
 def _findings(replay: Replay) -> Iterator[Finding]:
     partition = replay.partition
-    # A closed segment of 0 bytes is damage, unless the cleaner removed all its records.
+    # A closed segment of 0 bytes is damage, except in a compacted topic: the cleaner may remove all records.
     may_be_empty = bool(never_tiered_reason(partition))
-    reported = {(each.finding_kind, each.path) for each in partition.findings}  # the listing finds irregular files
+    # The listing already reported files that are no regular files.
+    reported = {(each.finding_kind, each.path) for each in partition.findings}
     yield from partition.findings
     for end in replay.ends.values():
         damage = end.finding
@@ -208,9 +212,10 @@ def _findings(replay: Replay) -> Iterator[Finding]:
 
 
 def _log_start_behind_its_end(replay: Replay) -> Iterator[Finding]:
-    """Yield a finding if the log starts behind its end (UnifiedLog, LogLoader.load).
+    """Yield a finding if the log start offset is above the log end offset.
 
-    It does after an older copy of the disk was restored, but not the older checkpoint.
+    This happens if an old copy of a disk is restored without its old checkpoint. A broker then deletes the log
+    (UnifiedLog, LogLoader.load).
     """
     partition, start = replay.partition, replay.partition.log_start_checkpoint
     if start is None or not partition.segments:
@@ -218,47 +223,50 @@ def _log_start_behind_its_end(replay: Replay) -> Iterator[Finding]:
     is_read = replay.damage is None and replay.refusal is None
     if is_read and start > replay.log_end:
         path = f"{partition.path.rpartition('/')[0]}/{LOG_START_OFFSETS}"
-        message = f"{partition.name} starts at {start} and ends at {replay.log_end}: a broker deletes it when it starts"
+        message = f"{partition.name} starts at {start} and ends at {replay.log_end}: "
+        message += "a broker deletes this log at its start"
         yield Finding(FindingKind.CORRUPT_CHECKPOINT, path, -1, message)
 
 
 def unverified(replay: Replay, offset: int) -> Comparison:
-    """Return the comparison of the snapshot at `offset`, which the replay did not reach."""
+    """Return the comparison for the snapshot at `offset`, which the replay did not reach."""
     segments = replay.partition.segments
     if segments and offset <= unloaded_below(replay.partition):
-        reason = f"lies below the log, which begins at {segments[0].base_offset}: a broker deletes it when it starts"
+        reason = (
+            f"is below the log, which begins at {segments[0].base_offset}: a broker deletes the file when it starts"
+        )
     elif segments and offset <= segments[0].base_offset:
         return _of_earlier_log(replay)
     elif offset < replay.started_at:
-        reason = f"not compared: the replay began at {replay.started_at}, behind what remote storage holds"
+        reason = f"not compared: the replay began at {replay.started_at}, after the tiered segments"
     elif replay.damage is not None:
         reason = f"not comparable: {_trouble(replay.damage)}"
     elif replay.refusal is not None:
         reason = f"not comparable: {replay.refusal.message}"
     else:
-        reason = f"lies above the log end offset {replay.log_end}"
+        reason = f"is above the log end offset {replay.log_end}"
     return Comparison(SnapshotVerdict.UNVERIFIED, reason)
 
 
 def _of_earlier_log(replay: Replay) -> Comparison:
-    """Return the comparison of a snapshot whose state comes from before the first local segment."""
+    """Return the comparison for a snapshot whose state comes from offsets below the first local segment."""
     begins = replay.begins
     why = NOT_LOCATED if begins.is_unlocated(replay.partition) else NOT_ASKED
     if begins.is_unasked(replay.partition):
         return Comparison(SnapshotVerdict.NOT_COMPARED, f"not compared: {why}")
     if why is NOT_ASKED:
-        why = NOT_TOLD if begins.why else "what it says is in remote storage"
+        why = NOT_TOLD if begins.why else "the batches below it are in remote storage"
     return Comparison(SnapshotVerdict.UNVERIFIED, f"not comparable: {why}")
 
 
 def _trouble(finding: Finding) -> str:
     if finding.finding_kind in (FindingKind.PERMISSION_DENIED, FindingKind.DELETED_FILE):
-        return f"the log below it cannot be read ({finding.message})"
-    return f"the log is damaged below it ({finding.finding_kind})"
+        return f"the log below this offset cannot be read ({finding.message})"
+    return f"the log is damaged below this offset ({finding.finding_kind})"
 
 
 def partition_facts(replay: Replay) -> PartitionFacts:
-    """Return the facts of the replayed partition, from which the gate judges it."""
+    """Return the facts about the replayed partition, from which `gate.judge` derives verdicts."""
     partition = replay.partition
     if partition.high_watermark is None:
         unstable = f"{HIGH_WATERMARKS} does not name this partition, or cannot be read"
@@ -266,13 +274,16 @@ def partition_facts(replay: Replay) -> PartitionFacts:
         unstable = f"a transaction is open since offset {replay.unstable_from}"
     else:
         unstable = f"the high watermark is {replay.high_watermark}"
+    start, log_start_unknown = replay.begins.start, ""
+    if replay.begins.is_unlocated(partition):
+        log_start_unknown = why_unknown(partition)
     return PartitionFacts(
         topic_id=partition.topic_id,
         internal=internal_reason(partition.topic),
         compacted=compaction_reason(partition),
         log_start=log_start_of(partition),
-        log_start_unknown=why_unknown(partition) if replay.begins.is_unlocated(partition) else "",
-        transactions_unknown="" if replay.begins.start is None else replay.begins.start.transactions_unknown,
+        log_start_unknown=log_start_unknown,
+        transactions_unknown="" if start is None else start.transactions_unknown,
         log_start_offset=partition.log_start_offset,
         log_end_offset=replay.log_end,
         high_watermark=replay.high_watermark,
@@ -282,26 +293,28 @@ def partition_facts(replay: Replay) -> PartitionFacts:
 
 
 def rebuilt_parts(segment: Segment) -> tuple[str, ...]:
-    """Return a phrase for each missing index; the upload makes it from the segment."""
+    """Return a phrase for each missing index. The upload rebuilds these indexes from the segment."""
     indexes = (("offset index", segment.offset_index), ("time index", segment.time_index))
     return tuple(f"no {name}" for name, file in indexes if file is None)
 
 
 def has_leader_epoch(epochs: Iterable[tuple[int, int]] | None, next_base_offset: int | None) -> bool:
-    """Return whether a leader epoch began below the segment's end, so that the segment has at least one."""
+    """Return whether the segment has a leader epoch, which means that one starts below the segment's end."""
     return any(next_base_offset is None or start < next_base_offset for _, start in epochs or ())
 
 
 def lost_epochs(partition: Partition, segment: Segment) -> tuple[str, ...]:
-    """Return a sentence if leader-epoch-checkpoint lacks epochs of the segment that its batches have."""
-    is_lost = segment.base_offset < partition.epochs_lost_below
-    return (f"leader epochs: {LEADER_EPOCHS} lacks them",) if is_lost else ()
+    """Return a message if leader-epoch-checkpoint lost epochs that the segment's batches have."""
+    if segment.base_offset >= partition.epochs_lost_below:
+        return ()
+    return (f"leader epochs: {LEADER_EPOCHS} lacks them",)
 
 
 def _at_end(segment: Segment, replay: Replay, snapshots: Mapping[int, Comparison]) -> Comparison:
     following = segment.next_base_offset
-    found = snapshots.get(following) if following is not None else None
-    return found or unverified(replay, following or replay.log_end)
+    if following is None:
+        return unverified(replay, replay.log_end)
+    return snapshots.get(following) or unverified(replay, following or replay.log_end)
 
 
 def _segment_facts(segment: Segment, replay: Replay, find_faults: FindFaults | None) -> SegmentFacts:
@@ -341,13 +354,14 @@ def _index_faults(segment: Segment, end: SegmentEnd | None, find_faults: FindFau
 
 
 def _damage(end: SegmentEnd | None, replay: Replay) -> tuple[FindingKind | None, str]:
-    """Return the kind and the text of the damage of a segment file."""
+    """Return (kind, description) of the damage in a segment file, or (None, "")."""
     if end is None:
         return None, ""
     finding, refusal = end.finding, replay.refusal
     if finding is not None:
-        where = f" at byte {finding.position}" if finding.position >= 0 else ""
-        return finding.finding_kind, f"{finding.finding_kind}{where}: {finding.message}"
+        if finding.position < 0:
+            return finding.finding_kind, f"{finding.finding_kind}: {finding.message}"
+        return finding.finding_kind, f"{finding.finding_kind} at byte {finding.position}: {finding.message}"
     if refusal is not None and refusal.offset <= end.last_offset:
         return FindingKind.NON_TRANSACTIONAL_IN_TRANSACTION, refusal.message
     return None, ""

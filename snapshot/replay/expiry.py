@@ -1,10 +1,9 @@
-"""Expiry of idle producers: in a snapshot that tiersnap writes, and in a broker that loads one.
+"""Rules for idle producers: which a written snapshot omits, and which a broker drops when it loads a snapshot.
 
-A broker drops idle producers by its own clock. So too many entries in a file do no harm, but too few do. Expiry counts
-back from a time of the boundary, not from the time of writing, so one log always gives the same file. That time is the
-largest record timestamp of the segment that ends at the boundary. An entry is left out iff it has no open transaction
-and is older than that time by more than the expiration. If no record has a timestamp, or the largest one is in the
-future, no entry is left out.
+A broker drops idle producers by its own clock. So a surplus entry in a file does no harm, but a missing entry may.
+tiersnap measures the age of an entry at the largest record timestamp of the segment that ends at the snapshot offset.
+So equal logs give equal files, whenever they are written. An entry is omitted if it has no open transaction and its age
+is at least the expiration. If no record has a timestamp, or the largest one is in the future, no entry is omitted.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """The rules of expiry, all in ms."""
+    """The expiration rules for snapshots that tiersnap writes. Times are in ms."""
 
-    # Idle time after which a producer is left out (transactional.id.expiration.ms); None keeps all.
+    # Idle time after which a producer is omitted (transactional.id.expiration.ms); None omits no producer.
     expiration: int | None
-    now: int  # the run's only reading of the clock
-    as_of: int | None = None  # one time for all boundaries; None takes the time of each boundary
+    now: int  # time of the run
+    as_of: int | None = None  # time at which all ages are measured; None measures at each snapshot offset's timestamp
 
     def checked(self, producer_expiration: int | None) -> Expiry:
-        """Return these rules, checked against a broker's producer.id.expiration.ms (None: it never drops producers).
+        """Return these rules if they suit the broker's producer.id.expiration.ms (None: it never drops producers).
 
         Raises:
             UsageError: a file by these rules would lack producers that the broker still keeps.
@@ -41,44 +40,53 @@ class Expiry:
         if self.expiration is not None and (producer_expiration is None or self.expiration < producer_expiration):
             raise UsageError(
                 f"--expiration {format_duration(self.expiration)} is below the broker's producer.id.expiration.ms, "
-                f"{format_duration(producer_expiration)}: the files would lack producers that it still keeps",
+                f"{format_duration(producer_expiration)}: the files would lack producers that the broker still keeps",
                 hint="give a longer --expiration, or the broker's own value as --producer-expiration",
             )
         if self.as_of is not None and self.as_of > self.now:
             raise UsageError(
-                "--as-of lies in the future: the files would lack producers that are alive",
-                hint="leave --as-of out: expiry is then counted at each boundary",
+                "--as-of is in the future: the files would lack active producers",
+                hint="leave out --as-of: each snapshot then uses the largest timestamp below its offset",
             )
         return self
 
     def time_of(self, boundary_timestamp: int) -> int | None:
-        """Return the time (ms) from which the expiration counts back; None if no entry is left out.
+        """Return the time (ms) at which the ages of entries are measured; None if no entry is omitted.
 
         Args:
-            boundary_timestamp: largest record timestamp of the segment that ends at the boundary, -1 without one.
+            boundary_timestamp: largest record timestamp of the segment that ends at the snapshot offset; -1 without
+                one.
         """
         if self.expiration is None:
             return None
         if self.as_of is not None:
             return self.as_of
-        return boundary_timestamp if 0 <= boundary_timestamp <= self.now else None
+        if 0 <= boundary_timestamp <= self.now:
+            return boundary_timestamp
+        return None
 
     def live(self, entries: np.ndarray, boundary_timestamp: int) -> np.ndarray:
-        """Return the entries (ENTRY_DTYPE, order kept) that a snapshot at the boundary holds."""
+        """Return the entries (ENTRY_DTYPE, in their order) that a snapshot contains.
+
+        Args:
+            boundary_timestamp: see `time_of`.
+        """
         time = self.time_of(boundary_timestamp)
-        return entries if time is None else live_entries(entries, as_of=time, expiration=self.expiration)
+        if time is None:
+            return entries
+        return live_entries(entries, as_of=time, expiration=self.expiration)
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerExpiry:
-    """The time at which a broker loads a snapshot, and how long it keeps idle producers; both in ms."""
+    """The rules by which a broker drops idle producers when it loads a snapshot. Times are in ms."""
 
-    now: int
+    now: int  # time at which the broker loads the snapshot
     expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS  # producer.id.expiration.ms; None if it never drops any
 
     @property
     def since(self) -> int | None:
-        """Return the time (ms) before which a producer has expired; None if the broker keeps all."""
+        """Return the time (ms) at or before which the last batch of an expired producer was; None if none expires."""
         return None if self.expiration is None else self.now - self.expiration
 
     def live(self, entries: np.ndarray) -> np.ndarray:
@@ -90,7 +98,7 @@ DAY_MS = 86_400_000
 
 
 def fingerprint(*parts: object) -> str:
-    """Return a short digest of plain data; equal data have equal digests."""
+    """Return a short digest of plain values. Equal values have equal digests."""
     return hashlib.blake2b(repr(parts).encode(), digest_size=12).hexdigest()
 
 
@@ -98,50 +106,53 @@ class Scan(StrEnum):
     """The part of a log that is decoded."""
 
     EXACT = "exact"  # all segments that remote storage lacks
-    WINDOW = "window"  # segments within the expiration, and older ones into which producers are followed back
+    WINDOW = "window"  # segments within the expiration, and older ones that complete the producers' entries
 
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """Options of a replay.
+    """The options of a replay.
 
     Raises:
-        UsageError: a window without an expiration.
+        UsageError: scan is WINDOW and expiration is None.
     """
 
-    expiration: int | None = 7 * DAY_MS  # ms; written snapshots leave out producers idle that long; None keeps all
-    as_of: int | None = None  # ms, the time from which `expiration` counts back; None takes the time of each boundary
+    expiration: int | None = 7 * DAY_MS  # ms; see Expiry
+    as_of: int | None = None  # ms; see Expiry
     producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS  # ms, the broker's producer.id.expiration.ms
-    every_boundary: bool = False  # write a snapshot at every aligned boundary, not only at those without one
-    replace: bool = False  # also write if the broker's file is CORRUPT or SUSPECT, and upload the written snapshot
-    # WINDOW leaves segments older than `expiration` undecoded (see replay.window_start)
+    every_boundary: bool = False  # write a snapshot at each segment's end, even if a file exists there
+    replace: bool = False  # replace the broker's file if it is CORRUPT or SUSPECT, and upload the computed snapshot
+    # WINDOW does not decode segments that are older than `expiration`; see replay.window_start.
     scan: Scan = Scan.EXACT
 
     def __post_init__(self) -> None:
         if self.scan is Scan.WINDOW and self.expiration is None:
             raise UsageError(
-                "a window needs an expiration: it is how far back the scan goes",
+                "--scan window needs an expiration, which is the length of the window",
                 hint="--scan exact, or --expiration 7d",
             )
 
     def since(self, now: int) -> int | None:
-        """Return the begin of the scan window (ms); None if all is scanned. `now` is the time of the run (ms)."""
+        """Return the start of the scan window (ms), or None for the whole log; `now` is the time of the run (ms)."""
         if self.scan is Scan.EXACT or self.expiration is None:
             return None
-        return (now if self.as_of is None else self.as_of) - self.expiration
+        if self.as_of is not None:
+            return self.as_of - self.expiration
+        return now - self.expiration
 
     def expiry(self, now: int) -> Expiry:
-        """Return the expiry of entries that are written at `now` (ms)."""
+        """Return the expiration rules for snapshots that are written at `now` (ms)."""
         return Expiry(self.expiration, now, self.as_of)
 
     def broker_expiry(self, now: int) -> BrokerExpiry:
-        """Return the broker's expiry at `now` (ms)."""
+        """Return the broker's expiration rules at `now` (ms)."""
         return BrokerExpiry(now, self.producer_expiration)
 
     def digest(self, *, place: str | None) -> str:
-        """Return a digest that two runs share if they would find and write the same for a partition.
+        """Return a digest of the options. Two runs with equal digests find and write the same for a partition.
 
-        `place` is the remote location; None without one.
+        Args:
+            place: the remote location; None without one.
         """
         return fingerprint(
             *(self.expiration, self.as_of, self.producer_expiration, self.every_boundary, self.replace),

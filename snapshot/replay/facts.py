@@ -1,6 +1,7 @@
-"""The facts of a partition and its segments, as rows of a table hold them.
+"""Facts about a partition and its segments, as tables store them.
 
-They contain no verdict and no time of the run: `gate.judge.judge` derives verdicts, which change while facts stay.
+They contain no verdict and no time of the run: `gate.judge.judge` derives verdicts from them. Verdicts may change while
+the facts stay the same.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from tiersnap.snapshot.log.findings import FindingKind
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """Facts of one partition. End offsets are exclusive."""
+    """Facts about one partition. End offsets are exclusive."""
 
     topic_id: TopicId | None
-    internal: Annotated[str, Meta(description='why the topic is Kafka\'s own, or ""')]
+    internal: Annotated[str, Meta(description='why the topic is internal to Kafka, or ""')]
     compacted: Annotated[str, Meta(description='why the topic counts as compacted, or ""')]
     log_start: Annotated[
-        int | None, Meta(description="log start offset of the whole log, as its files tell it; null if they do not")
+        int | None, Meta(description="log start offset of the whole log, if local files show it; else null")
     ]
     log_start_unknown: Annotated[str, Meta(description='why the log start offset is unknown, or ""')]
     transactions_unknown: Annotated[
-        str, Meta(description='why the transactions that are open where a scan window begins are unknown, or ""')
+        str, Meta(description='why the open transactions at the start of the scan window are unknown, or ""')
     ]
     log_start_offset: Annotated[int, Meta(description="local log start offset")]
     log_end_offset: Annotated[int, Meta(description="log end offset, exclusive")]
@@ -43,12 +44,12 @@ class PartitionFacts:
         int | None, Meta(description="high watermark, bounded to the log; null if no checkpoint names the partition")
     ]
     last_stable_offset: Annotated[int | None, Meta(description="last stable offset; null without a high watermark")]
-    unstable_because: Annotated[str, Meta(description="what holds the last stable offset, in words")]
+    unstable_because: Annotated[str, Meta(description="why the last stable offset is not higher")]
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
-    """Facts of one segment."""
+    """Facts about one segment."""
 
     base_offset: BaseOffset
     next_base_offset: NextBaseOffset
@@ -56,18 +57,18 @@ class SegmentFacts:
     modified_ns: ModifiedNs
     digest: Digest
     crc_checked: CrcChecked
-    largest_timestamp: Annotated[int, Meta(description="ms, largest timestamp of the segment as the broker has it")]
+    largest_timestamp: Annotated[int, Meta(description="ms, largest timestamp of the segment, by the broker's rule")]
     damage_kind: Annotated[
         FindingKind | None, Meta(description="kind of the damage in the segment file; null without damage")
     ]
-    damage: Annotated[str, Meta(description='the damage in words, or ""')]
+    damage: Annotated[str, Meta(description='description of the damage, or ""')]
     has_gaps: HasGaps
     missing_parts: Annotated[
-        tuple[str, ...], Meta(description="parts that an upload needs and cannot make: leader epochs")
+        tuple[str, ...], Meta(description="parts that an upload needs and cannot rebuild: leader epochs")
     ]
     rebuilt_parts: Annotated[
-        tuple[str, ...], Meta(description="indexes that are absent, and are made from the segment for the upload")
+        tuple[str, ...], Meta(description="missing indexes, which the upload rebuilds from the segment")
     ]
     index_faults: Annotated[
-        tuple[str, ...], Meta(description="what is wrong with indexes that are there: a broker copies them as they are")
+        tuple[str, ...], Meta(description="faults of existing indexes; a broker copies such indexes unchanged")
     ] = ()

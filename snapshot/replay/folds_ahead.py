@@ -1,11 +1,11 @@
-"""Fold the segments that a replay will need next in other threads, on the cores of this host.
+"""Fold segments ahead of a replay in other threads, on the cores of this host.
 
-A replay takes segments in ascending order, and each fold depends only on its segment. So the next segments, also of
-the next partitions, are folded while the replay compares, writes and prints. Results, order and errors are the same as
-with one thread.
+A replay takes segments in ascending order, and each fold depends only on its segment. So other threads fold the next
+segments while the replay compares, writes and prints. Results, order and errors are the same as with one thread.
 
-It uses threads instead of processes: the compiled walk runs without the interpreter's lock, deltas need not be copied,
-and no process can survive its parent. Processes took as long for large segments, and 1.4 times the CPU for small ones.
+Threads are used instead of processes: the compiled walk runs without the interpreter's lock, deltas need not be copied,
+and no worker can outlive its parent. Processes were not faster for large segments, and used 1.4 times the CPU for small
+ones.
 """
 
 from __future__ import annotations
@@ -27,42 +27,45 @@ from tiersnap.snapshot.replay.segment_runs import FoldedSegment, fold_segment
 if TYPE_CHECKING:
     from tiersnap.snapshot.log.selection import NamedLogDir
 
-_SMALL_BYTES = 8 << 20  # up to this sum of sizes, any number of segments is folded ahead
+_SMALL_BYTES = 8 << 20  # below this total size, any number of segments is folded ahead
 
 
 def usable_cores() -> int:
     """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """One fold; equal ones have equal results."""
+    """A requested fold. Equal requests have equal results."""
 
     segment: Segment
     cuts: tuple[int, ...]
 
 
 class FoldsAhead:
-    """A `FoldSegment` for expected partitions on local disks; it folds any other segment when asked.
+    """A `FoldSegment` that folds the segments of expected partitions ahead of the requests, and others on demand.
 
-    As a context it ends its threads: a fold that runs then ends within 32 MiB.
+    Only segments on local disks are folded ahead. At the exit of the context, the threads end; a running fold ends
+    within 32 MiB of its file.
     """
 
     def __init__(self, *, check_crc: bool = True, threads: int | None = None) -> None:
-        """Fold with so many threads; by default one for each core that the process may use."""
+        """Fold with `threads` threads; by default with one for each core that the process may use."""
         self._check_crc = check_crc
         self._threads = threads or usable_cores()
         self._stop = Event()
         self._pool: ThreadPoolExecutor | None = None
-        # In the order of the expected requests: `_begun` first.
+        # Both queues are in the order of the expected requests; `_begun` comes before `_waiting`.
         self._begun: deque[tuple[_Wanted, Future[FoldedSegment]]] = deque()
         self._begun_bytes = 0
         self._waiting: deque[_Wanted] = deque()
         self._expected: set[_Wanted] = set()
 
     def __enter__(self) -> Self:
-        """Begin; threads start when they are needed."""
+        """Return self. Threads start when they are needed."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -72,10 +75,10 @@ class FoldsAhead:
             self._pool.shutdown(cancel_futures=True)
 
     def listed(self, partitions: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[tuple[NamedLogDir, Partition]]:
-        """Yield the partitions, and expect each of them; one partition for each core is listed ahead.
+        """Yield the partitions, and call `expect` for each. One partition per core is listed ahead.
 
         Raises:
-            TiersnapError: the listing failed; it is raised after the partitions that were listed before.
+            TiersnapError: the listing failed. The partitions that were listed before are yielded first.
         """
         ahead: deque[tuple[NamedLogDir, Partition]] = deque()
         failure: TiersnapError | None = None
@@ -92,7 +95,7 @@ class FoldsAhead:
             raise failure
 
     def expect(self, filesystem: FileSystem, partition: Partition) -> None:
-        """Fold the segments of a partition ahead, from the first requested one on."""
+        """Announce that the replay will request the segments of this partition, so that they are folded ahead."""
         if self._threads < 2 or not filesystem.is_local:
             return
         offsets = cut_offsets(partition)
@@ -117,7 +120,7 @@ class FoldsAhead:
         return fold.result()
 
     def _skip_to(self, wanted: _Wanted) -> None:
-        """Drop the folds before a wanted one: the replay passed them over."""
+        """Cancel the announced folds before the wanted one: the replay did not request them."""
         while self._begun and self._begun[0][0] != wanted:
             passed, fold = self._begun.popleft()
             fold.cancel()
@@ -130,7 +133,7 @@ class FoldsAhead:
         self._expected.discard(begun)
 
     def _begin(self, filesystem: FileSystem) -> None:
-        """Begin as many folds as there are cores, and more of small segments."""
+        """Start as many folds as there are threads, and more if the segments are small."""
         while self._waiting and (len(self._begun) < self._threads or self._begun_bytes < _SMALL_BYTES):
             wanted = self._waiting.popleft()
             self._pool = self._pool or ThreadPoolExecutor(self._threads, thread_name_prefix="fold")

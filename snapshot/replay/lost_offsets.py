@@ -1,8 +1,8 @@
-"""Offsets that are in no segment of a log, although there were batches in them.
+"""Find lost offsets: offsets that had batches and are now in no segment of a log.
 
-A gap between two segments does not prove that offsets were lost. UnifiedLog.roll may start a segment above the end of
-the previous one, and the log cleaner may have removed whole segments. Two things prove that a segment was lost: a
-snapshot file behind the gap that knows a batch in it, or an index of a segment that began in the gap and has no log.
+A gap between two segments does not prove a loss. UnifiedLog.roll may start a segment above the end of the previous one,
+and the log cleaner may have removed whole segments. Two things prove that a segment was lost: a snapshot file above the
+gap names a batch in the gap, or the index of a segment that began in the gap still exists.
 """
 
 from __future__ import annotations
@@ -19,35 +19,34 @@ from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot, found_at
 
 @dataclass(frozen=True, slots=True)
 class LostOffsets:
-    """Offsets [first, next) that are in no segment, although something proves that there were batches in them."""
+    """Offsets [first, next) that are in no segment, although a proof of batches in them exists."""
 
     first: int
     next: int
-    # Base offset in [first, next) of a lost segment whose index still exists. None without one; a snapshot file behind
-    # the gap is then the proof.
+    # Base offset of a lost segment whose index still exists; None if a snapshot file above the gap is the proof.
     indexed: int | None = None
 
     def is_known_to(self, entries: np.ndarray) -> bool:
-        """Return whether a producer's last batch (ENTRY_DTYPE), or the begin of its transaction, is among them."""
+        """Return whether an entry (ENTRY_DTYPE) names a last batch or a transaction start in these offsets."""
         offsets = _told_by(entries)
         return bool(((offsets >= self.first) & (offsets < self.next)).any())
 
     @property
     def proof(self) -> str:
-        """Return the proof that there were batches, in words."""
+        """Return a description of the proof."""
         if self.indexed is None:
-            return "a snapshot knows of some"
-        return f"an index is left of the segment that began at {self.indexed}"
+            return "a snapshot file names batches in them"
+        return f"the index of a segment at {self.indexed} still exists"
 
     def __str__(self) -> str:
         return f"the offsets {self.first} to {self.next - 1} are in no segment"
 
 
 def gap_between(partition: Partition, first: int, following: int | None) -> LostOffsets | None:
-    """Return the offsets from a segment's end to the next base offset, lost or not; None if the cleaner passed them.
+    """Return the offsets between a segment and the next one; None if there are none, or if the log cleaner passed them.
 
     Args:
-        first: exclusive end offset of a segment.
+        first: exclusive end offset of the segment.
         following: base offset of the next segment; None without one.
     """
     if following is None or first >= following or following <= (partition.cleaner_offset or 0):
@@ -56,20 +55,20 @@ def gap_between(partition: Partition, first: int, following: int | None) -> Lost
 
 
 class LostOffsetsSearch:
-    """Searches gaps for lost offsets; it reads each snapshot file once, however many gaps there are."""
+    """A search of the gaps of a log for lost offsets. It reads each snapshot file at most once."""
 
     def __init__(self, partition: Partition, read_snapshot: ReadSnapshot) -> None:
         self._partition = partition
-        # Below its offset, the cleaner itself leaves indexes without a segment.
+        # Below the cleaner's offset, an index without a segment proves nothing: the cleaner may leave it.
         self._indexed = [offset for offset in partition.orphan_indexes if offset >= (partition.cleaner_offset or 0)]
         self._unread = deque(sorted(partition.snapshots))
         self._read_snapshot = read_snapshot
-        # Offsets that snapshot files name, ascending, and the greatest offset of a file that names each.
+        # The offsets that snapshot files name, ascending; for each, the greatest offset of a file that names it.
         self._told = np.empty(0, np.int64)
         self._told_at = np.empty(0, np.int64)
 
     def between(self, first: int, following: int | None) -> LostOffsets | None:
-        """Return the gap if a segment in it is proven to have existed, else None; call it with ascending gaps."""
+        """Return the gap if offsets in it are proven to be lost, else None. Call it with ascending gaps."""
         lost = gap_between(self._partition, first, following)
         if lost is None:
             return None
@@ -93,8 +92,8 @@ class LostOffsetsSearch:
         if entries is None:
             return
         told = np.unique(_told_by(entries))
-        told = told[told >= first]  # no later gap begins below
-        # np.unique keeps the first of equal offsets: this file's, which has the greatest offset.
+        told = told[told >= first]  # later gaps are above `first`
+        # np.unique keeps the first of equal offsets, which is this file's; later files have greater offsets.
         self._told, chosen = np.unique(np.concatenate([told, self._told]), return_index=True)
         self._told_at = np.concatenate([np.full(told.size, at), self._told_at])[chosen]
 

@@ -1,10 +1,9 @@
-"""A partition with its remote segments, the input of a replay."""
+"""List the remote segments of a partition, and choose the state that its replay starts from."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 
 from tiersnap.snapshot.errors import RecordedError, TiersnapError, TransientError
 from tiersnap.snapshot.log.file_system import FileSystem
@@ -16,13 +15,13 @@ from tiersnap.snapshot.replay.remote_records import PartitionRecords
 from tiersnap.snapshot.replay.replay_start import claimed_start, copies_up_to, is_continued
 from tiersnap.snapshot.replay.window_start import LeaderOffsets
 
-# Remote segments whose claims are read for a state; an older state only makes the replay read a few segments again.
+# Number of remote segments whose claims are read to find a state. From an older state, the replay reads more segments.
 _MOST_STARTS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionListing:
-    """One partition as it was listed."""
+    """A listed partition with its remote segments: the input of a replay."""
 
     filesystem: FileSystem
     partition: Partition
@@ -31,35 +30,35 @@ class PartitionListing:
     remote_error: RecordedError | None = None  # why the remote segments are unknown
     # A snapshot in remote storage to start from; None if none was wanted or found.
     start: ClaimedStart | None = None
-    tiered: frozenset[int] = frozenset()  # base offsets of the segments that are complete in remote storage
+    tiered: frozenset[int] = frozenset()  # base offsets of segments that are complete in remote storage
     window_offset: int | None = None  # first offset of the scan window; None if the whole log is scanned
     leader: LeaderOffsets | None = None  # offsets that the leader returned; None without a cluster
-    # ms by base offset, from the time indexes, if these were read.
+    # Largest timestamps in ms by base offset, from the time indexes; empty if these were not read.
     largest_timestamps: Mapping[int, int] = field(default_factory=dict)
-    # The object that holds the decode, by base offset; only of a collected folder.
+    # Only for a collected folder: the object with the decoded batches, by base offset.
     decode_objects: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def is_remote_known(self) -> bool:
-        """Return whether remote storage was asked, and answered."""
+        """Return whether remote storage was asked and has answered."""
         return self.remote is not NOTHING_SEEN and self.remote_error is None
 
 
 @dataclass(frozen=True)
 class RemoteLister:
-    """Adds the remote segments to listings. After one request without an answer it sends no further ones."""
+    """Adds the remote segments to listings. After a request without an answer it sends no further requests."""
 
-    look: RemoteLook | None = None  # lists remote segments; None to leave remote storage alone
-    wants_start: bool = False  # find a snapshot to start from, since no table has a state
+    look: RemoteLook | None = None  # lists remote segments; None to send no request
+    wants_start: bool = False  # whether to find a snapshot in remote storage to start from
     _away: list[str] = field(default_factory=list)
 
     def with_remote(self, listing: PartitionListing, records: PartitionRecords | None = None) -> PartitionListing:
-        """Return the listing with the partition's remote segments, and with the states that `records` have of them."""
+        """Return the listing with the partition's remote segments; `records`, if given, supply their states."""
         partition, look = listing.partition, self.look
         if look is None or not _may_be_tiered(partition):
             return listing
         if self._away:
-            why = f"not asked after: {self._away[0]}"
+            why = f"remote storage was not asked, because it did not answer before: {self._away[0]}"
             return replace(listing, remote_error=RecordedError(why, is_transient=True))
         if records is not None and records.error:
             return replace(listing, remote_error=RecordedError(f"{partition.name}: {records.error}", is_transient=True))
@@ -70,17 +69,19 @@ class RemoteLister:
         except TiersnapError as error:
             return self._unanswered(listing, error)
         seen = replace(listing, remote=view, tiered=view.tiered_segments(partition))
-        return self._with_start(seen, look) if self.wants_start else seen
+        if self.wants_start:
+            return self._with_start(seen, look)
+        return seen
 
     def _with_start(self, listing: PartitionListing, look: RemoteLook) -> PartitionListing:
-        """Add the state to start from: at the end of a remote segment, if all local segments before it are tiered."""
+        """Add a state to start from: at the end of a remote segment, if all local segments below it are tiered."""
         partition, copies = listing.partition, listing.remote.copies
         behind = copies_up_to(_tiered_ends(listing), copies, partition)
         newest = sorted(behind, key=lambda copy: copy.next_base_offset, reverse=True)[:_MOST_STARTS]
         if not newest:
             return listing
         try:
-            # Another replica whose log began there may have uploaded the snapshot.
+            # A snapshot may come from another replica, whose log began later. So refuse one that was folded from there.
             doubts = is_continued(partition, copies) is not False
             return replace(listing, start=claimed_start(look, partition, newest, doubts_log_start=doubts))
         except TiersnapError as error:
@@ -107,8 +108,13 @@ def copy_before(listing: PartitionListing) -> ListedCopy | None:
 
 
 def _tiered_ends(listing: PartitionListing) -> set[int]:
-    """Return the ends of the tiered segments before the first untiered one, up to the high watermark."""
+    """Return the end offsets of the tiered segments below the first untiered one, up to the high watermark."""
     partition = listing.partition
-    tiered = takewhile(lambda segment: segment.base_offset in listing.tiered, partition.segments)
     high_watermark = ENDLESS if partition.high_watermark is None else partition.high_watermark
-    return {end for each in tiered if (end := each.next_base_offset) is not None and end <= high_watermark}
+    found: set[int] = set()
+    for segment in partition.segments:
+        if segment.base_offset not in listing.tiered:
+            break
+        if segment.next_base_offset is not None and segment.next_base_offset <= high_watermark:
+            found.add(segment.next_base_offset)
+    return found

@@ -1,7 +1,7 @@
-"""Replay a whole partition: its segments' runs in offset order, with the comparison of every wanted boundary.
+"""Replay a partition: fold its runs in offset order, and compare each snapshot file with the state at its offset.
 
 `scan`, `verify` and `repair` fold the runs on demand. The Spark job passes runs that earlier tasks folded. If no older
-segment changed, it also passes the state that the last run left.
+segment changed, the job also passes the state at the end of the last run's replay.
 """
 
 from __future__ import annotations
@@ -23,47 +23,51 @@ from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning, StartSt
 from tiersnap.snapshot.replay.segment_runs import Run
 from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot
 
-# Given a segment and the ascending offsets at which a new run must begin; the runs may be lazy.
+# Called with a segment and the ascending offsets at which a new run must begin. The returned runs may be lazy.
 ReadRuns = Callable[[Segment, list[int]], tuple[Iterable[Run], SegmentEnd]]
 
 
 @dataclass
 class Replay:
-    """The results of replaying a partition; filled while the boundaries are iterated."""
+    """The results of a partition's replay. They are complete after the boundaries were iterated."""
 
     partition: Partition
-    begins: Beginning = NOT_LOOKED  # the state of the log before its files
-    # How each segment file ended, by base offset, up to the first damaged one.
+    begins: Beginning = NOT_LOOKED  # the state at the first local offset
+    # The end of each segment's scan by base offset, up to the first damaged segment.
     ends: dict[int, SegmentEnd] = field(default_factory=dict)
     log_end: int = 0  # exclusive end offset of the batches that could be read
-    damage: Finding | None = None  # the finding that stopped the replay, or None
-    refusal: Refusal | None = None  # where a broker could not replay the log any further, or None
+    damage: Finding | None = None  # the damage that stopped the replay, or None
+    refusal: Refusal | None = None  # the batch at which a broker's replay would fail, or None
     # First offset of the oldest transaction that is open at the high watermark, or None.
     unstable_from: int | None = None
-    is_watched: bool = False
-    closed_state: StartState | None = None  # state at the active segment's base offset, to start the next replay from
-    lacks_start: bool = False  # the log continues in remote storage below its files, and the state there is unknown
+    is_watched: bool = False  # whether `watch` was called
+    closed_state: StartState | None = None  # state at the active segment's base offset, for the start of a later replay
+    lacks_start: bool = False  # the log begins in remote storage, and the state at the first local offset is unknown
 
     @property
     def started_at(self) -> int:
-        """Return the offset of the state that the replay started from; 0 without one."""
+        """Return the offset of the state from which the replay started; 0 without one."""
         return 0 if self.begins.start is None else self.begins.start.offset
 
     def watch(self, first_open_offset: int) -> None:
-        """Record the first offset of the oldest open transaction (-1: none) at the high watermark."""
+        """Record the first offset of the oldest transaction that is open at the high watermark, or -1."""
         self.is_watched = True
-        self.unstable_from = first_open_offset if first_open_offset >= 0 else None
+        self.unstable_from = None
+        if first_open_offset >= 0:
+            self.unstable_from = first_open_offset
 
     def entries_of_no_batches(self) -> np.ndarray:
-        """Return the state (ENTRY_DTYPE) of a log whose files hold no batch: the entries of its first snapshot.
+        """Return the state (ENTRY_DTYPE) of a log without local batches: the entries of its first snapshot.
 
         A broker has the same state after it loads an idle log whose segments are all in remote storage.
         """
         state = self.closed_state
-        return _ascending(np.empty(0, DELTA_DTYPE) if state is None or state.offset != self.log_end else state.deltas)
+        if state is None or state.offset != self.log_end:
+            return _ascending(np.empty(0, DELTA_DTYPE))
+        return _ascending(state.deltas)
 
     def gaps(self) -> Iterator[LostOffsets]:
-        """Yield the offsets between the segments that were read, lost or not, without those that the cleaner passed."""
+        """Yield each gap between segments that were read, lost or not. Gaps that the log cleaner passed are omitted."""
         for segment in self.partition.segments:
             end = self.ends.get(segment.base_offset)
             if end is None:
@@ -73,7 +77,7 @@ class Replay:
 
     @property
     def high_watermark(self) -> int | None:
-        """Return the checkpoint's value, bounded to [log start offset, log end offset] as a broker bounds it."""
+        """Return the high watermark, bounded to [log start offset, log end offset] as a broker does."""
         if self.partition.high_watermark is None:
             return None
         return min(max(self.partition.high_watermark, self.partition.log_start_offset), self.log_end)
@@ -88,7 +92,7 @@ class Replay:
 
 
 def cut_offsets(partition: Partition) -> list[int]:
-    """Return the ascending offsets of the snapshot files and the high watermark, where runs must be cut."""
+    """Return the ascending offsets at which runs must be cut: those of snapshot files, and the high watermark."""
     wanted = set(partition.snapshots)
     if partition.high_watermark is not None:
         wanted.add(partition.high_watermark)
@@ -98,26 +102,28 @@ def cut_offsets(partition: Partition) -> list[int]:
 def may_be_stored(partition: Partition, offset: int) -> bool:
     """Return whether a snapshot computed at `offset` may be stored: only up to the high watermark.
 
-    A leader change can truncate and rewrite unreplicated batches. A snapshot stored above them would contradict the log
-    forever. In a directory that no broker and no plugin reads, all may be written.
+    A leader change can truncate and rewrite unreplicated batches. A snapshot above the high watermark would then
+    contradict the log forever.
     """
     return partition.high_watermark is not None and offset <= partition.high_watermark
 
 
 def inside(offsets: list[int], segment: Segment) -> list[int]:
-    """Return the ascending offsets in [base offset, next base offset) of the segment."""
+    """Return the offsets, which must ascend, that are in [base offset, next base offset) of the segment."""
     low = bisect_left(offsets, segment.base_offset)
-    high = len(offsets) if segment.next_base_offset is None else bisect_left(offsets, segment.next_base_offset)
-    return offsets[low:high]
+    if segment.next_base_offset is None:
+        return offsets[low:]
+    return offsets[low : bisect_left(offsets, segment.next_base_offset)]
 
 
 def replay_partition(
     partition: Partition, read_runs: ReadRuns, read_snapshot: ReadSnapshot, *, begins: Beginning = NOT_LOOKED
 ) -> tuple[Replay, Iterator[Boundary]]:
-    """Replay a partition lazily: iterate the boundaries, then read the replay.
+    """Return a lazy replay of a partition and its boundaries. Iterate the boundaries before you read the replay.
 
-    The boundaries are each base offset after the first, the log end, and every offset with a snapshot file, above the
-    offset that the replay starts at. If it starts at the first base offset, the file there is a boundary, too.
+    The boundaries are at each base offset except the first, at each snapshot file, and at the log end. Those at or
+    below the start of the replay are omitted. If the replay starts at the first base offset and a snapshot file exists
+    at it, this offset is a boundary, too.
     """
     replay = Replay(partition, begins)
     return replay, _boundaries(replay, _state_at_first(partition, begins), read_runs, read_snapshot)
@@ -169,7 +175,7 @@ def _boundaries(
             state.lose(lost)
         if begins.copy is not None and begins.copy.offset == segment.base_offset:
             state.take(begins.copy)
-        # A later replay that started behind lost offsets would not find the gap.
+        # A replay that started above lost offsets would not find the gap, so keep no state after one.
         if segment.is_active and not state.lacks_start and state.lost is None:
             replay.closed_state = state.state(segment.base_offset)
         is_intact = end.finding is None or end.finding.finding_kind is FindingKind.EMPTY_SEGMENT
@@ -204,7 +210,7 @@ def _offsets_after_base(segment: Segment, snapshots: list[int], log_end: int) ->
 
 
 def _watching(runs: Iterable[Run], replay: Replay, state: ReplayState) -> Iterator[Run]:
-    """Yield the runs; record the first open offset when the replay reaches the high watermark."""
+    """Yield the runs, and record the first open offset when the replay reaches the high watermark."""
     for run in runs:
         if run.start_offset == replay.partition.high_watermark:
             replay.watch(state.first_open_offset())

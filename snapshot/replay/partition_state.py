@@ -1,8 +1,9 @@
-"""Replay the runs of a partition in offset order, and compute the producer state at every wanted offset.
+"""Replay the runs of a partition in offset order, and compute the producer state at each wanted offset.
 
-The state is one table updated in place, so the cost grows with the deltas, not with segments x producers. Entries are
-copied only if a boundary's entries are read. The replay compares each snapshot file that it passes. If a file agrees
-with the log and also has producers from before the log start, the replay continues with its entries, as a broker does.
+The state is one table, updated in place, so that the cost depends on the number of deltas and not on segments x
+producers. Entries are copied only if they are read. The replay compares each snapshot file that it passes. If a file
+agrees with the log and also has producers from below the log start, the replay continues with the file's entries, as a
+broker does.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ from tiersnap.snapshot.replay.snapshot_comparison import NO_FILE, ReadSnapshot, 
 
 @dataclass(frozen=True, slots=True)
 class StoredAt:
-    """A computed snapshot in object storage."""
+    """The object in remote storage that contains a computed snapshot."""
 
     object_key: Annotated[str, Meta(description="key of the computed snapshot in remote storage")]
     object_crc32c: Annotated[int, Meta(description="CRC-32C of the whole object")]
     entry_count: Annotated[int, Meta(description="producers in the computed snapshot")]
     written_by: Annotated[
-        int | None, Meta(description="number of the run that put the object; null if it was there")
+        int | None, Meta(description="number of the run that put the object; null if it existed before")
     ] = None
-    is_mended: Annotated[bool, Meta(description="that run put it in the place of a damaged one")] = False
+    is_mended: Annotated[bool, Meta(description="whether that run replaced a damaged object")] = False
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotAt:
-    """The stored result of one snapshot offset, as a row of a table holds it."""
+    """The result for one snapshot offset, as a table stores it."""
 
     snapshot_offset: Annotated[int, Meta(description="snapshot offset, exclusive")]
-    comparison: Comparison  # of the file at this offset; MISSING when there is none
+    comparison: Comparison  # of the file at this offset; MISSING without a file
     provenance: Annotated[Provenance, Meta(description="origin of the computed entries")]
     folded_from: Annotated[int, Meta(description="offset at which the fold began")]
     file: SnapshotFile = NO_FILE
@@ -54,59 +55,59 @@ class SnapshotAt:
 
 @dataclass(slots=True, eq=False)
 class Boundary:
-    """The producer state at one offset, and the comparison of the snapshot file there; see SnapshotAt."""
+    """The producer state at one offset, with the comparison of the snapshot file at that offset; see SnapshotAt."""
 
     offset: int
-    compute: Callable[[], np.ndarray]  # computes the entries only on demand: most boundaries need none
+    compute: Callable[[], np.ndarray]  # computes the entries on demand; most boundaries do not need them
     provenance: Provenance
     found: Comparison
     folded_from: int
-    # ms, largest record timestamp of the segment that ends here. Inside a segment: of its part below the offset. -1
-    # without one. Expiry is computed from it.
+    # ms, largest record timestamp of the segment's part below the offset, -1 without one. Expiry is measured at it.
     max_timestamp: int = NONE
-    # Returns (producer id, first offset) of the transactions open here; call it before the replay continues. None if
-    # not all are known.
+    # Returns the transactions that are open at the offset; call it before the replay continues. None if not all of them
+    # are known.
     open_now: Callable[[], OpenTransactions] | None = tuple
-    file: SnapshotFile = NO_FILE  # the bytes that were compared
-    gaps: Callable[[], Iterable[LostOffsets]] = tuple  # returns the offsets below this one that are in no segment
+    file: SnapshotFile = NO_FILE  # the compared file
+    gaps: Callable[[], Iterable[LostOffsets]] = tuple  # returns the gaps between segments below the offset
 
     @property
     def snapshot(self) -> SnapshotAt:
-        """Return the stored result without its open transactions and its stored object."""
+        """Return the result to store. It lacks the open transactions and the stored object."""
         return SnapshotAt(self.offset, self.found, self.provenance, self.folded_from, self.file)
 
     @property
     def entries(self) -> np.ndarray:
-        """Return the computed state: ENTRY_DTYPE, ascending producer id, no producer expired.
+        """Return the computed state: ENTRY_DTYPE, ascending producer id, without expiry.
 
-        If the file here strictly EXTENDS the log, these are the file's entries. Read them before the replay continues.
+        If the file at this offset strictly EXTENDS the log, return the file's entries. Read them before the replay
+        continues.
 
         Raises:
-            RuntimeError: the replay has continued, and the state here is no longer known.
+            RuntimeError: the replay has continued, and the state at this offset is no longer known.
         """
         return self.compute()
 
     @property
     def open_transactions(self) -> OpenTransactions | None:
-        """Return the result of `open_now`; call it before the replay continues."""
+        """Return the result of `open_now`. Read it before the replay continues."""
         return None if self.open_now is None else self.open_now()
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The offset at which a broker could not replay the log any further."""
+    """The offset of a batch at which a broker's replay of the log would fail."""
 
     offset: int
     message: str
 
 
 NOT_ASKED = "the log begins in remote storage, which was not asked (--remote)"
-NOT_TOLD = "the log begins in remote storage, which does not tell the state there"
-NOT_LOCATED = "nothing tells where the log begins (--remote or --log-start may)"
+NOT_TOLD = "the log begins in remote storage, which cannot provide the producer state"
+NOT_LOCATED = "the log start is unknown (--remote or --log-start may provide it)"
 
 
 class ReplayState:
-    """The state of one partition while it is replayed."""
+    """The state of one partition during its replay."""
 
     def __init__(
         self,
@@ -118,15 +119,16 @@ class ReplayState:
         is_asked: bool = False,
         is_unlocated: bool = False,
     ) -> None:
-        """Begin at the first segment, or at `start`.
+        """Create the state at the first segment, or the state `start`.
 
         Args:
-            log_start: base offset of the first segment. If it is above 0, the batches before it were deleted.
+            log_start: base offset of the first segment.
             cleaned_below: first offset that compaction has not passed; None if compaction never ran.
-            is_continued: the batches before the first segment are not deleted, but in remote storage. Without a state
-                there, nothing that is computed may be written.
-            is_asked: remote storage was asked for that state, and does not have it.
-            is_unlocated: the log start offset is unknown; the log is then treated as continued.
+            start: the state to start from, or None.
+            is_continued: whether the batches below the first segment are in remote storage. If so, and without `start`,
+                no computed snapshot may be written.
+            is_asked: whether remote storage was asked for the state, and did not have it.
+            is_unlocated: whether the log start offset is unknown; `is_continued` is then True.
         """
         self._producers = ProducerFold()
         self._step = 0
@@ -152,7 +154,7 @@ class ReplayState:
 
     @property
     def provenance(self) -> Provenance:
-        """Return the provenance of the entries computed here."""
+        """Return the provenance of the current entries."""
         if self.lacks_start:
             return Provenance.COMPUTED_FROM_LOCAL_START
         if self.folded_from == 0 or self.has_adopted:
@@ -173,9 +175,9 @@ class ReplayState:
             self.lacks_start = False
 
     def take(self, copy: CopyState) -> None:
-        """Continue from the snapshot at a remote segment's end, as a follower does, unless the files contradict it.
+        """Continue from the snapshot at a remote segment's end, as a follower does, unless the log contradicts it.
 
-        A producer that only the files show stays in the state: the snapshot lacks it because it had expired.
+        Producers that only the local log has stay in the state: the snapshot lacks them because they had expired.
         """
         if not self.lacks_start:
             return
@@ -185,17 +187,20 @@ class ReplayState:
             lacking = ours[~np.isin(ours["producer_id"], copy.entries["producer_id"], assume_unique=True)]
             self._go_on_from(np.concatenate([copy.entries, lacking]))
         else:
-            self._refused = f", and what it tells of the offset {copy.offset} {found.explanation}"
+            self._refused = f", and its snapshot at offset {copy.offset} {found.explanation}"
 
     def lose(self, lost: LostOffsets) -> None:
-        """Continue after lost offsets without a state: only a snapshot file that knows these offsets restores it."""
+        """Continue after lost offsets with an unknown state.
+
+        Only a snapshot file that names a batch in the lost offsets restores the state.
+        """
         self._producers = ProducerFold()
         self._step += 1
         self.lost, self.history_from = lost, lost.next
         self.lacks_start, self.has_adopted = True, False
 
     def advance(self, run: Run) -> bool:
-        """Fold the next run; return False if a broker could not replay it, which makes the state meaningless."""
+        """Fold the next run. Return False if a broker's replay would fail in it; the state is then invalid."""
         self._step += 1
         error = self._producers.combine(run.deltas)
         self._max_timestamp = run.max_timestamp
@@ -208,9 +213,9 @@ class ReplayState:
         return self.refusal is None
 
     def boundary(self, offset: int, *, read_snapshot: ReadSnapshot) -> Boundary:
-        """Return the state at `offset`, compared with the file there; adopt a file that strictly extends the log.
+        """Return the state at `offset` and compare the file there. If the file strictly extends the log, adopt it.
 
-        If the state at the first local offset is unknown, no file is adopted: it may lack the same producers.
+        If the state at the first local offset is unknown, no file is adopted, because it may lack the same producers.
         """
         entries = self._entries_here()
         found = found_at(offset, read_snapshot)
@@ -219,7 +224,7 @@ class ReplayState:
             history_from = 0 if self.has_adopted else self.history_from
             comparison = compare(theirs, entries(), history_from=history_from, is_cleaned=self._is_cleaned(offset))
         if comparison.compared is SnapshotVerdict.EXTENDS and theirs is not None and self._may_adopt(theirs):
-            # Strictly compared, it holds every producer that was computed.
+            # A file that strictly EXTENDS the log has every computed producer.
             self._go_on_from(theirs)
             self.has_adopted = True
             entries = self._entries_here()
@@ -237,7 +242,7 @@ class ReplayState:
         )
 
     def _entries_here(self) -> Callable[[], np.ndarray]:
-        """Return a function that computes the entries at this step; it fails after the state has moved on."""
+        """Return a function that computes the current entries. It fails if the replay has continued since."""
         step = self._step
         known: np.ndarray | None = None
 
@@ -245,7 +250,7 @@ class ReplayState:
             nonlocal known
             if known is None:
                 if self._step != step:
-                    raise RuntimeError("entries of a boundary that the replay has passed")
+                    raise RuntimeError("boundary: entries are no longer known: the replay has continued")
                 known = self._producers.entries()
             return known
 
@@ -256,10 +261,10 @@ class ReplayState:
         return offset <= self._cleaned_below
 
     def _may_adopt(self, theirs: np.ndarray) -> bool:
-        """Return whether the state may continue from the entries of a file.
+        """Return whether the replay may continue with the entries of a file.
 
-        After lost offsets, the file must know a batch in them. If the state lacks the part of the log that is only in
-        remote storage, no file is adopted, unless the replay starts as a broker does.
+        After lost offsets, the file must name a batch in them. If the state at the first local offset is unknown, no
+        file is adopted, unless the replay starts as a broker does.
         """
         if self.lost is None:
             return self._is_broker or not self.lacks_start
@@ -272,24 +277,24 @@ class ReplayState:
         self._step += 1
 
     def _without_start(self, found: Comparison) -> Comparison:
-        """Return the comparison if the state lacks its start: a match proves nothing then.
+        """Return the comparison for a state whose start is unknown, in which a match proves nothing.
 
-        Brokers that lost all snapshots write files that lack the same producers as the fold.
+        A broker that lost all snapshots writes files that lack the same producers as the fold.
         """
         why = self._why_start_is_unknown()
         if found.compared not in COMPARED - {SnapshotVerdict.CORRUPT}:
-            return replace(found, explanation=f"{found.explanation}; none can be made: {why}")
+            return replace(found, explanation=f"{found.explanation}; cannot be computed: {why}")
         if self.lost is not None:
-            return Comparison(SnapshotVerdict.UNVERIFIED, f"not comparable: {why}, and it knows of none")
+            return Comparison(SnapshotVerdict.UNVERIFIED, f"not comparable: {why}, and the file names none of them")
         explanation = f"not compared: {why}"
         if not found.compared.is_trusted:
-            explanation = f"{found.explanation}; beyond that {explanation}"
+            explanation = f"{found.explanation}; the rest {explanation}"
         strict = SnapshotVerdict.UNVERIFIED if self._was_asked else SnapshotVerdict.NOT_COMPARED
         return replace(found, compared=strict, explanation=explanation)
 
     @property
     def _was_asked(self) -> bool:
-        """Return whether remote storage was asked for the start, and did not provide it."""
+        """Return whether remote storage was asked for the state at the start, and did not provide it."""
         return self._is_asked or bool(self._refused)
 
     def _why_start_is_unknown(self) -> str:
@@ -308,7 +313,7 @@ class ReplayState:
         return self._producers.first_open_offset()
 
     def state(self, offset: int) -> StartState:
-        """Return a copy of the state, for a later replay to continue from."""
+        """Return a copy of the state, from which a later replay may start."""
         return StartState(offset, self._producers.deltas(), self.history_from, self.has_adopted)
 
 
@@ -320,7 +325,7 @@ def replay_runs(
     read_snapshot: ReadSnapshot,
     log_end: int,
 ) -> Iterator[Boundary]:
-    """Advance `state`, and yield the boundaries at the wanted offsets, ascending.
+    """Advance `state` over the runs, and yield the boundaries at the wanted offsets, ascending.
 
     Args:
         runs: ascending; a run begins at every wanted offset below the log end.

@@ -1,7 +1,8 @@
-"""The remote segments of a partition, as the listing and the replay ask for them.
+"""The remote segments of a partition, as listing and replay need them.
 
-If a log begins there and nothing of any log is there, remote storage may not be that of the brokers; a log alone of
-which nothing is there may have an old checkpoint.
+If a log begins in remote storage, the brokers' remote location has segments of it. If --remote has no segments of any
+such log, it is probably another location. If --remote has segments of other logs but none of this one, the checkpoint
+of this log is probably old.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ ELSEWHERE = "--remote, its prefix and --layout must be those of the brokers"
 
 
 class Encryption(StrEnum):
-    """The encryption of the Aiven plugin, as its manifests show."""
+    """The encryption of the Aiven plugin, as its manifests show it."""
 
     PLAIN = "PLAIN"
     ENCRYPTED = "ENCRYPTED"
-    UNKNOWN = "UNKNOWN"  # there is no manifest
+    UNKNOWN = "UNKNOWN"  # no manifest exists
 
 
 class RemoteSegmentState(StrEnum):
-    """The states of a remote segment, in the order in which a copy attempt enters them within a run.
+    """The states of a remote segment, in the order in which a copy attempt enters them.
 
     Follows org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState.
     """
@@ -53,30 +54,31 @@ class RemoteSegmentState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListedCopy:
-    """A remote segment by a listing or by a record; its copy attempt may be under way."""
+    """A remote segment from a listing or from a record. Its copy attempt may still be running."""
 
     segment_id: str
     base_offset: int
     next_base_offset: int  # exclusive end
-    # FINISHED if it counts. STARTED if it is under way, or is one of ours that is to be finished or made again.
+    # COPY_SEGMENT_FINISHED if the segment is complete and counts as covered. COPY_SEGMENT_STARTED if its attempt is
+    # running, or if it is a segment of tiersnap that must be finished or rebuilt.
     state: RemoteSegmentState = RemoteSegmentState.COPY_SEGMENT_STARTED
-    size_bytes: int = 0  # of the log; 0 of an incomplete copy
-    largest_timestamp: int = -1  # ms, -1 of an incomplete copy
+    size_bytes: int = 0  # of the log object; 0 for an incomplete segment
+    largest_timestamp: int = -1  # ms; -1 for an incomplete segment
     leader_epochs: LeaderEpochs = ()  # of the segment, ascending
     written_at: int = 0  # ms by the store's clock
-    is_ours: bool = False  # known to be; not asked of a finished one
-    is_brokers: bool | None = False  # no claim names it; None if that was not asked
-    # A COPY_SEGMENT_FINISHED record names it; None if none is known and not all records were read.
+    is_ours: bool = False  # whether tiersnap is known to have uploaded it; not asked for a finished segment
+    is_brokers: bool | None = False  # True if no claim of tiersnap names it; None if that was not asked
+    # Whether a COPY_SEGMENT_FINISHED record names it; None if no such record was found and not all records were read.
     is_published: bool | None = None
 
     @property
     def is_finished(self) -> bool:
-        """Return whether it counts."""
+        """Return whether the segment is complete and counts as covered."""
         return self.state is RemoteSegmentState.COPY_SEGMENT_FINISHED
 
     @property
     def facts(self) -> CopyFacts:
-        """Return the facts that coverage is derived from."""
+        """Return the facts from which coverage is computed."""
         return CopyFacts(
             self.base_offset,
             self.next_base_offset,
@@ -89,7 +91,7 @@ class ListedCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyEvent:
-    """A row of `remote_log_segments`: a state that a copy attempt entered, or a failure."""
+    """A row of `remote_log_segments`: a state that a remote segment entered, or a failed copy attempt."""
 
     topic: Topic
     topic_id: TopicId
@@ -101,43 +103,43 @@ class CopyEvent:
     leader_epochs: Annotated[LeaderEpochs, Meta(description="leader epochs of the segment and their start offsets")]
     written_at: Annotated[int, Meta(description="ms, when the state was entered")]
     segment_id: Annotated[
-        str | None, Meta(description="id of the remote segment; null of a failure before there was an attempt")
+        str | None, Meta(description="id of the remote segment; null if the failure came before an attempt began")
     ] = None
     state: Annotated[
-        RemoteSegmentState | None, Meta(description="KIP-405 state that the remote segment entered; null of an error")
+        RemoteSegmentState | None, Meta(description="KIP-405 state that the remote segment entered; null for an error")
     ] = None
     object_bytes: Annotated[
-        int, Meta(description="bytes of all objects that were sent and are in remote storage; 0 if nothing was sent")
+        int, Meta(description="bytes of all objects that were uploaded and exist; 0 if nothing was uploaded")
     ] = 0
     rebuilt_indexes: Annotated[
-        Mapping[str, str], Meta(description="by name of an index: why it is not the broker's")
+        Mapping[str, str], Meta(description="by index name: why the broker's index was replaced by a rebuilt one")
     ] = field(default_factory=dict)
     error: RecordedError | None = None
     is_ours: Annotated[
-        bool, Meta(description="a run of this warehouse uploaded it; else it was found in remote storage")
+        bool, Meta(description="whether a run of this warehouse uploaded it; else it was found in remote storage")
     ] = True
-    is_brokers: Annotated[bool | None, Meta(description="no claim of tiersnap names it; null of uploads")] = None
+    is_brokers: Annotated[bool | None, Meta(description="whether no claim of tiersnap names it; null for uploads")] = (
+        None
+    )
     is_published: Annotated[
         bool | None,
-        Meta(
-            description="a COPY_SEGMENT_FINISHED record names it; null if none is known and not all records were read"
-        ),
+        Meta(description="whether a COPY_SEGMENT_FINISHED record names it; null if unknown: not all records were read"),
     ] = None
     run: RunNumber = 0
 
     @property
     def is_finished(self) -> bool:
-        """Return whether a copy of ours is finished since."""
+        """Return whether the event is the end of a successful upload by tiersnap."""
         return self.state is RemoteSegmentState.COPY_SEGMENT_FINISHED
 
     @property
     def is_in_remote_storage(self) -> bool:
-        """Return whether the segment is in remote storage, whoever copied it."""
+        """Return whether the segment is in remote storage, uploaded by tiersnap or by a broker."""
         return self.error is None and (self.state is None or self.is_finished)
 
 
 class LostRange(NamedTuple):
-    """Offsets that remote storage lost and no local file holds."""
+    """Offsets that remote storage lost and that no local file contains."""
 
     start_offset: int
     end_offset: int  # exclusive
@@ -145,40 +147,48 @@ class LostRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RemoteListing:
-    """The remote inventory of a partition, as far as a replay needs it."""
+    """The remote segments of a partition, with the facts that a replay needs."""
 
     copies: tuple[ListedCopy, ...] = ()
-    encryption: Encryption | None = None  # None where nobody looked
-    encrypted_by: str | None = None  # key of a manifest that shows that the plugin encrypts; None where none does
-    leftover_count: int | None = None  # leftovers of ended attempts; None where nobody looked
-    lost: tuple[LostRange, ...] = ()  # ascending; below the first local file
+    encryption: Encryption | None = None  # None if it was not asked
+    encrypted_by: str | None = None  # key of a manifest which shows that the plugin encrypts; None without one
+    leftover_count: int | None = None  # number of leftovers of ended attempts; None if it was not asked
+    lost: tuple[LostRange, ...] = ()  # ascending; below the first local offset
 
     def coverage(self, leader_epochs: LeaderEpochs | None, log_end_offset: int = ENDLESS) -> RemoteCoverage:
-        """Return what remote storage holds under the leader epochs of the local log.
+        """Return the offsets of the local log's lineage that remote segments cover.
 
         Args:
-            leader_epochs: (epoch, start offset), ascending; None where they are not known.
-            log_end_offset: of the local log, exclusive.
+            leader_epochs: (epoch, start offset) of the local log, ascending; None if they are unknown.
+            log_end_offset: exclusive end of the local log.
         """
+        in_flight: set[int] = set()
+        for copy in self._begun(is_ours=False):
+            in_flight.add(copy.base_offset)
+        unfinished = [(copy.base_offset, copy.next_base_offset) for copy in self._begun(is_ours=True)]
         return replace(
             coverage_of((copy.facts for copy in self.copies), leader_epochs or (), log_end_offset),
-            in_flight=frozenset(copy.base_offset for copy in self._begun(is_ours=False)),
-            unfinished=tuple((copy.base_offset, copy.next_base_offset) for copy in self._begun(is_ours=True)),
+            in_flight=frozenset(in_flight),
+            unfinished=tuple(unfinished),
             broker_wrote_at=max((copy.written_at for copy in self.copies if copy.is_brokers), default=None),
             encrypted_by=self.encrypted_by or "",
         )
 
     def _begun(self, *, is_ours: bool) -> Iterator[ListedCopy]:
-        """Yield the copies that are neither finished nor published."""
-        begun = (copy for copy in self.copies if not copy.is_finished and not copy.is_published)
-        return (copy for copy in begun if copy.is_ours == is_ours)
+        """Yield the segments that are neither finished nor published."""
+        for copy in self.copies:
+            if copy.is_ours == is_ours and not copy.is_finished and not copy.is_published:
+                yield copy
 
     def tiered_segments(self, partition: Partition) -> frozenset[int]:
-        """Return the base offsets of the segments that remote storage holds whole."""
+        """Return the base offsets of the local segments that are complete in remote storage."""
         remote = self.coverage(partition.leader_epochs)
-        closed = ((each.base_offset, each.next_base_offset) for each in partition.segments)
-        start = partition.log_start_offset
-        return frozenset(base for base, end in closed if end is not None and remote.has_segment(base, end, start))
+        found: set[int] = set()
+        for segment in partition.segments:
+            base, end = segment.base_offset, segment.next_base_offset
+            if end is not None and remote.has_segment(base, end, partition.log_start_offset):
+                found.add(base)
+        return frozenset(found)
 
 
 NOTHING_SEEN = RemoteListing()
@@ -186,89 +196,102 @@ NOTHING_SEEN = RemoteListing()
 
 @dataclass(frozen=True, slots=True)
 class ClaimedStart:
-    """A snapshot in remote storage that a replay may start from: that of a copy which ends at `offset`."""
+    """A snapshot in remote storage from which a replay may start, as the claim of its remote segment records it."""
 
-    snapshot_offset: int  # exclusive
+    snapshot_offset: int  # exclusive; the end of the remote segment
     segment_id: str
     segment_base_offset: int
-    snapshot_crc32c: int  # of the whole snapshot, by the claim of the copy
+    snapshot_crc32c: int  # of the whole snapshot object, as the claim records it
     provenance: Provenance
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteState:
-    """The state of a log at an offset, as remote storage tells it."""
+    """The producer state of a log at an offset, from remote storage."""
 
     offset: int  # exclusive
     entries: np.ndarray  # ENTRY_DTYPE, ascending producer id
-    is_complete: bool  # it tells all that the log ever told up to there, not only what a broker had kept
-    refused: tuple[str, ...] = ()  # why later snapshots were not believed, a sentence each
+    is_complete: bool  # True if it has all producers of the log below `offset`, and not only those that a broker kept
+    refused: tuple[str, ...] = ()  # for each later snapshot that is not trusted, the reason
 
 
 class RemoteLook(Protocol):
-    """Looks at what remote storage holds of a partition; picklable."""
+    """A reader of the remote segments and snapshots of a partition; picklable."""
 
     def __call__(self, partition: Partition, filesystem: FileSystem | None = None) -> RemoteListing:
-        """Return what it holds; with a file system, compare it with the log there.
+        """Return the remote segments of a partition. If `filesystem` is given, compare them with the local log.
 
         Raises:
-            TiersnapError: it cannot be known, or is of another log.
+            TiersnapError: the remote segments cannot be listed, or belong to another log.
         """
 
     def with_records(self, records: Records) -> RemoteLook:
-        """Return a look that says of copies what records tell of them."""
+        """Return a RemoteLook that takes the states of remote segments from `records`."""
 
     def find_start(self, partition: Partition, copies: Iterable[ListedCopy]) -> ClaimedStart | None:
-        """Return the first of these copies whose snapshot starts a replay. Raises TiersnapError: it cannot be known."""
-
-    def read_start(self, partition: Partition, start: ClaimedStart) -> bytes:
-        """Return the snapshot. Raises TiersnapError: it is gone, or another one."""
-
-    def living_producers(self, partition: Partition, offset: int, expiry: BrokerExpiry) -> np.ndarray:
-        """Return ids, ascending, of producers that live, of all that snapshots at an offset and below know.
+        """Return the first of the segments whose snapshot can start a replay, or None.
 
         Raises:
-            TiersnapError: it does not answer, or refuses.
+            TiersnapError: the claims cannot be read.
+        """
+
+    def read_start(self, partition: Partition, start: ClaimedStart) -> bytes:
+        """Return the snapshot's bytes. Raises TiersnapError: the snapshot was deleted, or its CRC is wrong."""
+
+    def living_producers(self, partition: Partition, offset: int, expiry: BrokerExpiry) -> np.ndarray:
+        """Return the ids, ascending, of the producers in snapshots at or below `offset` that a broker would keep now.
+
+        Raises:
+            TiersnapError: remote storage does not answer, or refuses.
         """
 
     def state_at(self, partition: Partition, offset: int, expiry: BrokerExpiry) -> RemoteState:
-        """Return the state of the log at an offset, by the rule for remote snapshots.
+        """Return the state of the log at an offset, from the trusted snapshots and segments in remote storage.
 
-        It may read whole remote segments.
+        This may read whole remote segments.
 
         Raises:
-            UnknownStateError: remote storage does not tell it.
-            TiersnapError: it does not answer, or refuses.
+            UnknownStateError: remote storage cannot provide the state.
+            TiersnapError: remote storage does not answer, or refuses.
         """
 
 
 def lacks_beginning(partition: Partition, remote: RemoteListing) -> bool | None:
-    """Return whether the log begins in remote storage and no segment of it is there; None if its start is unknown."""
+    """Return whether a log that begins in remote storage has no segment in it; None if the log start is unknown."""
     if any(copy.is_finished or not copy.is_published for copy in remote.copies):
         return False
-    return True if begins_below(partition) else None
+    if begins_below(partition):
+        return True
+    return None
 
 
 def place_error(name: str, place: str) -> TiersnapError:
-    """Return the error of a doubt; `name` is that of a partition, `place` the URI of remote storage."""
+    """Return the error about a remote location that lacks a log's beginning.
+
+    Args:
+        name: name of the partition.
+        place: URI of the remote location.
+    """
     said = f"{name}: its log begins in remote storage, and nothing of it is at {place}"
     return UnknownStateError(said, hint=ELSEWHERE)
 
 
 @dataclass
 class PlaceDoubt:
-    """The doubt about a place, from the inventories of one host's partitions."""
+    """Collects evidence from the partitions of one host that --remote is not the brokers' remote location."""
 
     _name: str = ""
     _is_refuted: bool = False
 
     def take(self, partition: Partition, remote: RemoteListing) -> None:
-        """Take in one look."""
+        """Add the listing of one partition."""
         lacks = lacks_beginning(partition, remote)
         self._is_refuted |= lacks is False
         if lacks and not self._name:
             self._name = partition.name
 
     def errors(self, place: str) -> tuple[TiersnapError, ...]:
-        """Return the doubt, if there is one; `place` is the URI of remote storage."""
-        return (place_error(self._name, place),) if self._name and not self._is_refuted else ()
+        """Return the error if no partition refutes the doubt, else (); `place` is the URI of the remote location."""
+        if self._is_refuted or not self._name:
+            return ()
+        return (place_error(self._name, place),)

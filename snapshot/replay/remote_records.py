@@ -1,6 +1,6 @@
-"""Records of `__remote_log_metadata` about partitions: the newest state of each remote segment that they name.
+"""Records of `__remote_log_metadata`: the newest recorded state of each remote segment of a partition.
 
-The cluster has all records. A replica of `__remote_log_metadata` in a log directory may lack the newest ones. So it can
+The cluster has all records. A replica of `__remote_log_metadata` in a log directory may lack the newest ones, so it can
 prove that a record exists, but not that a record is missing.
 """
 
@@ -17,10 +17,10 @@ class PartitionRecords:
     """The records of one partition.
 
     Attributes:
-        segments: the segments in their newest recorded state.
-        is_complete: all records of the partition were read.
-        doubtful: ids of segments whose remaining records are all of a kind that brokers drop.
-        error: why the records could not be read; "" if they were.
+        segments: the remote segments in their newest recorded state.
+        is_complete: whether all records of the partition were read.
+        doubtful: ids of segments that have records, but only of a kind that brokers ignore.
+        error: why the records could not be read, or "".
     """
 
     topic_id: str
@@ -31,18 +31,21 @@ class PartitionRecords:
 
     @property
     def published(self) -> tuple[ListedCopy, ...]:
-        """Return the segments that brokers read."""
+        """Return the remote segments that brokers read."""
         return tuple(each for each in self.segments if each.is_finished)
 
     @property
     def ended(self) -> frozenset[str]:
-        """Return the ids of segments that brokers may know: their copy attempt has ended, or its end is unknown."""
-        begun = RemoteSegmentState.COPY_SEGMENT_STARTED
-        return frozenset([*self.doubtful, *(each.segment_id for each in self.segments if each.state is not begun)])
+        """Return the ids of segments that brokers may know: the copy attempt has ended, or its end is unknown."""
+        found = set(self.doubtful)
+        for each in self.segments:
+            if each.state is not RemoteSegmentState.COPY_SEGMENT_STARTED:
+                found.add(each.segment_id)
+        return frozenset(found)
 
     @property
     def listing(self) -> RemoteListing:
-        """Return the remote segments that brokers read, without a check that their objects exist."""
+        """Return the remote segments that brokers read. Whether their objects exist is not checked."""
         copies = (replace(each, is_brokers=None, is_published=True) for each in self.published)
         return RemoteListing(tuple(copies))
 
@@ -52,9 +55,9 @@ Records = Mapping[tuple[str, int], PartitionRecords]
 
 
 def merged(found: Iterable[PartitionRecords]) -> PartitionRecords | None:
-    """Return records of one partition, merged from several partitions of `__remote_log_metadata`; None without any.
+    """Return the records of one partition, merged from several partitions of `__remote_log_metadata`, or None.
 
-    All records of a partition are in one of these, until the number of partitions changes.
+    All records of a partition are in one metadata partition, until the number of metadata partitions changes.
     """
     parts = tuple(found)
     if len(parts) < 2:
@@ -72,5 +75,9 @@ def merged(found: Iterable[PartitionRecords]) -> PartitionRecords | None:
 
 def records_of(records: Records | None, topic: str, partition: int, topic_id: str | None) -> PartitionRecords | None:
     """Return the records of a partition; None if none were read, or if the topic id differs."""
-    found = None if records is None else records.get((topic, partition))
-    return found if found is not None and found.topic_id == topic_id else None
+    if records is None:
+        return None
+    found = records.get((topic, partition))
+    if found is None or found.topic_id != topic_id:
+        return None
+    return found

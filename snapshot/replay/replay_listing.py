@@ -1,6 +1,6 @@
 """Replay one listed partition from the best known state, and store the missing snapshots.
 
-A host passes only the log directory. A Spark task also passes the decodes and the state that an earlier run left.
+A host passes only the log directory. A Spark task also passes decodes, and the state that an earlier run stored.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from tiersnap.snapshot.replay.snapshot_sink import BoundaryStore, SnapshotSink, 
 from tiersnap.snapshot.replay.window_start import WindowStart
 
 MOST_OPEN_TRANSACTIONS = 2_000
-"""Limit for one offset; a row keeps no more, so that its arrays do not grow with the producers."""
+"""Limit for one offset. A row with more open transactions stores null, so that its arrays stay small."""
 
-_IN_REMOTE = Comparison(SnapshotVerdict.UNVERIFIED, "not compared: remote storage has one of its own")
+_IN_REMOTE = Comparison(SnapshotVerdict.UNVERIFIED, "not compared: remote storage has a snapshot at this offset")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resume:
-    """The results that an earlier run's replay left of a partition."""
+    """The results of a partition's replay in an earlier run."""
 
     start: StartState | None = None  # the state to continue from; None without one
-    # The stored results of the snapshot offsets up to there, by offset.
+    # The stored results by snapshot offset.
     snapshots: Mapping[int, SnapshotAt] = field(default_factory=dict)
 
 
@@ -54,36 +54,36 @@ FROM_THE_BEGINNING = Resume()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replayed:
-    """A partition that was replayed."""
+    """The results of a partition's replay."""
 
     examination: Examination
-    errors: tuple[TiersnapError, ...]  # in order; `attrs["at"]` of each names the position in the partition
-    unread_count: int = 0  # snapshot files that could not be read
-    is_finished: bool = False  # another replay of the same files would find the same
-    # The state to continue from when the log has grown; None if the next replay must start again.
+    errors: tuple[TiersnapError, ...]  # in order; `attrs["at"]` is the position of an error in the partition
+    unread_count: int = 0  # number of snapshot files that could not be read
+    is_finished: bool = False  # whether another replay of the same files would return the same
+    # The state from which a replay of the grown log continues; None if it must start from the beginning.
     state: StartState | None = None
 
 
 def told_at(partition: Partition, error: TiersnapError) -> str:
-    """Return the message of an error, after the partition's name and the position in it."""
+    """Return the error's message, preceded by the partition's name and the position."""
     return f"{partition.name}{error.attrs.get('at', '')}: {error.message}"
 
 
 @dataclass(frozen=True)
 class ListingReplay:
-    """Replays listed partitions; nothing is written to object storage without a sink."""
+    """Replays listed partitions. Without a sink, nothing is written to object storage."""
 
     options: ReplayOptions
     sink: SnapshotSink | None
     run: int  # number of the run
-    now: int  # ms, the run's only reading of the clock
-    look: RemoteLook | None = None  # reads the states in remote storage that listings name; None if no listing does
-    # The error of a sink that does not answer. It is not called again: each boundary of each partition would wait for
-    # its time-outs.
+    now: int  # ms, the time of the run
+    look: RemoteLook | None = None  # reads the states in remote storage that listings name; None if no listing has one
+    # The error of a sink that does not answer, or empty. Such a sink is not called again, because each call would wait
+    # for a timeout.
     away: list[str] = field(default_factory=list)
 
     def replay(self, listing: PartitionListing, decodes: DecodeSource, resume: Resume = FROM_THE_BEGINNING) -> Replayed:
-        """Return the results of a partition."""
+        """Return the results of a partition's replay."""
         return _OneReplay(self, listing, decodes, resume).replayed()
 
 
@@ -97,15 +97,14 @@ class _OneReplay:
         self._errors: list[TiersnapError] = []
         self._read = snapshot_reader(listing.filesystem, listing.partition)
         self._unread_count = 0
-        # If listing failed, the log may go back further than its files.
+        # If the remote segments could not be listed, the log may begin in remote storage.
         error = listing.remote_error
         self._is_blind = error is not None and self._partition.first_base_offset > 0
         self._is_continued = is_continued(self._partition, listing.remote.copies)
         # No object is written to a location that tiersnap may not upload to.
         self._is_refused = listing.remote.encrypted_by is not None or (error is not None and not error.is_transient)
-        is_left = self._is_blind or self._is_refused
         self._store: BoundaryStore | None = None
-        if task.sink is not None and not is_left:
+        if task.sink is not None and not self._is_blind and not self._is_refused:
             about = (self._partition, listing.cluster_id, task.options)
             self._store = BoundaryStore(task.sink, *about, now=task.now, away=task.away, errors=self._errors)
 
@@ -130,32 +129,35 @@ class _OneReplay:
             self._store.commit()
             examination = replace(examination, reached=self._with_stored(examination.reached, self._store.stored))
         is_finished = self._is_finished(examination)
-        # An unread snapshot file may extend the log, which would change the state. And if uploads were refused, a later
-        # replay must store the snapshots from the beginning.
-        is_kept = is_finished and not self._unread_count and not self._is_refused
-        state = examination.closed if is_kept else None
+        # Keep no state if a snapshot file was not read, because it may extend the log. Keep none if uploads were
+        # refused, because a later replay must store the snapshots from the beginning.
+        state = None
+        if is_finished and not self._unread_count and not self._is_refused:
+            state = examination.closed
         return Replayed(examination, tuple(self._errors), self._unread_count, is_finished, state)
 
     def _is_finished(self, examination: Examination) -> bool:
-        """Return whether a later replay of the same files would find nothing else."""
+        """Return whether a later replay of the same files would give the same results."""
         has_vanished = self._note_vanished(examination)
         if self._errors or has_vanished or self._is_blind:
             return False
-        # A repaired index does not change the listing.
+        # A repair of an index does not change the listing, so the next run must examine the indexes again.
         if examination.has_index_faults:
             return False
         may_get_start = examination.lacks_start and self._unread_count > 0
         return not may_get_start
 
     def _resumed(self) -> StartState | None:
-        """Return the state that an earlier replay left, and keep its results for the boundaries below."""
+        """Return the state of an earlier replay, and keep its results for lower offsets."""
         start = self._resume.start
         if start is not None:
-            self._known |= {offset: each for offset, each in self._resume.snapshots.items() if offset <= start.offset}
+            for offset, each in self._resume.snapshots.items():
+                if offset <= start.offset:
+                    self._known[offset] = each
         return start
 
     def _claimed_start(self) -> StartState | None:
-        """Return the state of the claimed snapshot that the listing names; None without one."""
+        """Return the state of the claimed snapshot that the listing names, or None."""
         start, look = self._listing.start, self._task.look
         if start is None or look is None:
             return None
@@ -164,7 +166,7 @@ class _OneReplay:
         return state
 
     def _note_start(self, state: StartState, provenance: Provenance) -> None:
-        """Begin at the state, and record its open transactions: the next segment's index is compared with them."""
+        """Record the start, and its open transactions for the check of the next segment's transaction index."""
         opened = state.deltas.compress(state.deltas["txn_first_offset"] >= 0)
         self._known[state.offset] = SnapshotAt(
             state.offset,
@@ -176,11 +178,15 @@ class _OneReplay:
         self._decodes.begin_at(state.offset)
 
     def _beginning(self) -> Beginning:
-        """Read the state before the first file from remote storage, if a snapshot of this partition is wanted."""
-        begins = self._known_beginning() if self._wants_snapshot() else Beginning(self._is_continued)
+        """Return the state at the first local offset. Remote storage is read only if a snapshot is wanted."""
+        if not self._wants_snapshot():
+            return Beginning(self._is_continued)
+        begins = self._known_beginning()
         if begins.start is not None:
-            is_complete = begins.start.has_adopted
-            self._note_start(begins.start, Provenance.COMPUTED if is_complete else Provenance.COMPUTED_FROM_SNAPSHOT)
+            provenance = Provenance.COMPUTED_FROM_SNAPSHOT
+            if begins.start.has_adopted:
+                provenance = Provenance.COMPUTED
+            self._note_start(begins.start, provenance)
         return begins
 
     def _known_beginning(self) -> Beginning:
@@ -194,12 +200,12 @@ class _OneReplay:
         expiry = self._task.options.broker_expiry(self._task.now)
         begins = known_state(look, self._partition, self._listing.remote.copies, expiry)
         if begins.why:
-            message = f"what came before its files is not known: {begins.why}"
+            message = f"producer state below the first local segment is unknown: {begins.why}"
             self._errors.append(UnknownStateError(message, hint=ELSEWHERE, at=""))
         return begins
 
     def _wants_snapshot(self) -> bool:
-        """Return whether a state is needed: a segment is to be uploaded, or all boundaries are wanted."""
+        """Return whether the replay needs the state: a segment is not tiered, or all snapshots are wanted."""
         if self._task.options.every_boundary:
             return True
         tiered = self._listing.tiered
@@ -212,7 +218,7 @@ class _OneReplay:
         return False
 
     def _window_start(self) -> StartState | None:
-        """Settle the offsets before the scan window, and return the state at its first offset; None without one."""
+        """Store the results below the scan window, and return the state at its start; None without a window."""
         offset = self._listing.window_offset
         if offset is None:
             return None
@@ -231,15 +237,18 @@ class _OneReplay:
         return window.state
 
     def _index_faults(self, segment: Segment, end: SegmentEnd) -> tuple[str, ...]:
-        """Return the faults in the indexes of a segment; none if the segment is tiered already."""
-        is_tiered = segment.base_offset in self._listing.tiered
-        return () if is_tiered else faults_by_order(self._listing.filesystem, segment, end)
+        """Return the faults in the indexes of a segment; () if the segment is tiered."""
+        if segment.base_offset in self._listing.tiered:
+            return ()
+        return faults_by_order(self._listing.filesystem, segment, end)
 
     def _ends_before_window(self) -> Iterable[int]:
         segments, tiered = self._partition.segments, self._listing.tiered
         ends = set(self._partition.snapshots)
         ends.update(each.base_offset for each in segments)
-        ends.difference_update(each.next_base_offset for each in segments if each.base_offset in tiered)
+        for segment in segments:
+            if segment.base_offset in tiered and segment.next_base_offset is not None:
+                ends.discard(segment.next_base_offset)
         return (end for end in ends if end > segments[0].base_offset)
 
     def _read_snapshot(self, offset: int) -> bytes | None:
@@ -250,7 +259,7 @@ class _OneReplay:
             raise
 
     def _settle(self, boundary: Boundary) -> SnapshotAt:
-        """Begin to write the boundary's snapshot, if it is wanted; return the boundary's stored result."""
+        """Start to write the boundary's snapshot if it is wanted, and return the boundary's result."""
         opened = boundary.open_transactions
         if opened is not None and len(opened) > MOST_OPEN_TRANSACTIONS:
             opened = None
@@ -262,16 +271,17 @@ class _OneReplay:
     def _with_stored(
         self, reached: Mapping[int, SnapshotAt], stored: Mapping[int, StoredSnapshot]
     ) -> dict[int, SnapshotAt]:
-        """Return the results with the snapshots that were written."""
-        run = self._task.run
-        there = {
-            at: StoredAt(each.key, each.crc32c, each.entry_count, run if each.is_new else None, each.is_mended)
-            for at, each in stored.items()
-        }
-        return {at: replace(each, stored=there.get(at, each.stored)) for at, each in reached.items()}
+        """Return the results with the objects of the snapshots that were written."""
+        found = dict(reached)
+        for at, each in stored.items():
+            if at in found:
+                run = self._task.run if each.is_new else None
+                written = StoredAt(each.key, each.crc32c, each.entry_count, run, each.is_mended)
+                found[at] = replace(found[at], stored=written)
+        return found
 
     def _note_vanished(self, examination: Examination) -> bool:
-        """Return whether a segment was deleted after the listing, as retention may do at any time.
+        """Return whether a segment was deleted after the listing, for example by retention.
 
         Add an error for each deleted object of a collected folder.
         """

@@ -1,19 +1,18 @@
-"""The start of a replay: the producer state at an offset.
+"""Find the state from which a replay starts: the producer state at an offset.
 
-A replay uses the first state in this list that is known (replay_listing):
+A replay uses the first of these states that is known (see replay_listing):
 
-    a claimed snapshot   of a remote segment that tiersnap uploaded, at the end of the tiered segments; its claim
-                         records the snapshot (`claimed_start`)
-    an earlier replay    its state at the base offset of the segment that was active then (replay_listing.Resume)
-    the scan window      the state at its first offset, after its producers were followed back
-                         (window_start.WindowStart)
-    remote storage       if the log goes back further than its files: the state at the first local offset, or at the
-                         first remote segment end above it (`known_state`). A follower restores its state from there,
-                         too (TierStateMachine.buildRemoteLogAuxState)
-    the log start        if the log begins at its first file: no producers
+    a claimed snapshot   at the end of the tiered segments: the snapshot of a remote segment that tiersnap uploaded, as
+                         recorded in the segment's claim (`claimed_start`)
+    an earlier replay    the state that it stored at the base offset of its active segment (replay_listing.Resume)
+    the scan window      the state at the window's first offset (window_start.WindowStart)
+    remote storage       if the log begins in remote storage: the state at the first local offset, or at the first
+                         remote segment end above it (`known_state`). A follower restores its state in the same way
+                         (TierStateMachine.buildRemoteLogAuxState)
+    the log start        if the log begins at its first local segment: no producers
 
-During the replay, a broker's file that strictly EXTENDS the log replaces the state. A replay as a broker does it
-(AS_BROKER) also starts from the file at the first local offset (partition_state.ReplayState).
+During the replay, a broker's file that strictly EXTENDS the log replaces the state. A replay that imitates a broker
+(AS_BROKER) also starts from a file at the first local offset (partition_state.ReplayState).
 """
 
 from __future__ import annotations
@@ -37,63 +36,69 @@ from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy, Re
 
 @dataclass(frozen=True, slots=True)
 class StartState:
-    """A state to start from: the deltas of all batches below `offset` that the log or an adopted file still shows."""
+    """A state from which a replay starts: the deltas of all known batches below `offset`."""
 
     offset: int
     deltas: np.ndarray
-    # `deltas` may lack batches below this offset; 0 if the log was complete. If it is above the log's first offset, a
-    # scan window began there.
+    # `deltas` may lack batches below this offset; 0 if it lacks none. If it is above the log's first offset, it is the
+    # start of a scan window.
     history_from: int
-    has_adopted: bool  # a broker's snapshot supplied the producers that the log lacks
-    # `deltas` lacks batches that exist only in remote storage, so nothing that is computed may be written.
+    has_adopted: bool  # whether a broker's snapshot supplied the producers that the log lacks
+    # Whether `deltas` lacks batches that exist only in remote storage; if so, no computed snapshot may be written.
     lacks_start: bool = False
-    # Why the transactions open there are unknown, or "". If set, nothing that is computed may be written.
+    # Why the open transactions at `offset` are unknown, or "". If set, no computed snapshot may be written.
     transactions_unknown: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
-    """The producer state at the end of a remote segment that ends above the first local offset."""
+    """The producer state at the end of a remote segment, above the first local offset."""
 
     offset: int  # exclusive; a base offset of the log
     entries: np.ndarray  # ENTRY_DTYPE, ascending producer id
-    is_believed: Callable[[Comparison], bool]  # decides by the comparison of `entries` with the local files
+    is_believed: Callable[[Comparison], bool]  # decides whether to use `entries`, by their comparison with the log
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The state of a log before its first file."""
+    """The producer state of a log at its first local offset, as far as it is known."""
 
-    # The log continues in remote storage below its files; None if that is unknown, and the files decide (log_start).
+    # Whether the log begins in remote storage; None if remote storage does not show it, so that the local files decide
+    # (see log_start).
     is_continued: bool | None = None
     start: StartState | None = None  # the state at the first local offset; None if it is unknown
     # The state at a remote segment's end above the first local offset, if `start` is unknown.
     copy: CopyState | None = None
     why: str = ""  # why remote storage could not supply the state or the log start; "" otherwise
-    may_pass: bool = False  # the failure is transient
-    # Start from the snapshot file at the first local offset, right or wrong, as a broker does that opens the log.
+    may_pass: bool = False  # whether the failure is transient
+    # Whether to start from the snapshot file at the first local offset, right or wrong, as a broker does.
     as_broker: bool = False
 
     def goes_back(self, partition: Partition) -> bool:
-        """Return whether the log goes back further than its files, or may do so."""
-        return begins_below(partition) is not False if self.is_continued is None else self.is_continued
+        """Return whether the log begins or may begin in remote storage."""
+        if self.is_continued is None:
+            return begins_below(partition) is not False
+        return self.is_continued
 
     def is_unlocated(self, partition: Partition) -> bool:
-        """Return whether both the log start offset and a state to begin with are unknown."""
+        """Return whether the log start offset and the state at the first local offset are both unknown."""
         has_state = self.start is not None or self.copy is not None
         return self.is_continued is None and not has_state and begins_below(partition) is None
 
     def opened(self, partition: Partition) -> Partition:
-        """Return the partition as a broker opens it, also before the first checkpoint of its log start.
+        """Return the partition as a broker opens it.
 
-        Without a checkpoint, the broker takes 0 for the log start of a tiered log, and so loads the snapshot file at
+        If no checkpoint names the log start of a tiered log, the broker assumes 0, and so loads the snapshot file at
         the first local offset (LogLoader.load).
         """
-        is_told = partition.log_start_checkpoint is not None or self.is_unlocated(partition)
-        return partition if is_told or not self.goes_back(partition) else replace(partition, log_start_checkpoint=0)
+        if partition.log_start_checkpoint is not None or self.is_unlocated(partition):
+            return partition
+        if not self.goes_back(partition):
+            return partition
+        return replace(partition, log_start_checkpoint=0)
 
     def is_unasked(self, partition: Partition) -> bool:
-        """Return whether the state at the first local offset is in remote storage, which was not asked."""
+        """Return whether the state at the first local offset is in remote storage and remote storage was not asked."""
         return self.goes_back(partition) and self.start is None and self.copy is None and not self.why
 
 
@@ -102,9 +107,9 @@ AS_BROKER = Beginning(as_broker=True)
 
 
 def beginning(look: RemoteLook, expiry: BrokerExpiry, partition: Partition) -> Beginning:
-    """Return the state of a log before its first file, from remote storage.
+    """Return the producer state of a log at its first local offset, from remote storage.
 
-    Missing remote segments do not prove that the log begins at its files; see log_start.
+    Missing remote segments do not prove that the log begins at its first local segment; see log_start.
 
     Raises:
         TransientError: remote storage does not answer.
@@ -121,7 +126,9 @@ def beginning(look: RemoteLook, expiry: BrokerExpiry, partition: Partition) -> B
     continued = is_continued(partition, copies)
     if continued is None:
         return Beginning(why=NOT_REACHED)
-    return known_state(look, partition, copies, expiry) if continued else Beginning(False)
+    if not continued:
+        return Beginning(False)
+    return known_state(look, partition, copies, expiry)
 
 
 def known_state(
@@ -140,13 +147,13 @@ def known_state(
         found = look.state_at(partition, first, expiry)
         return Beginning(True, StartState(first, from_entries(found.entries), first, has_adopted=found.is_complete))
     except UnknownStateError as error:
-        why = f"its files begin at {first}: {error.message}"
+        why = f"its first local segment is {first}: {error.message}"
     if ends:
         try:
             found = look.state_at(partition, min(ends), expiry)
 
             def is_believed(compared: Comparison) -> bool:
-                """Return whether the entries agree with the log on each producer that a broker would keep now."""
+                """Return whether the entries agree with the log for each producer that a broker would keep now."""
                 return compared.verdict(expiry).is_trusted
 
             return Beginning(True, copy=CopyState(found.offset, found.entries, is_believed), why=why)
@@ -156,7 +163,10 @@ def known_state(
 
 
 def copies_up_to(ends: Collection[int], copies: Iterable[ListedCopy], partition: Partition) -> list[ListedCopy]:
-    """Return the finished remote segments that end at one of `ends` (exclusive) and belong fully to the lineage."""
+    """Return the finished remote segments that end at one of `ends` (exclusive).
+
+    Segments are omitted unless all their offsets belong to the lineage.
+    """
     lineage = partition.whole_epochs
     found: list[ListedCopy] = []
     for copy in copies:
@@ -170,21 +180,23 @@ def copies_up_to(ends: Collection[int], copies: Iterable[ListedCopy], partition:
 def claimed_start(
     look: RemoteLook, partition: Partition, copies: Iterable[ListedCopy], *, doubts_log_start: bool
 ) -> ClaimedStart | None:
-    """Return the snapshot of the first remote segment whose claim records one; one request for each segment.
+    """Return the snapshot of the first remote segment whose claim records one, or None. Each claim takes one request.
 
     Args:
-        doubts_log_start: refuse a snapshot that was folded from the log start of that time.
+        doubts_log_start: whether to refuse a snapshot that was folded from a log start, because the log start is in
+            doubt.
 
     Raises:
         TiersnapError: the claims could not be read.
     """
     found = look.find_start(partition, copies)
-    is_from_log_start = found is not None and found.provenance is Provenance.COMPUTED_FROM_LOG_START
-    return None if is_from_log_start and doubts_log_start else found
+    if found is None or (doubts_log_start and found.provenance is Provenance.COMPUTED_FROM_LOG_START):
+        return None
+    return found
 
 
 def read_entries(look: RemoteLook, partition: Partition, start: ClaimedStart) -> np.ndarray:
-    """Return entries (ENTRY_DTYPE) of the snapshot.
+    """Return the entries (ENTRY_DTYPE) of a claimed snapshot.
 
     Raises:
         TiersnapError: the snapshot cannot be read, or differs from the one that the claim records.
@@ -193,17 +205,17 @@ def read_entries(look: RemoteLook, partition: Partition, start: ClaimedStart) ->
 
 
 def start_state(partition: Partition, start: ClaimedStart, entries: np.ndarray) -> StartState:
-    """Return the state of a claimed snapshot, to begin a replay with."""
+    """Return the state of a claimed snapshot, from which a replay starts."""
     is_complete = start.provenance in (Provenance.BROKER, Provenance.COMPUTED)
     begins = partition.first_base_offset
     return StartState(start.snapshot_offset, from_entries(entries), history_from=begins, has_adopted=is_complete)
 
 
-NOT_REACHED = "remote storage holds no segments of the log from there to its first file"
+NOT_REACHED = "remote storage has no segments of the log that reach its first local segment"
 
 
 def is_continued(partition: Partition, copies: Iterable[ListedCopy]) -> bool | None:
-    """Return whether the log goes back further in remote storage; None if its log start is unknown. See log_start."""
+    """Return whether the log begins in remote storage; None if its log start is unknown (see log_start)."""
     return begins_below(partition, RemoteListing(tuple(copies)).coverage(partition.whole_epochs).covered)
 
 
@@ -212,21 +224,21 @@ FindBeginning = Callable[[Partition], Beginning]
 
 @dataclass
 class Beginnings:
-    """Finds the beginning of each log that may go back further than its files.
+    """Finds the beginning of each log that may begin in remote storage.
 
-    After remote storage fails to answer once, no further request is sent.
+    If remote storage fails to answer once, no further request is sent.
     """
 
-    find: FindBeginning | None = None  # reads remote storage; None to leave it alone
-    # Why the state before a log's files is unknown, by partition.
+    find: FindBeginning | None = None  # reads remote storage; None to send no request
+    # Why the state at a log's first local offset is unknown, by partition.
     unknown: dict[str, str] = field(default_factory=dict)
     # Why the log start offset is unknown, by partition.
     unlocated: dict[str, str] = field(default_factory=dict)
     away: str = ""  # why no further request is sent; "" while remote storage answers
-    may_pass: bool = False  # some failures in `unknown` are transient
+    may_pass: bool = False  # whether a failure in `unknown` is transient
 
     def of(self, partition: Partition) -> Beginning:
-        """Return the beginning of a log before its first file."""
+        """Return the beginning of a log. If it is unknown, record the reason."""
         if not may_begin_below(partition) or never_tiered_reason(partition):
             return NOT_LOOKED
         found = NOT_LOOKED
@@ -240,7 +252,7 @@ class Beginnings:
         return found
 
     def again(self, partition: Partition) -> Beginning:
-        """Return `of` again for a partition whose log start has become known; replace its recorded reasons."""
+        """Find the beginning of a partition again after its log start became known, and replace recorded reasons."""
         self.unknown.pop(partition.name, None)
         self.unlocated.pop(partition.name, None)
         return self.of(partition)
@@ -254,7 +266,7 @@ class Beginnings:
         return Beginning(True, why=self.away, may_pass=True)
 
     def errors(self) -> Iterator[TiersnapError]:
-        """Yield an error for each log whose state at its first file is unknown."""
+        """Yield an error for each log whose state at the first local offset is unknown."""
         if self.may_pass:
             yield TransientError(self.away or "remote storage does not answer", hint="run the same command again")
         for name, why in (self.unknown | self.unlocated).items():

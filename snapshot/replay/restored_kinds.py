@@ -1,4 +1,4 @@
-"""Kinds of rows about a restored log."""
+"""Types for the results of a restored log."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from msgspec import Meta
 
 @dataclass(frozen=True, slots=True)
 class RestoredTransaction:
-    """A transaction without an end in a restored log.
-
-    It holds the last stable offset at its first offset.
-    """
+    """An open transaction of a restored log. The last stable offset cannot pass its first offset."""
 
     producer_id: int
     producer_epoch: int
@@ -22,19 +19,19 @@ class RestoredTransaction:
 
 @dataclass(slots=True)
 class RestoredFiles:
-    """Counts of the files that were made for a restored log besides its segments."""
+    """Counts of the files that were written for a restored log besides its segments."""
 
     snapshots: int = 0
     producers: int = 0
     largest_producer_id: int = -1
     largest_leader_epoch: int = -1
     rebuilt_snapshots: Annotated[
-        list[tuple[int, str]], Meta(description="offset and reason of snapshots that are not the tier's")
+        list[tuple[int, str]], Meta(description="(offset, reason) of each snapshot that was rebuilt from the log")
     ] = field(default_factory=list)
     rebuilt_indexes: Annotated[
-        int, Meta(description="offset and time indexes that differ from the tier's, which is no fault of either")
+        int, Meta(description="number of rebuilt indexes that differ from the remote ones; both may be right")
     ] = 0
     transaction_indexes: int = 0
     doubts: Annotated[
-        list[str], Meta(description="where the tier contradicts the log or itself; the log settled each of them")
+        list[str], Meta(description="contradictions between remote objects and the log; the log was followed")
     ] = field(default_factory=list)

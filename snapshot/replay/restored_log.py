@@ -1,21 +1,22 @@
-"""Make the other files of a restored log from its segments.
+"""Write the small files of a restored log: indexes and snapshots, rebuilt from its segments.
 
-Remote indexes and snapshots are not trusted. One pass over each segment checks every batch's CRC-32C and makes:
+Remote indexes and snapshots are not trusted. One pass over each segment checks the CRC-32C of every batch and writes:
 
-    .index .timeindex   the indexes that a broker's recovery would make of the segment
-    .txnindex           made in the same way; without it read_committed shows aborted records. If the remote index also
-                        has transactions that began below the log start, it is kept
+    .index .timeindex   the indexes that a broker's recovery would rebuild from the segment
+    .txnindex           rebuilt in the same way; without it, read_committed would show aborted records. If the remote
+                        index also has transactions that began below the log start, the remote index is used
     .snapshot           at each base offset after the first and at the log end: the remote snapshot if all its entries
                         agree with the log, else the fold of the log
 
 The log ends with an empty active segment at its end offset. So every restored segment is closed, and the last snapshot
-is aligned. After an unclean start a broker scans no batches that were not checked here.
+is aligned. After an unclean start, a broker reads no batches that were not checked here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import starmap
 
 import numpy as np
 
@@ -35,14 +36,14 @@ from tiersnap.snapshot.replay.restored_kinds import RestoredFiles, RestoredTrans
 from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
 from tiersnap.snapshot.units import count_of
 
-_SHUN = "leave this copy out, if there is another of the same offsets: tiersnap restore … --without SEGMENT_ID"
+_SHUN = "if another remote segment has the same offsets, leave this one out: tiersnap restore … --without SEGMENT_ID"
 
 
 @dataclass(frozen=True, slots=True)
 class TierParts:
-    """The remote objects of one segment; None for a missing object, or one that does not fit a cut segment."""
+    """The remote objects of one segment; None for an object that is missing, or does not fit a cut segment."""
 
-    name: str  # where the segment came from, for messages
+    name: str  # the source of the segment, for messages
     offset_index: bytes | None = None
     time_index: bytes | None = None
     transaction_index: bytes | None = None
@@ -51,7 +52,7 @@ class TierParts:
 
 @dataclass
 class RestoredLog:
-    """The result of the pass over a restored log."""
+    """The result of `replay_restored`."""
 
     log_end_offset: int = 0
     open_transactions: tuple[RestoredTransaction, ...] = ()
@@ -59,7 +60,7 @@ class RestoredLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Return the exclusive offset at which read_committed will stop, with the high watermark at the log end."""
+        """Return the exclusive last stable offset of a log whose high watermark is at its end."""
         return min([self.log_end_offset, *(opened.first_offset for opened in self.open_transactions)])
 
 
@@ -76,27 +77,27 @@ def replay_restored(
     empty_state: bool = False,
     expiry: BrokerExpiry,
 ) -> RestoredLog:
-    """Check a restored log and make its small files.
+    """Check a restored log, and write its small files.
 
     Args:
-        partition: closed segments, and the empty active one at the log end; their other files are not read.
-        fetch: called for each closed segment in ascending order; once it returns, the `.log` file exists.
+        partition: closed segments, and the empty active segment at the log end. Its other files are not read.
+        fetch: called for each closed segment, ascending; when it returns, the segment's `.log` file must exist.
         put: called with the name and content of each file; content None means that no such file may exist.
-        empty_state: the snapshot at the log end has `only_open_transactions`.
-        expiry: a remote snapshot may lack producers that a broker would drop now.
+        empty_state: whether to write only `only_open_transactions` into the snapshot at the log end.
+        expiry: a remote snapshot may lack producers that have expired by these rules.
 
     Raises:
-        CorruptDataError: a batch is damaged, or no broker could replay the log. Or the batches contradict the metadata
-            of their segment: its last offset (at the log end) or its leader epochs.
+        CorruptDataError: a batch is damaged, a broker's replay would fail, or batches contradict the last offset or
+            leader epochs in the metadata of their segment.
     """
     return _Pass(filesystem, partition, leader_epochs, fetch, put, empty_state).run(expiry)
 
 
 def only_open_transactions(entries: np.ndarray) -> np.ndarray:
-    """Return the entries (ENTRY_DTYPE) of producers in a transaction, without their last batches; no other producers.
+    """Return the entries (ENTRY_DTYPE) with an open transaction, without their last batches.
 
-    With them a broker recognizes no retry, and refuses no sequence. But read_committed still hides the records of open
-    transactions; with an empty snapshot it would show them.
+    With these entries, a broker recognizes no retry and refuses no sequence, but read_committed still hides the records
+    of open transactions. With an empty snapshot, it would show them.
     """
     kept = entries[entries["current_txn_first_offset"] >= 0].copy()
     kept["last_sequence"] = kept["last_offset"] = NONE
@@ -105,11 +106,10 @@ def only_open_transactions(entries: np.ndarray) -> np.ndarray:
 
 
 def _open_transactions(deltas: np.ndarray) -> list[RestoredTransaction]:
-    """Return the open transactions of deltas (DELTA_DTYPE), by first offset."""
+    """Return the open transactions of deltas (DELTA_DTYPE), by ascending first offset."""
     opened = deltas[deltas["txn_first_offset"] >= 0]
-    names = ("producer_id", "producer_epoch", "txn_first_offset")
-    rows = zip(*(opened[name].tolist() for name in names), strict=True)
-    return sorted((RestoredTransaction(*row) for row in rows), key=lambda each: each.first_offset)
+    rows = opened[["producer_id", "producer_epoch", "txn_first_offset"]].tolist()
+    return sorted(starmap(RestoredTransaction, rows), key=lambda each: each.first_offset)
 
 
 @dataclass
@@ -134,13 +134,14 @@ class _Pass:
         replay, boundaries = replay_partition(self.partition, self._read_runs, lambda _: self._snapshot)
         for boundary in boundaries:
             verdict, reason = boundary.found.verdict(expiry), boundary.found.explanation
-            # By the strict comparison, which uses no clock: another restore of these segments must give the same files.
+            # Decide by the strict comparison, which uses no clock, so that each restore of these segments writes the
+            # same files.
             data = self._snapshot if boundary.found.is_start else None
             if data is None:
                 data = snapshot_file.encode(boundary.entries)
                 found.files.rebuilt_snapshots.append((boundary.offset, reason))
             if verdict in (SnapshotVerdict.SUSPECT, SnapshotVerdict.CORRUPT):
-                found.files.doubts.append(f"the tier's snapshot at {boundary.offset} is {verdict}: {reason}")
+                found.files.doubts.append(f"remote snapshot at {boundary.offset} is {verdict}: {reason}")
             largest = int(boundary.entries["producer_id"].max(initial=-1))
             found.files.largest_producer_id = max(found.files.largest_producer_id, largest)
             if boundary.offset == end:
@@ -184,8 +185,8 @@ class _Pass:
             )
         if end.last_offset + 1 < segment.next_base_offset == self.partition.segments[-1].base_offset:
             raise CorruptDataError(
-                f"{tier.name}: its last offset is {end.last_offset}, and it was said to be "
-                f"{segment.next_base_offset - 1}: the log would end where no record is",
+                f"{tier.name}: its last offset is {end.last_offset}, expected {segment.next_base_offset - 1} from its "
+                "metadata: the log would end above its last record",
                 hint=f"{_SHUN}; or end the log below it with --until",
                 base_offset=segment.base_offset,
             )
@@ -194,7 +195,7 @@ class _Pass:
                 f"{tier.name}: ends at offset {end.last_offset}, the next segment begins at {segment.next_base_offset}"
             )
         if end.has_gaps:
-            self._found.files.doubts.append(f"{tier.name}: records are missing inside, as after compaction")
+            self._found.files.doubts.append(f"{tier.name}: records are missing inside the segment, as after compaction")
         self._put_indexes(segment, tier, rebuild, end)
         self._put_transactions(segment, tier, np.concatenate(aborted) if aborted else None)
         self._pending = tier.snapshot
@@ -206,8 +207,8 @@ class _Pass:
         wrong = self._epoch_check.first_wrong(rows)
         if wrong is not None:
             raise CorruptDataError(
-                f"{name}: the batch at {wrong.base_offset} was written under leader epoch {wrong.written}, the leader "
-                f"epochs that came with it say {wrong.told}",
+                f"{name}: the batch at {wrong.base_offset} was written under leader epoch {wrong.written}, expected "
+                f"{wrong.told} from the segment's metadata",
                 hint=_SHUN,
             )
 
@@ -241,7 +242,7 @@ class _Pass:
                 data = tier.transaction_index
             elif tier.offset_index is not None and not np.array_equal(theirs, ours):
                 self._found.files.doubts.append(
-                    f"{name}: {count_of(theirs.size, 'aborted transaction')}, the log has {ours.size} or others"
+                    f"{name}: {count_of(theirs.size, 'aborted transaction')}, which differ from {ours.size} in the log"
                 )
         except CorruptIndexError as error:
             self._found.files.doubts.append(error.message)
@@ -249,11 +250,11 @@ class _Pass:
         self.put(f"{segment.base_offset:020d}.txnindex", data)
 
     def _knows_more(self, theirs: np.ndarray, ours: np.ndarray) -> bool:
-        """Return whether the entries differ only by transactions that began below the first segment."""
+        """Return whether `theirs` equals `ours` plus transactions that began below the first segment."""
         from_below = theirs["first_offset"] < self._history_from
         if not from_below.any():
             return False
-        # The log may have the later part of such a transaction, with the same marker.
+        # The log may contain the later part of such a transaction, which ends with the same marker.
         same_marker = np.isin(ours["last_offset"], theirs["last_offset"][from_below])
         names = ["producer_id", "first_offset", "last_offset"]
         return np.array_equal(theirs[~from_below][names], ours[~same_marker][names])

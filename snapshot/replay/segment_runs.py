@@ -1,7 +1,7 @@
 """Fold one segment into runs of producer deltas, cut at each offset whose state is needed.
 
-Two kinds of cuts are inside a segment: the high watermark, because transactions open there hold the last stable offset,
-and the offsets of unaligned snapshot files, which are compared with the state.
+Two kinds of cuts are inside a segment: the high watermark, at which open transactions limit the last stable offset, and
+the offsets of unaligned snapshot files, which are compared with the state.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from tiersnap.snapshot.producer_fold import ProducerFold
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The deltas (DELTA_DTYPE) of the batches of one segment from `start_offset` up to the next run's."""
+    """The deltas (DELTA_DTYPE) of one segment's batches from `start_offset` to the start of the next run."""
 
     start_offset: int
     deltas: np.ndarray
-    # ms, largest timestamp of the segment's entries up to the end of this run, earlier runs included; -1 without one.
+    # ms, largest timestamp of the segment's entries up to the end of this run; -1 without one.
     max_timestamp: int
 
 
 class _Runs:
-    """The runs of a segment while it is scanned: a `Folding`."""
+    """A `Folding` that collects the runs of one segment during a scan."""
 
     def __init__(self, start_offset: int, cuts: Sequence[int], stop: Event | None) -> None:
         self.done: list[Run] = []
@@ -44,7 +44,7 @@ class _Runs:
     @property
     def stop_at(self) -> int:
         if self._stop is not None and self._stop.is_set():
-            raise TransientError("no longer wanted")
+            raise TransientError("fold: cancelled")
         return self.cuts[0] if self.cuts else NO_CUT
 
     def cut(self, max_timestamp: int) -> None:
@@ -68,20 +68,18 @@ def fold_segment(
     """Scan and fold one segment.
 
     Args:
-        cuts: ascending offsets; those inside the segment start a new run.
-        on_rows: also receives each array of decoded rows, valid during the call.
-        stop: once it is set, the fold ends within one window of the file.
+        cuts: ascending offsets; each one inside the segment starts a new run.
+        on_rows: called with each array of decoded rows, which is valid only during the call.
+        stop: if it is set, the fold ends within one window of the file.
 
     Returns:
-        At least one run (the first starts at the base offset), and how the file ended.
+        At least one run, the first of which starts at the base offset, and the end of the scan.
 
     Raises:
         TransientError: `stop` was set during the fold.
     """
     limit = segment.next_base_offset
-    inside = [cut for cut in cuts if cut > segment.base_offset]
-    if limit is not None:
-        inside = [cut for cut in inside if cut < limit]
+    inside = [cut for cut in cuts if cut > segment.base_offset and (limit is None or cut < limit)]
     runs = _Runs(segment.base_offset, inside, stop)
     scan = SegmentScan.of(filesystem, segment, check_crc=check_crc, keep_rows=on_rows is not None, folding=runs)
     for rows in scan:
@@ -96,17 +94,17 @@ def fold_segment(
 
 
 class FoldSegment(Protocol):
-    """Folds one segment as `fold_segment` does."""
+    """A function that folds one segment as `fold_segment` does."""
 
     def __call__(
         self, filesystem: FileSystem, segment: Segment, *, cuts: Sequence[int], check_crc: bool
     ) -> FoldedSegment:
-        """Return the runs, and how the file ended."""
+        """Return the runs, and the end of the scan."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowDecode:
-    """The decode of a segment in a scan window, or a part of it."""
+    """The decoded batches of a segment in a scan window, or of a part of the segment."""
 
     base_offset: int
     log_end: int  # exclusive end offset of the segment's batches
@@ -114,16 +112,22 @@ class WindowDecode:
 
 
 class DecodeSource(Protocol):
-    """Supplies the decodes of one partition; the replay requests them in ascending order, each at most once."""
+    """A source of the decoded segments of one partition.
+
+    The replay requests segments in ascending order, each at most once.
+    """
 
     def begin_at(self, offset: int) -> None:
-        """Return no decode of a segment below the offset from now on."""
+        """Skip segments below this offset from now on."""
 
     def window(self) -> Iterator[WindowDecode]:
-        """Yield the decodes in a scan window, ascending; call it before the first `decode`. One may come in parts."""
+        """Yield the decodes of a scan window, ascending, one segment in one or more parts.
+
+        Call it before `decode`.
+        """
 
     def decode(self, segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd] | None:
-        """Return the runs of a segment, which may be lazy, and how its file ended; None below `begin_at`'s offset.
+        """Return the runs of a segment, which may be lazy, and the end of its scan; None for a skipped segment.
 
         Args:
             cuts: ascending offsets inside the segment at which a new run must begin.
@@ -132,7 +136,7 @@ class DecodeSource(Protocol):
 
 @dataclass
 class LocalDecodes:
-    """Decodes local segment files on demand."""
+    """A DecodeSource that decodes local segment files on demand."""
 
     filesystem: FileSystem
     check_crc: bool = True
@@ -144,7 +148,7 @@ class LocalDecodes:
         self._begins_at = offset
 
     def window(self) -> Iterator[WindowDecode]:
-        """Yield nothing: a host scans all its segments."""
+        """Return an empty iterator, because a host scans all its segments."""
         return iter(())
 
     def decode(self, segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd] | None:

@@ -1,14 +1,14 @@
-"""Compare the entries of a snapshot file with the computed ones, producer by producer.
+"""Compare the entries of a snapshot file with the computed entries, producer by producer.
 
-A broker writes empty snapshots after a clean start without any, keeps damaged old files, and drops idle producers. So
-the presence of a file proves nothing, and a missing producer is not always damage. A comparison counts every entry and
-uses no clock: it is a fact, and facts are stored. Two decisions derive from it:
+The existence of a file proves nothing: a broker that finds no snapshot at a clean start writes an empty one, and
+brokers keep damaged old files. A missing producer is not always damage, because brokers drop idle producers. The
+comparison counts every entry and uses no clock, so that it can be stored as a fact. Two decisions use it:
 
-    start            a replay starts only from a file with all entries of the log (strictly MATCHES or EXTENDS)
-    leave to upload  a missing or different entry does no harm if a broker that loads the file now drops that entry
-                     anyway: it has no open transaction, and its timestamp is older than producer.id.expiration.ms
-                     (ProducerStateManager.loadFromSnapshot). A timestamp in the future is young. The file's own time
-                     is not used: file times get lost, and record times may be of any year.
+    start     a replay starts only from a file that has all entries of the log (strictly MATCHES or EXTENDS)
+    upload    a missing or different entry does no harm if a broker that loads the file now would drop the entry: it has
+              no open transaction, and its timestamp is older than producer.id.expiration.ms
+              (ProducerStateManager.loadFromSnapshot). A timestamp in the future counts as young. The file's
+              modification time is not used, because copies lose it and record timestamps may be of any year.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tiersnap.snapshot.units import count_of
 
 
 def computed(provenance: Provenance) -> Comparison:
-    """Return the comparison of a snapshot made from the log, for one that is missing or was replaced."""
+    """Return the comparison of a snapshot that was computed from the log because the file is missing or replaced."""
     return Comparison(SnapshotVerdict.MATCHES, f"computed from the log ({provenance})")
 
 
@@ -43,13 +43,14 @@ def compare(
     history_from: int,
     is_cleaned: bool = False,
 ) -> Comparison:
-    """Compare the entries of a snapshot file with those of the log.
+    """Compare the entries of a snapshot file with the entries of the log.
 
     Args:
         found: entries of the file, ENTRY_DTYPE in ascending producer id.
-        computed: entries folded from the log, in the same order, no producer expired.
-        history_from: the log starts at this offset, and older batches are deleted; 0 if the log is complete.
-        is_cleaned: the cleaner removed batches below the file's offset, so the file may know removed ones.
+        computed: entries folded from the log, in the same order, without expiry.
+        history_from: first offset of the log; older batches are deleted. 0 if the log is complete.
+        is_cleaned: whether the log cleaner passed all batches below the file's offset, and may have removed batches
+            that the file names.
     """
     in_found = np.isin(computed["producer_id"], found["producer_id"], assume_unique=True)
     in_computed = np.isin(found["producer_id"], computed["producer_id"], assume_unique=True)
@@ -69,7 +70,9 @@ def compare(
         strict = SnapshotVerdict.EXTENDS
     else:
         strict = SnapshotVerdict.MATCHES
-    gap = "removed by the cleaner" if is_cleaned else f"from before offset {history_from}, where this log begins"
+    gap = f"from before offset {history_from}, where this log begins"
+    if is_cleaned:
+        gap = "removed by the cleaner"
     return Comparison(
         strict,
         _words(found.size, computed.size, *counts, extending, gap),
@@ -94,12 +97,17 @@ def _forgot_marker(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
 
 
 def _explains_extra(extra: np.ndarray, history_from: int) -> np.ndarray:
-    before_log = (extra["last_offset"] < history_from) & (extra["current_txn_first_offset"] < history_from)
-    return before_log if history_from > 0 else np.zeros(extra.size, np.bool_)
+    if history_from <= 0:
+        return np.zeros(extra.size, np.bool_)
+    before_log: np.ndarray = (extra["last_offset"] < history_from) & (extra["current_txn_first_offset"] < history_from)
+    return before_log
 
 
 def _explains_difference(ours: np.ndarray, theirs: np.ndarray, history_from: int) -> np.ndarray:
-    """Return a mask of the pairs whose fields are each equal, or unset in `ours` and older than the log in `theirs`."""
+    """Return a mask of the pairs that agree in each field, or differ only by values from before the log.
+
+    Such a value is unset in `ours`, and `theirs` names an offset below `history_from`.
+    """
     if history_from <= 0:
         return np.zeros(ours.size, np.bool_)
     same_batch = np.ones(ours.size, np.bool_)
@@ -109,7 +117,7 @@ def _explains_difference(ours: np.ndarray, theirs: np.ndarray, history_from: int
     same_transaction = ours["current_txn_first_offset"] == theirs["current_txn_first_offset"]
     older_transaction = (theirs["current_txn_first_offset"] >= 0) & (theirs["current_txn_first_offset"] < history_from)
     marker = (ours["coordinator_epoch"] == theirs["coordinator_epoch"]) | (ours["coordinator_epoch"] < 0)
-    # The timestamp is not enough: clients may set -1.
+    # Test the epoch, too: clients may set the timestamp -1.
     touched = (ours["timestamp"] >= 0) | (ours["producer_epoch"] >= 0)
     same_last = (ours["producer_epoch"] == theirs["producer_epoch"]) & (ours["timestamp"] == theirs["timestamp"])
     explained: np.ndarray = (same_batch | older_batch) & (same_transaction | older_transaction) & marker
@@ -139,12 +147,12 @@ def _words(
 
 
 ReadSnapshot = Callable[[int], bytes | None]
-"""Returns the bytes of the file at an offset, None without a file; may raise OSError."""
+"""Returns the bytes of the snapshot file at an offset, or None without a file; may raise OSError."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExaminedSegment:
-    """A segment and the snapshot at its end."""
+    """A segment with the comparison of the snapshot at its end."""
 
     facts: SegmentFacts
     snapshot: Comparison  # of the file at `next_base_offset`, or of the snapshot computed in its place
@@ -152,14 +160,14 @@ class ExaminedSegment:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFile:
-    """The bytes of a snapshot file that was found."""
+    """Size and CRC of a snapshot file, or the reason why it could not be read."""
 
     file_bytes: Annotated[
-        int | None, Meta(description="bytes of the snapshot file; null if there is none, or it could not be read")
+        int | None, Meta(description="bytes of the snapshot file; null if it does not exist or could not be read")
     ] = None
     file_crc32c: Annotated[int | None, Meta(description="CRC-32C of the whole snapshot file")] = None
     not_read: Annotated[
-        str | None, Meta(description="why the snapshot file could not be read; null if it could, or is not there")
+        str | None, Meta(description="why the snapshot file could not be read; null if it was read or does not exist")
     ] = None
 
 
@@ -168,10 +176,10 @@ NO_FILE = SnapshotFile()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoundSnapshot:
-    """The file at a snapshot offset."""
+    """The snapshot file at an offset, with its entries or the reason why it has none."""
 
     file: SnapshotFile
-    comparison: Comparison  # the result if no entries can be read
+    comparison: Comparison  # the result if `entries` is None
     entries: np.ndarray | None = None  # ENTRY_DTYPE, ascending producer id; None if they cannot be read
 
 
@@ -195,13 +203,13 @@ def found_at(offset: int, read_snapshot: ReadSnapshot) -> FoundSnapshot:
 
 
 def why_not_read(error: OSError) -> str:
-    """Return the text of the failure for `not_read`."""
+    """Return the reason of the error for `not_read`."""
     return error.strerror or str(error)
 
 
 def _of_unread(name: str, error: OSError) -> Comparison:
     if isinstance(error, FileNotFoundError):
-        return Comparison(SnapshotVerdict.MISSING, f"{name} is gone since it was listed")
+        return Comparison(SnapshotVerdict.MISSING, f"{name} was deleted after it was listed")
     if isinstance(error, FileTooLargeError):
         return Comparison(SnapshotVerdict.CORRUPT, f"{name}: {error.strerror}")
     return Comparison(SnapshotVerdict.UNVERIFIED, f"{name}: {why_not_read(error)}")

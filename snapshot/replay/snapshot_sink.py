@@ -1,6 +1,6 @@
-"""Store computed snapshots in object storage: which of them are wanted, and the result of each.
+"""Choose the computed snapshots that are wanted, and store them in object storage.
 
-If a store does not answer, no further snapshot is sent to it: each would wait for its time-outs.
+If a store does not answer, no further snapshot is sent to it, because each would wait for a timeout.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from tiersnap.snapshot.replay.partition_state import Boundary
 
 @dataclass(frozen=True, slots=True)
 class SnapshotObject:
-    """A computed snapshot that is to be stored.
+    """A computed snapshot to store.
 
-    `gaps` returns the offsets below it that are in no segment. It is called only if the key has another object.
+    `gaps` returns the gaps between segments below the snapshot's offset. It is called only if another object has the
+    key.
     """
 
     topic: str
@@ -44,9 +45,10 @@ class SnapshotObject:
 
 @dataclass(frozen=True, slots=True)
 class StoredSnapshot:
-    """The object at one boundary; `crc32c` covers all its bytes, `crc` is the checksum field of the file.
+    """A stored snapshot. `crc32c` covers all bytes of the object; `crc` is the checksum field inside the object.
 
-    `is_new`: this call wrote it, else it existed. `is_mended`: it replaced an object that no broker could read.
+    `is_new`: whether this call wrote the object. `is_mended`: whether this call replaced an object that no broker could
+    read.
     """
 
     key: str
@@ -62,21 +64,21 @@ class StoredSnapshot:
 
 
 class SnapshotSink(Protocol):
-    """A sink of computed snapshots; picklable."""
+    """A store for computed snapshots; picklable."""
 
     @property
     def uri(self) -> str:
-        """Return the remote location in its one canonical spelling."""
+        """Return the canonical URI of the remote location."""
 
     def put(self, snapshot: SnapshotObject) -> StoredSnapshot:
-        """Store the snapshot, unless the same one or one with more producers exists; return the stored object.
+        """Store the snapshot, unless an equal one or one with more producers exists. Return the stored object.
 
         Raises:
             TiersnapError: the store refused or failed.
         """
 
     def commit(self, topic: str, topic_id: str | None, partition: int, snapshots: list[StoredSnapshot]) -> None:
-        """Write a manifest of the stored snapshots, unless an earlier one lists them.
+        """Write a manifest of the stored snapshots, unless an earlier manifest lists them.
 
         Raises:
             TiersnapError: the store refused or failed.
@@ -84,7 +86,7 @@ class SnapshotSink(Protocol):
 
 
 _PUTS_AT_ONCE = 4
-_BYTES_AT_ONCE = 64 << 20  # of snapshots under way; a larger one is sent by itself
+_BYTES_AT_ONCE = 64 << 20  # total size of snapshots that are being sent; a larger snapshot is sent alone
 
 
 @dataclass
@@ -96,8 +98,8 @@ class BoundaryStore:
     cluster_id: str | None
     options: ReplayOptions
     now: int  # ms
-    away: list[str]  # the error of a sink that does not answer, shared by all partitions; see ListingReplay
-    errors: list[TiersnapError]  # in order; `attrs["at"]` of each names the position in the partition
+    away: list[str]  # the error of a sink that does not answer, for all partitions; see ListingReplay
+    errors: list[TiersnapError]  # in order; `attrs["at"]` is the position of an error in the partition
     # The stored snapshots by offset; complete after `commit`.
     stored: dict[int, StoredSnapshot] = field(default_factory=dict, init=False)
 
@@ -110,7 +112,7 @@ class BoundaryStore:
         self._is_first = True
 
     def put(self, boundary: Boundary) -> None:
-        """Begin to store the boundary's snapshot if it is wanted."""
+        """Start to store the boundary's snapshot if it is wanted."""
         found = boundary.found.verdict(self.options.broker_expiry(self.now))
         if not self._is_wanted(boundary.offset, found, boundary.provenance):
             return
@@ -118,16 +120,16 @@ class BoundaryStore:
         self._make_room(len(snapshot.data))
         if self.away:
             if not self.errors:
-                message = f"not written, as remote storage does not answer: {self.away[0]}"
+                message = f"snapshot not written: remote storage does not answer: {self.away[0]}"
                 self.errors.append(TransientError(message, at=f" {boundary.offset}"))
             return
         self._begun.append((snapshot, self._pool.submit(self.sink.put, snapshot)))
-        if self._is_first:  # by itself: it shows whether the store answers at all
+        if self._is_first:  # wait for the first one, which shows whether the store answers
             self._is_first = False
             self._make_room(_BYTES_AT_ONCE)
 
     def _make_room(self, size: int) -> None:
-        """Wait for the oldest puts until `size` bytes more may be under way."""
+        """Wait for the oldest puts until another put of `size` bytes may start."""
         size += sum(len(snapshot.data) for snapshot, _ in self._begun)
         while self._begun and (size > _BYTES_AT_ONCE or len(self._begun) == _PUTS_AT_ONCE):
             snapshot, begun = self._begun.popleft()

@@ -1,27 +1,27 @@
-"""The producer state at the first offset of a scan window, and the boundaries before it.
+"""Compute the producer state at the first offset of a scan window, and the boundaries below it.
 
-Segments before the window are decoded only if a producer has to be followed back into them. A snapshot at the end of
-such a segment holds only open transactions, because they never expire. If a producer leads back beyond the first file,
-and the log continues in remote storage, the state there is read.
+A segment below the window is decoded only to complete the entry of a producer. The computed snapshot at the end of such
+a segment contains only open transactions, because these never expire. If an entry is still incomplete at the first
+local segment, and the log begins in remote storage, the state at the first local offset is read from remote storage.
 
-The window is that of KIP-952: a producer without a batch in it has expired, and a snapshot may omit it. A producer
-that the window shows only in part is followed back until its entry is complete. If its first batch in the window is a
-marker, its last data batch is older. If that batch is transactional data, the transaction may have begun earlier. A
-producer whose first batch in the window is not transactional counts as one that never used transactions. UNSEEN lists
-everything that no scan of the window can find.
+The window follows KIP-952: a producer without a batch in the window has expired, and a snapshot may omit it. If the
+first batch of a producer in the window is a marker, its last data batch is older. If that first batch is transactional,
+the transaction may have begun earlier. In both cases older segments are read until the entry is complete: the producer
+is *followed back*. A producer whose first batch in the window is not transactional counts as one without transactions.
+UNSEEN lists everything that no scan of the window can find.
 
-An open transaction never expires, and one that began before the window may have no batch in it. So the transactions
-that are open where the window begins need a proof. Without a proof nothing that is computed may be written:
+An open transaction never expires, and may have no batch in the window. So the open transactions at the window's start
+need a proof. Without a proof, no computed snapshot may be written:
 
-    a broker's snapshot   at the window's first offset, with at least one entry. It must agree with the log about the
-                          producers that were followed back; producers with an open transaction in it are followed
-                          back, too. An empty file proves nothing: brokers write one if they find none (LogLoader). Nor
-                          does a file of a log that begins in remote storage: a rebuilt replica lost its producers
-                          (KAFKA-14467)
-    the cluster           the leader's last stable offset is in the window, and the local log reaches the leader's high
-                          watermark: transactions open at the window's begin have ended, with markers in the window
+    a broker's snapshot   It is at the window's first offset and has at least one entry. Producers that have an open
+                          transaction in the file are followed back, and the file must agree with the log about all
+                          producers that were followed back. An empty file proves nothing: a broker that finds no file
+                          writes an empty one (LogLoader). If the log begins in remote storage, no file proves anything:
+                          a rebuilt replica loses its producers (KAFKA-14467)
+    the cluster           The leader's last stable offset is in the window, and the local log reaches the leader's high
+                          watermark. So the window contains a marker for each transaction that was open at its start
 
-The coordinator's log proves nothing: the coordinator does not know a hanging transaction.
+The log of the transaction coordinator proves nothing: the coordinator does not know hanging transactions.
 """
 
 from __future__ import annotations
@@ -46,12 +46,11 @@ from tiersnap.snapshot.replay.replay_start import StartState
 from tiersnap.snapshot.replay.segment_runs import WindowDecode, fold_segment
 from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot, found_at
 
-# Sentences for the plan; docs/scan-window.md says more.
+# Limits that the plan prints; docs/scan-window.md explains them.
 UNSEEN = (
-    "transactions that ended before the window: a segment that ends inside one needs a snapshot that names it",
-    "markers before the window of a producer that writes without transactions in it: its coordinator epoch is written "
-    "as -1",
-    "what a broker's snapshot before the window says: it is tiered as BROKER_UNVERIFIED if it can be read",
+    "transactions that ended before the window: if a segment ends inside one, the segment's snapshot must name it",
+    "markers before the window, if the producer has no transactions in it: the snapshot has coordinator epoch -1",
+    "errors in a broker's snapshot before the window: every readable file is tiered as BROKER_UNVERIFIED",
 )
 
 
@@ -60,20 +59,22 @@ def window_offset(bases: Sequence[int], largest_timestamps: Sequence[int | None]
 
     Args:
         bases: ascending base offsets of the log's segments.
-        largest_timestamps: ms, of each segment; None if unknown, which puts the segment into the window.
-        since: ms; all segments before the window are older.
+        largest_timestamps: ms, for each segment. A segment with an unknown timestamp, None, is in the window.
+        since: ms; all timestamps in a segment below the window are older.
     """
     for base, largest in zip(bases, largest_timestamps, strict=True):
         if largest is None or largest >= since:
-            return None if base == bases[0] else base
-    return bases[-1] if len(bases) > 1 else None
+            return base if base != bases[0] else None
+    if len(bases) < 2:
+        return None
+    return bases[-1]
 
 
 def proving_offset(bases: Iterable[int], snapshots: Collection[int], read_snapshot: ReadSnapshot) -> int | None:
-    """Return the greatest base offset whose snapshot file may prove the open transactions there; None without one.
+    """Return the greatest base offset whose snapshot file may prove the open transactions at this offset, or None.
 
     Args:
-        bases: base offsets of the segments that a window may begin with.
+        bases: base offsets of the segments at which a window may begin.
         snapshots: offsets of the snapshot files.
     """
     for offset in sorted(set(bases).intersection(snapshots), reverse=True):
@@ -85,10 +86,10 @@ def proving_offset(bases: Iterable[int], snapshots: Collection[int], read_snapsh
 
 @dataclass(frozen=True, slots=True)
 class LeaderOffsets:
-    """Exclusive offsets of a partition that its leader returned; the high watermark was requested second."""
+    """Exclusive offsets of a partition from its leader. The high watermark was requested after the stable offset."""
 
     leader_stable_offset: int
-    leader_high_watermark: int  # each transaction that began below the stable offset has its marker below it
+    leader_high_watermark: int  # transactions that began below the stable offset have their markers below this offset
 
     def proves(self, offset: int, log_end: int) -> bool:
         """Return whether each transaction open at `offset` has its marker in a local log that ends at `log_end`."""
@@ -104,10 +105,10 @@ def is_partial(deltas: np.ndarray) -> np.ndarray:
 
 
 class FirstSeen:
-    """The segments of the window in which each producer appears first.
+    """The producers of a window, by the segment in which each appears first.
 
     Attributes:
-        transactional: ids of the transactional producers, by the base offset of that segment.
+        transactional: ids of the transactional producers, by the base offset of their first segment.
     """
 
     def __init__(self) -> None:
@@ -115,32 +116,32 @@ class FirstSeen:
         self.transactional: dict[int, list[int]] = {}
 
     def add(self, base_offset: int, deltas: np.ndarray) -> None:
-        """Add the next run, of the segment at `base_offset`; deltas ascend in producer id within a part of a run."""
+        """Add the next run, from the segment at `base_offset`. Producer ids ascend within each part of a run."""
         is_new = ~np.isin(deltas["producer_id"], self._seen)
         new = deltas.compress(is_new)
         if new.size:
             self._seen = np.union1d(self._seen, new["producer_id"])
-        # A run with a marker may have begun inside a transaction although its entry is complete at the end.
+        # A run with a marker may begin inside a transaction, even if the entry is complete at the end of the run.
         found = new["producer_id"].compress(is_partial(new) | (new["has_marker"] == 1))
         if found.size:
             self.transactional.setdefault(base_offset, []).extend(found.tolist())
 
 
 class FollowedBack:
-    """The state of the producers that the window shows in part, by the segments before it.
+    """The state of the producers that the window shows only in part, from the segments below the window.
 
     Attributes:
-        segments: (base offset, deltas of these producers) of each segment, ascending.
-        reached_beginning: whether a producer was still incomplete at the last segment that `older` yielded.
+        segments: (base offset, deltas of these producers) for each segment, ascending.
+        reached_beginning: whether a producer was still incomplete after the last segment of `older`.
     """
 
     def __init__(self, producers: Iterable[int], older: Iterable[tuple[int, np.ndarray]]) -> None:
-        """Read until every producer is complete.
+        """Read older segments until the entry of each producer is complete.
 
         Args:
-            producers: ids.
-            older: (base offset, deltas of the whole segment), descending from the last segment before the window. It
-                is read only until every producer is complete.
+            producers: producer ids.
+            older: (base offset, deltas of the whole segment), descending from the last segment below the window. It is
+                read only as far as needed.
         """
         wanted = np.unique(np.fromiter(producers, np.int64))
         found: list[tuple[int, np.ndarray]] = []
@@ -161,13 +162,13 @@ class FollowedBack:
 
     @property
     def deltas(self) -> np.ndarray:
-        """Return the deltas of `segments` combined into one run that ends at the window's begin."""
+        """Return the deltas of `segments`, combined into one run that ends at the window's start."""
         return _combined(deltas for _, deltas in self.segments)
 
     def open_entries(self, ends: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield (offset, entries with an open transaction there) for each ascending segment end before the window.
+        """Yield (end, entries with an open transaction) for each segment end below the window, ascending.
 
-        Incomplete entries are left out: their transactions began in older segments, which were not read.
+        Incomplete entries are omitted: their transactions began in older segments, which were not read.
         """
         producers, place = ProducerFold(), 0
         for end in ends:
@@ -193,7 +194,7 @@ def _combined(runs: Iterable[np.ndarray]) -> np.ndarray:
 
 _NOBODY = np.empty(0, ENTRY_DTYPE)
 _TRANSACTION = ["producer_id", "current_txn_first_offset"]
-_UNVERIFIED = Comparison(SnapshotVerdict.UNVERIFIED, "not compared: it lies before the window that was scanned")
+_UNVERIFIED = Comparison(SnapshotVerdict.UNVERIFIED, "not compared: the file is below the scan window")
 
 
 def _transactions(entries: np.ndarray) -> OpenTransactions:
@@ -202,10 +203,10 @@ def _transactions(entries: np.ndarray) -> OpenTransactions:
 
 
 class WindowStart:
-    """The start of the replay of a partition that is scanned within the expiration.
+    """The state at the start of a scan window, and the boundaries below it, for the replay of one partition.
 
     Attributes:
-        state: the state at the window's first offset, of the producers that the window shows in part.
+        state: the state at the window's first offset, for the producers that the window shows only in part.
     """
 
     def __init__(
@@ -220,17 +221,18 @@ class WindowStart:
         read_snapshot: ReadSnapshot,
         leader: LeaderOffsets | None,
     ) -> None:
-        """Find the producers that the window shows in part, and follow them back.
+        """Find the producers that the window shows only in part, and follow them back.
 
         Args:
             offset: base offset of the window's first segment.
             decodes: decodes of the window's segments, ascending.
-            is_continued: the log continues below its files in remote storage, or may.
-            before: returns the state at the first base offset of the files; None if it is unknown.
+            is_continued: whether the log begins, or may begin, in remote storage.
+            before: returns the state at the first local offset, or None if it is unknown.
+            read_snapshot: reads the snapshot files.
             leader: offsets that the leader returned; None without a cluster.
 
         Raises:
-            CorruptDataError: a segment before the window is damaged, and a producer has to be followed through it.
+            CorruptDataError: a segment below the window is damaged, and a producer must be followed through it.
         """
         self._filesystem, self._partition, self._offset = filesystem, partition, offset
         self._ask_before, self._has_before = before, False
@@ -264,26 +266,27 @@ class WindowStart:
             yield from self._not_new(base_offset, producers)
 
     def _shown(self, read_snapshot: ReadSnapshot) -> np.ndarray:
-        """Return the entries of the snapshot file at the window's begin; empty if no file can be read."""
+        """Return the entries of the snapshot file at the window's start; empty if no file can be read."""
         entries = found_at(self._offset, read_snapshot).entries
         return _NOBODY if entries is None else entries
 
     def _why_unproven(self, shown: np.ndarray) -> str:
-        """Return why the open transactions at the window's begin are unproven; "" if the snapshot there proves them.
+        """Return why the open transactions at the window's start are unproven, or "" if the snapshot file proves them.
 
-        The snapshot's open transactions must equal those that the log shows of the same producers.
+        The open transactions in the file must equal those that the log shows for the same producers.
         """
         why = f"the scan window begins at {self._offset}, and nothing proves which transactions are open there"
         if not shown.size:
             return why
-        ours, theirs = (_open(each)[_TRANSACTION].tolist() for each in (to_entries(self._followed.deltas), shown))
-        return "" if set(ours) == set(theirs) else f"{why}: the snapshot file says otherwise than the log"
+        if set(_transactions(to_entries(self._followed.deltas))) == set(_transactions(shown)):
+            return ""
+        return f"{why}: the snapshot file contradicts the log"
 
     def boundaries(self, offsets: Iterable[int], read_snapshot: ReadSnapshot) -> Iterator[Boundary]:
         """Yield the boundaries up to the window's first offset, ascending.
 
-        Each upload proves that its snapshot names every transaction that is open at the segment's end. So a boundary's
-        snapshot, the broker's file if it exists, names the transactions that are open where the next segment begins.
+        An upload checks that its snapshot names every transaction that is open at the segment's end. So a boundary's
+        `open_transactions` come from the broker's file, or from the log if no file can be read.
         """
         ends = sorted(offset for offset in offsets if offset <= self._offset)
         for end, entries in self._followed.open_entries(ends):
@@ -308,7 +311,7 @@ class WindowStart:
                 if end.finding is not None:
                     raise CorruptDataError(
                         f"producers cannot be followed back beyond the window: {end.finding}",
-                        hint="tiersnap scan LOGDIR says what is damaged; --scan exact stops at it",
+                        hint="find the damage: tiersnap scan LOGDIR; --scan exact stops at it",
                         at="",
                     )
                 yield segment.base_offset, runs[0].deltas
@@ -317,7 +320,7 @@ class WindowStart:
             yield before.offset - 1, before.deltas
 
     def _not_new(self, base_offset: int, producers: list[int]) -> Iterator[int]:
-        """Return the producers that may have older batches: epoch 0, sequence 0 is the first batch of a producer id."""
+        """Return the producers that may have older batches: their first batch is not epoch 0, sequence 0."""
         wanted, is_new = np.unique(producers), dict[int, bool]()
 
         def look(rows: np.ndarray) -> None:

@@ -26,8 +26,8 @@ REVERTED = (
     Danger(
         "snapshot/replay/remote_records.py",
         "a copy that was begun keeps a lost segment from being uploaded",
-        "if each.state is not begun",
-        "if True",
+        "if each.state is not RemoteSegmentState.COPY_SEGMENT_STARTED:",
+        "if True:",
     ),
     Danger(
         "remote_storage/upload/stored_snapshots.py",

@@ -24,11 +24,11 @@ TOPIC_ID = "MWJ6FHTfRYy67jzwZdeqSQ"
 
 REASONS = {
     "TIERED": "COPY_SEGMENT_FINISHED records cover its offsets",
-    "UPLOADED": "tiersnap uploaded it; no records were read that tell whether brokers know it",
+    "UPLOADED": "tiersnap uploaded it; no records were read, so brokers may or may not know it",
     "READY": "equals the log: 41 producers",
     "ABOVE_LSO": "ends at {end}, last stable offset is lower: a transaction is open since offset {base}",
     "GAP_BEFORE": "an earlier segment comes first and cannot be tiered yet",
-    "TOPIC_ID_UNKNOWN": "partition.metadata holds no topic id, or is missing, as before 2.8",
+    "TOPIC_ID_UNKNOWN": "partition.metadata is missing, as before Kafka 2.8, or has no topic id",
     "MISSING_INDEX": "no time index",
     "MISSING_SNAPSHOT": "no snapshot at {end}; the log below it holds 41 producers",
     "SUSPECT_SNAPSHOT": "empty, but the log holds 41 live producers: a clean start without snapshots writes such files",

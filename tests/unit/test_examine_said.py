@@ -43,7 +43,7 @@ def test_index_of_whole_entries_has_a_size_and_any_other_a_fault(tmp_path: Path,
     most = segment.log.size // 26 + 1  # as many batches as the smallest entry lets the log have
     assert faults_by_size(replace(segment, **{name: FileRef("x", most * length, 0)})) == ()
     (said,) = faults_by_size(replace(segment, **{name: FileRef("x", (most + 1) * length, 0)}))
-    assert said == f"{words}: {most + 1} entries, more than a log of {segment.log.size} bytes has batches"
+    assert said == f"{words}: {most + 1} entries, more than a log of {segment.log.size} bytes can have"
 
 
 @pytest.mark.parametrize("name", ["offset_index", "time_index", "transaction_index"])
@@ -101,8 +101,8 @@ def test_files_above_the_log_and_below_it_are_not_compared_and_it_is_said_why(tm
     (folder / "leader-epoch-checkpoint").write_text("0\n1\n0 5\n")
     found = examined(tmp_path).snapshots
     end = examined(tmp_path).facts.log_end_offset
-    assert found[99].explanation == f"lies above the log end offset {end}"
-    below = "lies below the log, which begins at 5: a broker deletes it when it starts"
+    assert found[99].explanation == f"is above the log end offset {end}"
+    below = "is below the log, which begins at 5: a broker deletes the file when it starts"
     assert {offset: found[offset].explanation for offset in (2, 3, 5)} == dict.fromkeys((2, 3, 5), below)
     assert found[10].compared.is_trusted
 
@@ -114,7 +114,7 @@ def test_a_snapshot_behind_damage_names_the_damage(tmp_path: Path) -> None:
     data[20] ^= 0xFF
     log.write_bytes(data)
     found = examined(tmp_path).snapshots
-    assert found[15].explanation.startswith("not comparable: the log is damaged below it (")
+    assert found[15].explanation.startswith("not comparable: the log is damaged below this offset (")
     assert found[5].compared.is_trusted
 
 

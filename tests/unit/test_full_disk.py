@@ -125,7 +125,7 @@ def test_doctor_frees_a_full_disk_by_unblock_before_it_deletes_records(disk: Sma
     with broker(disk.folder):
         steps = json.loads(tiersnap("doctor", disk.folder).out)["result"]["next"]
     assert steps[0]["command"].startswith("tiersnap unblock ")
-    assert steps[0]["note"].endswith("needs no room here")
+    assert steps[0]["note"].endswith("needs no disk space here")
     (retention,) = (number for number, step in enumerate(steps) if "retention.ms" in step["words"])
     assert retention == len(steps) - 1
     assert "DELETES RECORDS" in steps[retention]["words"]

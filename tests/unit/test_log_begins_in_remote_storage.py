@@ -434,7 +434,7 @@ def test_a_repair_that_finds_no_start_writes_nothing_and_says_why(
     if checkpoint is None:
         assert "log start of orders-0 unknown: log-start-offset-checkpoint cannot be read" in ran.err
     else:
-        assert "orders-0: its files begin at 20: " in ran.err
+        assert "orders-0: its first local segment is 20: " in ran.err
         assert "--remote, its prefix and --layout must be those of the brokers" in ran.err
 
 

@@ -56,7 +56,7 @@ def test_nothing_is_made_or_tiered_behind_a_gap_in_which_the_segment_of_an_index
     logs: Path, whole: dict[int, bytes], tmp_path: Path, suffix: str
 ) -> None:
     index_at(logs, 20, suffix).touch()
-    said = "OFFSETS_MISSING", "the offsets 20 to 29 are in no segment, and an index is left of the segment that began"
+    said = "OFFSETS_MISSING", "the offsets 20 to 29 are in no segment, and the index of a segment at 2"
     assert_said(tiersnap("scan", logs, *NOW), 5, "NO_LOG_FILE", *said)
     repaired = tiersnap("repair", logs, "--above-newest", "--replace", "--apply", *NOW)
     assert_said(repaired, 5, *said, "put it back from another replica")

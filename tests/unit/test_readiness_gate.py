@@ -189,7 +189,7 @@ def test_candidates_are_the_brokers_own(coverage: RemoteCoverage, expected: str)
 def test_judge_says_of_a_ready_segment_that_its_copy_does_not_count() -> None:
     coverage = RemoteCoverage(((10, 30),), 30, unfinished=((0, 10),))
     judged = list(judge(PARTITION, SEGMENTS, expiry=BrokerExpiry(NOW, DAY), coverage=coverage))
-    assert "does not count, and is finished or made again" in judged[0].reason
+    assert "was not finished; the next upload finishes or replaces it" in judged[0].reason
     assert "does not count" not in judged[3].reason
 
 
@@ -197,7 +197,7 @@ def test_judge_says_of_a_gap_that_records_name_a_remote_segment_whose_objects_ar
     coverage = RemoteCoverage(((10, 30),), 30, lost=((0, 10),))
     found = next(iter(judge(PARTITION, SEGMENTS, expiry=BrokerExpiry(NOW, DAY), coverage=coverage)))
     assert found.verdict is Verdict.GAP_IN_REMOTE
-    assert found.reason == "records name its remote segment, whose objects are not all there"
+    assert found.reason == "records name the remote segment, but some of its objects are missing"
 
 
 def test_judge_leaves_segments_to_a_broker_that_passes_by_one_without_a_snapshot_below() -> None:

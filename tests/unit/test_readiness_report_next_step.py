@@ -64,7 +64,7 @@ RUN_IT = "tiersnap run --source /data --remote s3://tier/ --warehouse /tables"
                     "tiersnap transactions find-hanging /data --all",
                     True,
                 ),
-                Step("names them, and the command that aborts those that never will", "", True),
+                Step("names them, and the command that aborts hanging ones", "", True),
             ],
         ),
         (

@@ -217,7 +217,7 @@ class TestLimits:
 
         ran = tiersnap("repair", log_dir, "--apply")
 
-        assert_said(ran, 4, "segment 5 has no .index", "start it once, stop it, then repair")
+        assert_said(ran, 4, "segment 5 has no .index", "start the broker once, stop it, then repair")
         assert "next:" not in ran.err
 
     def test_damage_in_the_log_ends_it(self, log_dir, bare):
@@ -335,7 +335,7 @@ class TestRunningBroker:
 def test_a_transaction_index_that_is_none_makes_a_broker_undo_the_repair(log_dir, bare):
     """TransactionIndex.sanityCheck: an entry below the base offset; what is behind the last whole entry is not read."""
     file_of(bare, 5, ".txnindex").write_bytes(bytes(34) + b"rest")
-    assert_said(tiersnap("repair", log_dir), 4, "segment 5 has a wrong .txnindex", "before, with --replace")
+    assert_said(tiersnap("repair", log_dir), 4, "segment 5 has a wrong .txnindex", "before the start, with --replace")
     replaced = tiersnap("repair", log_dir, "--replace")
     assert_said(replaced, 0)
     assert "that is none" not in replaced.err
@@ -445,7 +445,7 @@ class TestLinkedFolder:
         os.chown(target, 1234, 1234)
         before = tree(target)
         ran = tiersnap("repair", log_dir, "--apply")
-        assert_said(ran, 2, "is a symbolic link, and root follows no link", "sudo -u '#1234' tiersnap repair ")
+        assert_said(ran, 2, "a symbolic link, and root follows no link", "sudo -u '#1234' tiersnap repair ")
         assert tree(target) == before
         assert_said(tiersnap("repair", log_dir), 0, "3 snapshots to write")
 

@@ -137,7 +137,7 @@ def test_repair_makes_no_epochs_of_a_log_that_may_go_back_further(tmp_path: Path
     ran = tiersnap("repair", tmp_path, *KEEP, "--replace", "--apply")
     assert ran.exit_code == 4
     assert actions(ran)["leader-epoch-checkpoint"] == "NOT_TOLD"
-    assert "bring the file from another replica" in next(
+    assert "copy the file from another replica" in next(
         row["reason"] for row in ran.rows if row["action"] == "NOT_TOLD"
     )
     assert checkpoint(folder).read_bytes() == b""

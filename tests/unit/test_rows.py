@@ -162,7 +162,7 @@ def test_two_fields_for_one_column_are_refused() -> None:
 
 
 def test_contained_dataclass_that_no_column_shows_is_refused() -> None:
-    with pytest.raises(TypeError, match="AllMayBeNone may be None"):
+    with pytest.raises(TypeError, match="AllMayBeNone is optional"):
         _ = Rows(NeverKnown).schema
 
 

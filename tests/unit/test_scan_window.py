@@ -208,7 +208,7 @@ def test_a_producer_whose_last_batch_is_in_remote_storage_alone_is_right_or_noth
     else:
         assert not [path for path in Path(runner.remote).rglob("*.snapshot") if path.read_bytes()]
         assert ran.segments_uploaded == 0
-        assert "what came before its files is not known" in ran.errors[0]
+        assert "producer state below the first local segment is unknown" in ran.errors[0]
 
 
 def test_a_producer_is_followed_back_into_a_remote_segment_that_ends_in_the_window(tmp_path: Path) -> None:
@@ -348,7 +348,7 @@ def test_run_says_what_a_window_cannot_see(capsys: pytest.CaptureFixture[str], s
     said = capsys.readouterr().err
     words = (
         "transactions that ended before the window",
-        "its coordinator epoch is written as -1",
+        "the snapshot has coordinator epoch -1",
         "BROKER_UNVERIFIED",
         "--scan exact",
     )
@@ -468,7 +468,7 @@ def test_snapshot_that_contradicts_the_log_about_an_open_transaction_proves_noth
     runner = Runner(tmp_path, tmp_path / "logs")
     ran = run(runner)
     assert_unknown(ran, runner)
-    assert "the snapshot file says otherwise than the log" in ran.readiness[0]["reason"]
+    assert "the snapshot file contradicts the log" in ran.readiness[0]["reason"]
 
 
 CLUSTERS = {

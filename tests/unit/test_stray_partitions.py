@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 SUFFIX = ".0123456789abcdef0123456789abcdef"
 LIVE = {
     "other records": "orders-0 has other records here",
-    "empty": "orders-0 is empty here: if no other replica has these records, they are in this folder alone",
+    "empty": "orders-0 is empty here: if no other replica has these records, only this folder has them",
     "none": "orders-0 is not here: if its topic was deleted, or another broker holds it, delete the folder",
 }
 

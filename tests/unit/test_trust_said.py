@@ -45,7 +45,7 @@ def test_each_kind_of_difference_is_harmless_once_its_producers_are_dropped(kind
 
 def test_a_forgotten_marker_is_harmless_while_producers_are_dropped_at_all() -> None:
     found = Comparison(SnapshotVerdict.SUSPECT, "one", forgotten=1)
-    assert found.reason(AT_LATER) == "one: harmless, the next marker of each sets it again"
+    assert found.reason(AT_LATER) == "one: harmless, the next marker of each producer sets it again"
     assert found.does_harm(BrokerExpiry(LATER, None))
 
 
@@ -87,7 +87,7 @@ def test_the_words_count_what_was_compared() -> None:
 @pytest.mark.parametrize(
     ("error", "verdict", "words", "kept"),
     [
-        (FileNotFoundError(2, "No such file"), "MISSING", " is gone since it was listed", "No such file"),
+        (FileNotFoundError(2, "No such file"), "MISSING", " was deleted after it was listed", "No such file"),
         (PermissionError(13, "Permission denied"), "UNVERIFIED", ": Permission denied", "Permission denied"),
         (OSError("the store hung up"), "UNVERIFIED", ": the store hung up", "the store hung up"),
     ],

@@ -141,7 +141,7 @@ def full_disk_of_a_stopped_broker(stage: Stage) -> Iterator[Need]:
         broker.stop()
         small.fill(left=0)
         need.doctor = f"tiersnap doctor --server-properties {need.host.server_properties()}"
-        need.by_hand = {"move files away that are no log": small.empty, "start the broker": broker.start}
+        need.by_hand = {"move other files away": small.empty, "start the broker": broker.start}
         yield need
 
 

@@ -175,11 +175,11 @@ def test_a_lost_index_comes_before_the_repair(log_dir: Path, with_snapshot: bool
     ran = tiersnap("doctor", log_dir, output="table")
     assert_said(ran, 4)
     assert "1 partition has lost an .index" in ran.out
-    assert "# start the broker once and stop it: it rebuilds lost indexes" in ran.out
+    assert "# start the broker once and stop it: its start rebuilds lost indexes" in ran.out
     assert "repair" not in ran.out
     with broker(log_dir):
         assert (
-            "# stop the broker, start it and stop it again: it rebuilds"
+            "# stop the broker, start it and stop it again: its start rebuilds"
             in tiersnap("doctor", log_dir, output="table").out
         )
 
@@ -190,12 +190,14 @@ def test_a_lost_index_below_the_log_start_is_to_go_before_any_start(log_dir: Pat
     file_of(log_dir / "orders-0", 0, ".index").unlink()
     ran = tiersnap("doctor", log_dir, output="table")
     assert_said(ran, 4)
-    assert "# before any start, move away the files of segments below the log start" in ran.out
+    assert "# before the next start of the broker, move away the files of segments below the log start" in ran.out
     assert "start the broker once" not in ran.out
     scanned = tiersnap("scan", log_dir, output="table")
     assert_said(scanned, 4, "below the log start offset that lost its .index", f"tiersnap repair {log_dir} names")
     repaired = tiersnap("repair", log_dir)
-    assert_said(repaired, 4, "segment 0 has no .index, and is below the log start", "move its files away before")
+    assert_said(
+        repaired, 4, "segment 0 has no .index, and is below the log start", "move the segment's files away before"
+    )
 
 
 def test_disks_of_two_brokers_are_noticed(log_dir: Path, tmp_path: Path) -> None:

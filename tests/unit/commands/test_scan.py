@@ -89,9 +89,9 @@ NOT_LOG_DIRS: dict[str, tuple[Callable[[Path], Path | str], str]] = {
     "nothing": (lambda log_dir: log_dir / "nothing", "no such directory"),
     "a file": (_file, "it is no directory"),
     "an empty folder": (lambda log_dir: log_dir, "is its disk mounted?"),
-    "the folder above log directories": (_parent, "is one: name that"),
+    "the folder above log directories": (_parent, "it is no log directory: give "),
     "the folder above log directories with numbers": (_parent_of_numbered, "not the folder above them"),
-    "one partition": (write_small_log, "name the folder above it, with --partition orders-0"),
+    "one partition": (write_small_log, "give the folder above it, and --partition orders-0"),
     "a scheme nobody knows": (lambda log_dir: "nope://somewhere", "s3://"),
 }
 

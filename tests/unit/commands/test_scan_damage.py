@@ -197,7 +197,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], int, str, str, str]] = {
     "log start behind the log end": (
         lambda folder: put(folder.parent / "log-start-offset-checkpoint", b"0\n1\norders 0 99\n"),
         5,
-        "a broker deletes it when it starts",
+        "a broker deletes this log at its start",
         "3 UNVERIFIED",
         "1 ACTIVE_SEGMENT",
     ),

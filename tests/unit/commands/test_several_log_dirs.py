@@ -168,7 +168,7 @@ def test_two_copies_of_a_partition_have_no_place_in_one_out_directory(disks: lis
 def test_the_space_of_files_is_in_whole_blocks_and_too_little_is_said(tmp_path: Path) -> None:
     assert [on_disk(size) for size in (0, 1, 4096, 4097)] == [0, 4096, 4096, 8192]
     assert says_space(4096, tmp_path).endswith("are free")
-    assert "first; what was written before stays whole" in says_space(1 << 60, tmp_path)
+    assert "first; existing files stay intact" in says_space(1 << 60, tmp_path)
 
 
 def test_a_snapshot_gets_owner_mode_and_security_context_of_the_log_beside_it(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def test_an_unknown_version_or_a_corrupt_value_is_a_finding_and_the_rest_is_read
         FindingKind.CORRUPT_TRANSACTION_STATE,
         FindingKind.UNKNOWN_VERSION,
     ]
-    assert "offset 1 of 'a': value of version 2" in log.findings[0].message
+    assert "offset 1 of 'a': value version 2" in log.findings[0].message
     assert log.states.unreadable == {"a", "b"}
     assert {name: each.value.producer_id for name, each in log.states.known.items()} == {"a": 1, "c": 3, "d": 4}
     assert [log.is_current(name) for name in "abcd"] == [False, False, True, True]

@@ -152,7 +152,7 @@ def test_a_value_of_an_unknown_version_is_told_as_such(version: int) -> None:
 
 
 def test_a_key_of_another_version_is_told_as_such() -> None:
-    with pytest.raises(UnknownVersionError, match="key of version 1"):
+    with pytest.raises(UnknownVersionError, match="key version 1"):
         decode_key(encoder.key("x", version=1))
 
 
