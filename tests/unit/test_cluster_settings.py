@@ -124,7 +124,7 @@ def test_a_topic_that_says_it_or_has_everything_again_is_in_no_doubt():
 @pytest.mark.parametrize("copying", ["true", "false"])
 def test_a_topic_that_says_it_while_no_record_is_there_is_refused(copying):
     """Its mark would be recorded as what it had, and put "back"."""
-    with pytest.raises(SettingsAsideError, match="the saved configs in remote storage are gone") as caught:
+    with pytest.raises(SettingsAsideError, match="the saved configs in remote storage are missing") as caught:
         check_copying_was_not_switched_off("a.b-c", {**ASIDE_NOW, COPYING: setting(copying)}, {})
     assert "kafka-configs --alter --topic a.b-c" in caught.value.hint
 

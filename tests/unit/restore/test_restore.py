@@ -114,7 +114,7 @@ def test_a_folder_that_is_not_the_same_is_not_touched(store, disk, name, how):
 def test_the_plan_refuses_a_folder_to_which_a_broker_has_written_since(store, disk):
     assert_said(restore(store, disk, "--apply"), 0)
     (disk / f"{TOPIC}-0" / f"{END:020d}.log").write_bytes(b"records")
-    assert_said(restore(store, disk), 4, f"{END:020d}.log has 7 bytes, the tier's 0")
+    assert_said(restore(store, disk), 4, f"{END:020d}.log has 7 bytes, the remote segment 0")
 
 
 def test_a_folder_with_another_file_is_not_touched(store, disk):
@@ -128,7 +128,7 @@ def test_the_empty_folder_of_a_broker_that_missed_the_partition_is_named_as_that
     (disk / f"{TOPIC}-0" / f"{0:020d}.log").touch()
     refused = restore(store, disk)
     assert refused.exit_code == 4
-    assert "holds no record" in refused.err
+    assert "contains no record" in refused.err
 
 
 def test_checkpoints_keep_what_they_have_of_other_partitions(store, disk):

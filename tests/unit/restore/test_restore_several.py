@@ -86,7 +86,7 @@ def test_an_offset_that_no_copy_holds_names_its_partition(remote, disk):
 
 def test_a_batch_that_the_end_lies_in_names_its_partition(remote, disk):
     refused = restore(remote, disk, "--partition", "ledger-1", "--until", "2", "--apply")
-    assert_said(refused, 5, "ledger-1: segment", "the batch at 0 lies across [0, 2)")
+    assert_said(refused, 5, "ledger-1: segment", "the batch at 0 crosses the start or end of [0, 2)")
     assert hinted(refused, "--until")[2:] == ["--partition", "ledger-1"]
 
 
