@@ -17,7 +17,7 @@ from tiersnap.snapshot.rows import Rows
 
 @dataclass(frozen=True, slots=True)
 class SweepablePartition:
-    """A row of LEFT: a partition with leftovers; `local_start` is the base offset of the first local segment."""
+    """A row of LEFT: a partition with leftovers. `local_start` is the base offset of the first local segment."""
 
     partition: TopicIdPartition
     local_start: int
@@ -25,7 +25,7 @@ class SweepablePartition:
 
 @dataclass(frozen=True, slots=True)
 class SweptPartition:
-    """A row of SWEPT: the number of deleted objects, and why others are left; None if none is."""
+    """A row of SWEPT: the number of deleted objects, and the first reason why objects remain; None if none remain."""
 
     partition: str
     objects: int
@@ -39,7 +39,7 @@ LEFT, SWEPT = _LEFT_ROWS.schema, _SWEPT_ROWS.schema
 
 @dataclass(frozen=True)
 class SweepTask:
-    """LEFT rows -> SWEPT rows."""
+    """Maps LEFT rows to SWEPT rows."""
 
     location: RemoteLocation
 

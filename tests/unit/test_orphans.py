@@ -350,7 +350,7 @@ def test_the_only_right_log_stays_if_its_indexes_are_lost(store, layout, tmp_pat
     store.delete([key for key in keys_of(store, ours) if key.endswith(("index", ".indexes"))])
     (found,) = (each for each in orphans(store, known(record)) if each.segment_id == ours)
     assert (found.kind, found.action) == (OrphanKind.ATTEMPT, Fate.LEAVE)
-    assert f"{record.id.segment_id}, which holds its offsets, is not proven to be right" in found.reason
+    assert f"{record.id.segment_id}, which has the same offsets, is not proven to be right" in found.reason
     assert "tiersnap mend --depth full" in found.reason
 
 
