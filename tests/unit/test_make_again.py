@@ -286,7 +286,7 @@ def test_only_the_snapshot_that_a_claim_vouches_for_is_put_back(at):
     claim_protocol.finish(tier.store, held, ClaimedSnapshot.of(7, "COMPUTED", ""))
     tier.lose(1, ".snapshot")
     done = tier.mend()
-    assert "its claim vouches for a snapshot with CRC 00000007" in outcomes(done)[0]
+    assert "its claim names a snapshot with CRC 00000007" in outcomes(done)[0]
     assert code_of(done) is ExitCode.GATE_REFUSED
 
 
