@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -131,8 +132,9 @@ class Cluster:
             described = self._client().describe_topics(collection, request_timeout=SECONDS)
             for name, future in described.items():
                 topic: TopicDescription = self._result(f"topic {name}", future, f"DESCRIBE of {name}")
-                leaders = dict.fromkeys((each.id for each in topic.partitions), -1)
+                leaders: dict[int, int] = {}
                 for each in topic.partitions:
+                    leaders[each.id] = -1
                     if each.leader is not None:
                         leaders[each.id] = each.leader.id
                 found[name] = Topic(name, _kafka_uuid(str(topic.topic_id)), leaders)
@@ -241,16 +243,15 @@ class Cluster:
         from confluent_kafka.admin import OffsetSpec
 
         leaders = self.topics([topic])[topic].leaders
-        found = self._list_offsets([(topic, number) for number in numbers], OffsetSpec.latest())
+        found = self._list_offsets(list(product([topic], numbers)), OffsetSpec.latest())
         return {number: (leaders.get(number, -1), _epoch_of(info)) for (_, number), info in found.items()}
 
     def log_starts(self, leaders: Mapping[TopicIdPartition, int]) -> dict[TopicIdPartition, int]:
-        """Return the log start offset, including remote segments, of each partition that has a leader. `leaders` uses
-        -1 for none.
+        """Return the log start offset of each partition with a leader, including remote segments. -1 in `leaders` means
+        none.
         """
-        led = [each for each, leader in leaders.items() if leader >= 0]
-        offsets = self.log_offsets((each.topic, each.partition) for each in led)
-        return {each: offsets[each.topic, each.partition][0] for each in led}
+        led = {(each.topic, each.partition): each for each, leader in leaders.items() if leader >= 0}
+        return {led[at]: start for at, (start, _) in self.log_offsets(led).items()}
 
     def stable_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
         """Return the last stable offset (exclusive) of each partition, as its leader reports it."""
@@ -264,7 +265,7 @@ class Cluster:
 
         Like a consumer, the call waits while brokers restart or elect leaders, up to SECONDS.
         """
-        wanted = [(topic, number) for number in numbers]
+        wanted = list(product([topic], numbers))
         deadline, is_stale = time.monotonic() + SECONDS, False
         while True:
             try:

@@ -4,8 +4,9 @@ paused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.read_records import partitions_of
@@ -64,14 +65,13 @@ def ask_topics(cluster: Cluster, log_dirs: Sequence[NamedLogDir], records: Metad
     topics = cluster.topics(names)
     configs = configs_of(cluster, topics)
     copied: list[TopicPartition] = []
-    for name in _copied(configs):
-        copied += [(name, number) for number in topics[name].leaders]
-    paused = {name: topics[name].topic_id for name in configs if is_marked(configs[name])}
+    paused: dict[str, str] = {}
+    for name, settings in configs.items():
+        if is_copied(settings):
+            copied += product([name], topics[name].leaders)
+        if is_marked(settings):
+            paused[name] = topics[name].topic_id
     return CopiedTopics(led_partitions(topics, copied), paused)
-
-
-def _copied(configs: Mapping[str, Mapping[str, TopicConfig]]) -> Iterator[str]:
-    return (name for name, settings in configs.items() if is_copied(settings))
 
 
 def configs_of(cluster: Cluster, topics: Iterable[str]) -> dict[str, Mapping[str, TopicConfig]]:

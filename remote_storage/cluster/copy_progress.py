@@ -13,6 +13,7 @@ attempt had finished has not read the records of that attempt.
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Iterable, Mapping
@@ -64,15 +65,13 @@ def blind_attempts(cache: MetadataCache, partition: TopicIdPartition) -> list[Re
     The copy task had not read the records of the finished segment.
     """
     finished = list(cache.in_state(partition, SegmentState.COPY_SEGMENT_FINISHED))
-    started = list(cache.attempts(partition))
-    starts = {each.start_offset for each in started}
-    since = {start: _finished_since(cache, finished, start) for start in starts}
-    return [each for each in started if cache.order(each)[0] > since[each.start_offset]]
+    finished_since = functools.cache(functools.partial(_finished_since, cache, finished))
+    return [each for each in cache.attempts(partition) if cache.order(each)[0] > finished_since(each.start_offset)]
 
 
 def has_unended(cache: MetadataCache, partition: TopicIdPartition) -> bool:
     """Return whether there are at least STUCK_AFTER unended copy attempts, so that the copy task may be stuck."""
-    return sum(1 for _ in cache.attempts(partition)) >= STUCK_AFTER
+    return len(list(cache.attempts(partition))) >= STUCK_AFTER
 
 
 def suspected(cache: MetadataCache, partition: TopicIdPartition, next_offset: int) -> Watched | None:
@@ -118,23 +117,26 @@ def watch(reader: MetadataReader, watched: Iterable[Watched], quiet: float) -> M
 
 
 def _finished_since(cache: MetadataCache, finished: Iterable[RemoteLogSegmentMetadata], offset: int) -> float:
-    """Return the position of the first record that finished a segment with this offset, or infinity if there is
-    none.
-    """
-    copies = (each for each in finished if each.start_offset <= offset <= each.end_offset)
-    return min((cache.order(each)[1] for each in copies), default=math.inf)
+    """Return the position of the first record that finished a segment with this offset. Infinite if there is none."""
+    since = math.inf
+    for each in finished:
+        if each.start_offset <= offset <= each.end_offset:
+            since = min(since, cache.order(each)[1])
+    return since
 
 
 def progress_of(cache: MetadataCache, watched: Watched) -> CopyProgress | None:
     """Return the progress of a copy task by its new records, or None if they do not show it yet."""
-    new = [segment for name, segment in cache.segments(watched.partition).items() if name not in watched.seen]
-    has_finished = False
-    for segment in new:
+    begun, has_finished = 0, False
+    for name, segment in cache.segments(watched.partition).items():
+        if name in watched.seen:
+            continue
         if segment.end_offset < watched.next_offset:
             return CopyProgress.FAILING
-        has_finished |= segment.id.segment_id in cache.copied
+        begun += 1
+        has_finished |= name in cache.copied
     if has_finished:
         return CopyProgress.MOVED_ON
-    if len(new) >= STUCK_AFTER:
+    if begun >= STUCK_AFTER:
         return CopyProgress.STUCK_AHEAD
     return None

@@ -6,11 +6,12 @@ from advancing, and so does a high watermark that does not advance.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration, utc
@@ -49,26 +50,25 @@ def find_standing(
         partitions: local partitions that brokers copy and that have a leader.
         now: ms.
     """
-    found = list(_find_standing_now(cluster, partitions, now))
+    found = dict(_find_standing_now(cluster, partitions, now))
     # A transaction with old timestamps may have been open only for a moment, so request the offset again.
-    again = cluster.stable_offsets([(each.topic, each.partition) for each in _named(found, partitions)])
-    still = {(f"{topic}-{number}", offset) for (topic, number), offset in again.items()}
-    return [each for each in found if (each.partition, each.last_stable_offset) in still]
+    again = cluster.stable_offsets(found)
+    return [each for name, each in found.items() if again[name] == each.last_stable_offset]
 
 
 def _find_standing_now(
     cluster: Cluster, partitions: Mapping[TopicIdPartition, tuple[FileSystem, Partition]], now: int
-) -> Iterator[StandingOffset]:
+) -> Iterator[tuple[TopicPartition, StandingOffset]]:
     names = {(each.topic, each.partition): each for each in partitions if partitions[each][1].segments[1:]}
     for name, offset in cluster.stable_offsets(names).items():
         standing = _standing(*partitions[names[name]], offset, now)
         if standing is not None:
-            yield standing
+            yield name, standing
 
 
 def _standing(filesystem: FileSystem, partition: Partition, offset: int, now: int) -> StandingOffset | None:
-    """Return the partition as a StandingOffset. None if the offset advanced within the hour, or no closed segment
-    waits.
+    """Return the partition as a StandingOffset, or None if no closed segment waits or the offset advanced within the
+    hour.
     """
     waiting = list(_waiting(partition, offset))
     if not waiting:
@@ -78,13 +78,6 @@ def _standing(filesystem: FileSystem, partition: Partition, offset: int, now: in
         return None
     size = sum(each.log.size for each in waiting)
     return StandingOffset(partition.name, offset, since, now - since, len(waiting), size)
-
-
-def _named(
-    found: Sequence[StandingOffset], partitions: Mapping[TopicIdPartition, tuple[FileSystem, Partition]]
-) -> list[TopicIdPartition]:
-    standing = {each.partition for each in found}
-    return [each for each, (_, partition) in partitions.items() if partition.name in standing]
 
 
 def _waiting(partition: Partition, offset: int) -> Iterator[Segment]:

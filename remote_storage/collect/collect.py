@@ -170,9 +170,14 @@ class Collection:
             self.to.put_part(folder, snapshots[offset], self._snapshot(file))
         listing = replace(plan, snapshots=snapshots).listing
         others = self.to.parts(folder) - listing.objects
-        superseded = {name: listing.superseded.get(name, self.now) for name in others}
-        due = {name for name, since in superseded.items() if since + GRACE_MS <= self.now}
-        left = {name: since for name, since in superseded.items() if name not in due}
+        due: set[str] = set()
+        left: dict[str, int] = {}
+        for name in others:
+            since = listing.superseded.get(name, self.now)
+            if since + GRACE_MS <= self.now:
+                due.add(name)
+            else:
+                left[name] = since
         self.to.put_listing(folder, replace(listing, superseded=left), before)
         self.to.delete_parts(folder, due)
 

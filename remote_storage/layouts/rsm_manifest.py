@@ -73,7 +73,8 @@ class RsmManifest:
     @property
     def indexes_size(self) -> int:
         """Return the size of the indexes object in bytes."""
-        return max((place[0] + place[1] for place in self.indexes.values() if place), default=0)
+        places = filter(None, self.indexes.values())  # (position, size) of each index
+        return max(map(sum, places), default=0)
 
 
 def encode(metadata: RemoteLogSegmentMetadata, index_sizes: Mapping[IndexType, int], *, chunk_size: int) -> bytes:

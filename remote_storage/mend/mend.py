@@ -262,8 +262,12 @@ def _ids(some: Iterable[Mending]) -> set[str]:
 
 def _lost(done: Iterable[Mending]) -> dict[str, Mending]:
     """Return the segments that could not be mended, by segment id, without those that failed with a transient error."""
-    failed_ones = (each for each in done if each.outcome is MendOutcome.FAILED)
-    return {each.segment_id: each for each in failed_ones if not isinstance(each.error, TransientError)}
+    found = {}
+    for each in done:
+        is_transient = isinstance(each.error, TransientError)
+        if each.outcome is MendOutcome.FAILED and not is_transient:
+            found[each.segment_id] = each
+    return found
 
 
 def _with_first_error(mending: Mending, first: TiersnapError | None) -> Mending:

@@ -34,9 +34,11 @@ def _is_read(index: RemoteIndex, segment: RemoteLogSegmentMetadata, log_start: i
 
 
 def unread(index: RemoteIndex) -> Iterator[RemoteLogSegmentMetadata]:
-    """Return the finished segments from which brokers read no offset under any leader epoch."""
+    """Yield the finished segments from which brokers read no offset under any leader epoch."""
     found = index.found()
-    return (each for each in index.finished() if each.id not in found)
+    for each in index.finished():
+        if each.id not in found:
+            yield each
 
 
 def without_readers(
@@ -59,12 +61,13 @@ def to_be_deleted(
     """Return the segments of `without_readers` that are wrong or redundant. `may_be_deleted` decides on each of
     them.
     """
-    found = _extents(index)
-    return [
-        each
-        for each in without_readers(index, deleting)
-        if each.state is not _FINISHED or proof.is_wrong(each.id.segment_id) or _extent(each) in found
-    ]
+    read = _extents(index)
+    found = []
+    for each in without_readers(index, deleting):
+        is_redundant = _extent(each) in read
+        if is_redundant or each.state is not _FINISHED or proof.is_wrong(each.id.segment_id):
+            found.append(each)
+    return found
 
 
 def _extents(index: RemoteIndex) -> set[tuple[object, ...]]:

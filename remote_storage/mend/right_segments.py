@@ -280,8 +280,8 @@ class RightSegments:
     @cached_property
     def _local_digests(self) -> Mapping[int, str]:
         """Return the digests of segments by base offset, without segments that are damaged or were not read."""
-        read = [each for each in self._replayed.segments if each.damage_kind is None and each.digest]
-        return {each.base_offset: each.digest for each in read}
+        segments = self._replayed.segments
+        return {each.base_offset: each.digest for each in segments if each.damage_kind is None and each.digest}
 
     # The state.
 
@@ -382,7 +382,7 @@ class RightSegments:
         look = Observe(self.location, unbelieved=frozenset(self.wrong))
 
         def settle(boundary: Boundary) -> SnapshotAt:
-            is_known = not boundary.provenance.lacks_start and not any(True for _ in boundary.gaps())
+            is_known = not boundary.provenance.lacks_start and not list(boundary.gaps())
             if boundary.offset in self.ends and is_known:
                 data = snapshot_file.encode(rules.expiry.live(boundary.entries, boundary.max_timestamp))
                 path = self.folder / f"{boundary.offset:020d}.snapshot"

@@ -71,7 +71,9 @@ class MetadataCache:
         since
         3.9), and the attempt is in a DELETE state. If the deletion fails, too, it stays in DELETE_SEGMENT_STARTED.
         """
-        return (each for name, each in self.segments(partition).items() if name not in self.copied)
+        for name, each in self.segments(partition).items():
+            if name not in self.copied:
+                yield each
 
     def deleted_attempts(self, partition: TopicIdPartition) -> frozenset[str]:
         """Return the ids of the attempts that brokers began to delete. They never become visible."""
@@ -97,7 +99,9 @@ class MetadataCache:
 
     def in_state(self, partition: TopicIdPartition, state: SegmentState) -> Iterator[RemoteLogSegmentMetadata]:
         """Yield the segments of a partition whose newest state is `state`."""
-        return (segment for segment in self.segments(partition).values() if segment.state is state)
+        for segment in self.segments(partition).values():
+            if segment.state is state:
+                yield segment
 
     def order(self, segment: RemoteLogSegmentMetadata) -> tuple[int, int]:
         """Return the positions of a segment's first and newest record. Positions grow within a partition."""

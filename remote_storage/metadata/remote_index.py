@@ -90,13 +90,16 @@ class RemoteIndex:
     def copy(self) -> RemoteIndex:
         """Return an independent copy."""
         other = RemoteIndex()
-        other.epochs.update((epoch, each.copy()) for epoch, each in self.epochs.items())
+        for epoch, each in self.epochs.items():
+            other.epochs[epoch] = each.copy()
         other._known = dict(self._known)
         return other
 
     def finished(self) -> Iterator[RemoteLogSegmentMetadata]:
-        """Return the finished segments, also those that brokers do not find."""
-        return (each for each in self._known.values() if each.state is SegmentState.COPY_SEGMENT_FINISHED)
+        """Yield the finished segments, also those that brokers do not find."""
+        for each in self._known.values():
+            if each.state is SegmentState.COPY_SEGMENT_FINISHED:
+                yield each
 
     def found(self) -> set[RemoteLogSegmentId]:
         """Return the ids of the segments that brokers find for at least one offset."""

@@ -205,11 +205,12 @@ def end_offset_for(epochs: Sequence[tuple[int, int]], log_end_offset: int) -> En
             return UNDEFINED
         if epoch == epochs[-1][0]:
             return epoch, log_end_offset
-        above = next((start for candidate, start in epochs if candidate > epoch), None)
-        if above is None:
-            return UNDEFINED
-        below = max((candidate for candidate, _ in epochs if candidate <= epoch), default=epoch)
-        return below, above
+        below = epoch
+        for candidate, start in epochs:
+            if candidate > epoch:
+                return below, start
+            below = candidate
+        return UNDEFINED
 
     return answer
 
@@ -256,8 +257,12 @@ def finished_of_log(
     known: Iterable[RemoteLogSegmentMetadata], log_start_offset: int, why_outside: WhyOutside
 ) -> list[RemoteLogSegmentMetadata]:
     """Return the finished segments of a log that end at or above the log start offset."""
-    finished = (each for each in known if each.state is SegmentState.COPY_SEGMENT_FINISHED)
-    return [each for each in finished if each.end_offset >= log_start_offset and not why_outside(each)]
+    found = []
+    for each in known:
+        is_finished = each.state is SegmentState.COPY_SEGMENT_FINISHED
+        if is_finished and each.end_offset >= log_start_offset and not why_outside(each):
+            found.append(each)
+    return found
 
 
 def end_of_copies(copies: Iterable[RemoteLogSegmentMetadata], log_start_offset: int) -> int:
@@ -282,9 +287,14 @@ def epochs_in_range(epochs: Iterable[LeaderEpoch], start: int, end: int) -> Lead
 
     Follows org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.epochEntriesInRange.
     """
-    below = [entry for entry in epochs if entry[1] < end]
-    before = [LeaderEpoch(epoch, start) for epoch, first in below if first <= start]
-    return (*before[-1:], *(entry for entry in below if entry[1] > start))
+    before: LeaderEpochs = ()
+    after: list[LeaderEpoch] = []
+    for entry in epochs:
+        if start < entry[1] < end:
+            after.append(entry)
+        elif entry[1] < end:
+            before = (LeaderEpoch(entry[0], start),)
+    return (*before, *after)
 
 
 def without_empty(epochs: Iterable[LeaderEpoch]) -> LeaderEpochs:

@@ -154,9 +154,11 @@ def read_copies(store: ObjectStore, listed: PartitionObjects) -> RemoteInventory
             return IncompleteSegment(attempt.segment_id, attempt.start_offset, problem)
         return found
 
-    results = in_parallel(read, listed.attempts)
-    return RemoteInventory(
-        listed.partition,
-        tuple(each for each in results if isinstance(each, RemoteSegment)),
-        tuple(each for each in results if isinstance(each, IncompleteSegment)),
-    )
+    complete: list[RemoteSegment] = []
+    incomplete: list[IncompleteSegment] = []
+    for each in in_parallel(read, listed.attempts):
+        if isinstance(each, RemoteSegment):
+            complete.append(each)
+        else:
+            incomplete.append(each)
+    return RemoteInventory(listed.partition, tuple(complete), tuple(incomplete))

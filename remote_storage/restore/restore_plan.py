@@ -270,5 +270,5 @@ def _told_open(store: ObjectStore, chain: Chain) -> tuple[RestoredTransaction, .
     except CorruptSnapshotError:
         return ()
     opened = np.sort(entries[entries["current_txn_first_offset"] >= 0], order="current_txn_first_offset")
-    names = ("producer_id", "producer_epoch", "current_txn_first_offset")
-    return tuple(RestoredTransaction(*row) for row in zip(*(opened[name].tolist() for name in names), strict=True))
+    producers, epochs = opened["producer_id"].tolist(), opened["producer_epoch"].tolist()
+    return tuple(map(RestoredTransaction, producers, epochs, opened["current_txn_first_offset"].tolist()))

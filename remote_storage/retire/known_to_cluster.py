@@ -65,8 +65,10 @@ class KnownPartition:
 
         Finished segments of older leader epochs are ignored, because the log may have been truncated since.
         """
-        ends = (self.finished_end(segment_id, leader_epoch) for segment_id in self.records)
-        return max(self.log_start or 0, *ends, 0)
+        end = max(self.log_start or 0, 0)
+        for segment_id in self.records:
+            end = max(end, self.finished_end(segment_id, leader_epoch))
+        return end
 
     def finished_end(self, segment_id: str, leader_epoch: int) -> int:
         """Return the exclusive end of a segment if it is finished under this last leader epoch or a later one, else

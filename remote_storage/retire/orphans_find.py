@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.cluster_record import read_cluster_id
@@ -153,7 +152,10 @@ def orphans_of(store: ObjectStore, stored: PartitionObjects, known: KnownPartiti
 
 
 def _keys_to_remove(found: Iterable[Orphan]) -> set[str]:
-    return set(chain.from_iterable(each.keys for each in with_action(found, Fate.REMOVE)))
+    found_keys: set[str] = set()
+    for each in with_action(found, Fate.REMOVE):
+        found_keys.update(each.keys)
+    return found_keys
 
 
 def is_ours(store: ObjectStore) -> Callable[[ObjectInfo], bool]:
@@ -169,10 +171,13 @@ def is_ours(store: ObjectStore) -> Callable[[ObjectInfo], bool]:
 def _of_refused_partition(partition: TopicIdPartition, reason: str, found: Sequence[Orphan]) -> Iterator[Orphan]:
     """Yield the attempts that are only listed, and one orphan for all removable objects of a refused partition."""
     yield from with_action(found, Fate.LEAVE)
-    ours = with_action(found, Fate.REMOVE)
-    if ours:
-        keys = tuple(chain.from_iterable(each.keys for each in ours))
-        yield Orphan(OrphanKind.PARTITION, Fate.REFUSE, reason, keys, sum(each.size_bytes for each in ours), partition)
+    refused_keys: tuple[str, ...] = ()
+    size = 0
+    for each in with_action(found, Fate.REMOVE):
+        refused_keys += each.keys
+        size += each.size_bytes
+    if refused_keys:
+        yield Orphan(OrphanKind.PARTITION, Fate.REFUSE, reason, refused_keys, size, partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +205,10 @@ class OrphansOutcome:
     @property
     def failures(self) -> list[DeleteFailure]:
         """Return the failures to delete objects."""
-        return list(chain.from_iterable(failures for _, failures in self.done))
+        found: list[DeleteFailure] = []
+        for _, failures in self.done:
+            found += failures
+        return found
 
     @property
     def left(self) -> list[Orphan]:

@@ -124,9 +124,13 @@ def sweep_store(store: ObjectStore, is_wanted: Callable[[str], bool]) -> SweptSt
         is_wanted: returns whether the uploads of a topic are aborted.
     """
     probes = _delete_probes(store)
-    old = old_uploads(store, GRACE_MS)
-    files = [upload for upload in old if upload.is_ours]
-    others = [upload for upload in old if not upload.is_ours]
+    files: list[UnfinishedUpload] = []
+    others: list[UnfinishedUpload] = []
+    for upload in old_uploads(store, GRACE_MS):
+        if upload.is_ours:
+            files.append(upload)
+        else:
+            others.append(upload)
     claimed = _claimed_uploads(store, others, is_wanted)
     done = SweptStore(probes, _abort(store, files), _abort(store, claimed))
     _log.debug("removed leftovers of killed processes from %s: %s", store.uri, done)

@@ -55,5 +55,9 @@ class SweepTask:
             swept = sweep_partition(self.location.store, found)
         except TiersnapError as error:
             return SweptPartition(name, 0, error.message)
-        failures = [f"{each.key}: {each.reason}" for each in swept.failures] + [each.message for each in swept.doubts]
-        return SweptPartition(name, swept.objects, next(iter(failures), None))
+        if swept.failures:
+            first = swept.failures[0]
+            return SweptPartition(name, swept.objects, f"{first.key}: {first.reason}")
+        if swept.doubts:
+            return SweptPartition(name, swept.objects, swept.doubts[0].message)
+        return SweptPartition(name, swept.objects, None)

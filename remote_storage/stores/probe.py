@@ -115,8 +115,10 @@ def probe_store(store: ObjectStore) -> Iterator[ProbeAnswer]:
 
 def problems_of(answers: Iterable[ProbeAnswer]) -> Iterator[OtherProblem]:
     """Yield UNSAFE_STORE if a probe failed."""
-    if any(each.verdict is ProbeVerdict.FAIL for each in answers):
-        yield OtherProblem.UNSAFE_STORE
+    for each in answers:
+        if each.verdict is ProbeVerdict.FAIL:
+            yield OtherProblem.UNSAFE_STORE
+            return
 
 
 def clock(here: int, there: int) -> ProbeAnswer:

@@ -177,7 +177,9 @@ class S3Store:
                 yield ObjectInfo(key, found["Size"], None, _ms(found["LastModified"]), found["ETag"])
 
     def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
-        return (found for found in self.list(prefix) if found.key in keys)
+        for found in self.list(prefix):
+            if found.key in keys:
+                yield found
 
     def folders(self, prefix: str = "") -> Iterator[str]:
         for page in self._pages("list_objects_v2", "s3:ListBucket", prefix, Delimiter="/"):
