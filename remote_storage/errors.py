@@ -31,8 +31,9 @@ class UnblockHeldError(TransientError):
 
 
 class ReadBackHeldError(TransientError):
-    """Raised when another run is proving a remote location by reading a record back. Only one run may do this at a
-    time.
+    """Raised when another run is proving a remote location by reading a record back.
+
+    Only one run may do this at a time.
     """
 
 
@@ -41,14 +42,13 @@ class ClaimedError(TransientError):
 
 
 class ClaimLostError(TransientError):
-    """Raised when another copy attempt took over the claim of a segment before this attempt made the segment
-    visible.
-    """
+    """Raised when another copy attempt took over the claim of a segment before the segment became visible."""
 
 
 class CopyInFlightError(TransientError):
-    """Raised when a broker or another process is copying segments of a partition. tiersnap does not upload
-    meanwhile.
+    """Raised when a broker or another process is copying segments of a partition.
+
+    tiersnap does not upload meanwhile.
     """
 
 
@@ -57,9 +57,7 @@ class ConditionsIgnoredError(UsageError):
 
 
 class InvalidKeyError(UsageError):
-    """Raised when a text is not an object key of tiersnap, or when Kafka does not allow the form of a part of the
-    key.
-    """
+    """Raised when a text is not an object key of tiersnap, or Kafka does not allow the form of a part of the key."""
 
 
 class IllegalStateTransitionError(TiersnapError):
@@ -67,8 +65,9 @@ class IllegalStateTransitionError(TiersnapError):
 
 
 class RemoteGapError(GateError):
-    """Raised when no complete segment contains the offsets between two remote segments. The message names the
-    offsets.
+    """Raised when no complete segment contains the offsets between two remote segments.
+
+    The message names the offsets.
     """
 
 
@@ -89,8 +88,9 @@ class DivergedLogError(CorruptDataError):
 
 
 class SnapshotChangedError(TransientError):
-    """Raised when a producer snapshot changed after tiersnap computed or compared it. The message names offset and
-    location.
+    """Raised when a producer snapshot changed after tiersnap computed or compared it.
+
+    The message names offset and location.
     """
 
 
@@ -126,8 +126,9 @@ class TopicRefusedError(ClusterRefusedError):
 
 
 class MetadataTopicAbsentError(UsageError):
-    """Raised when the cluster has no `__remote_log_metadata`. tiersnap neither creates the topic nor lets brokers
-    create it.
+    """Raised when the cluster has no `__remote_log_metadata`.
+
+    tiersnap neither creates the topic nor lets brokers create it.
     """
 
 
@@ -152,9 +153,7 @@ class CopyingOffError(GateError):
 
 
 class SettingsAsideError(GateError):
-    """Raised when tiersnap cannot restore the configs that it overrode: a broker refuses them, or they were not
-    saved.
-    """
+    """Raised when overridden configs cannot be restored: a broker refuses them, or they were not saved."""
 
 
 class CopyingOnError(GateError):
@@ -182,8 +181,9 @@ class NotDeletedError(GateError):
 
 
 class PlaintextRefusedError(GateError):
-    """Raised when tiersnap would upload plain text beside segments that the plugin encrypted. Names an encrypted
-    manifest.
+    """Raised when tiersnap would upload plain text beside segments that the plugin encrypted.
+
+    Names an encrypted manifest.
     """
 
 
@@ -196,8 +196,9 @@ class UnprovenPlaceError(GateError):
 
 
 class UnprovenLogError(GateError):
-    """Raised when nothing proves that a local log equals the leader's log. Segments of this log must not be
-    published.
+    """Raised when nothing proves that a local log equals the leader's log.
+
+    Segments of this log must not be published.
     """
 
 
@@ -235,8 +236,9 @@ class OtherClusterError(GateError):
 
 
 class FolderDiffersError(GateError):
-    """Raised when the folder of a partition exists and differs from the folder to restore. restore overwrites
-    nothing.
+    """Raised when the folder of a partition exists and differs from the folder to restore.
+
+    restore overwrites nothing.
     """
 
 

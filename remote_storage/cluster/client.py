@@ -141,8 +141,9 @@ class Cluster:
         return found
 
     def absent(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the `names` of topics that certainly do not exist. A topic that this user may not describe is never
-        certain.
+        """Return the `names` of topics that certainly do not exist.
+
+        A topic that this user may not describe is never certain.
         """
         from confluent_kafka import KafkaError
 
@@ -170,8 +171,9 @@ class Cluster:
         return frozenset(found)
 
     def operations(self, topic: str) -> frozenset[str]:
-        """Return the operations that this user may do on a topic, such as "WRITE". Empty if the broker does not report
-        them.
+        """Return the operations that this user may do on a topic, such as "WRITE".
+
+        Empty if the broker does not report them.
         """
         from confluent_kafka import TopicCollection
 
@@ -226,8 +228,9 @@ class Cluster:
         _log.info("deleted the topic %s", name)
 
     def log_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
-        """Return (log start offset, log end offset) of each partition. The start includes remote segments; the end is
-        exclusive.
+        """Return (log start offset, log end offset) of each partition.
+
+        The start includes remote segments; the end is exclusive.
         """
         from confluent_kafka.admin import OffsetSpec
 
@@ -247,8 +250,9 @@ class Cluster:
         return {number: (leaders.get(number, -1), _epoch_of(info)) for (_, number), info in found.items()}
 
     def log_starts(self, leaders: Mapping[TopicIdPartition, int]) -> dict[TopicIdPartition, int]:
-        """Return the log start offset of each partition with a leader, including remote segments. -1 in `leaders` means
-        none.
+        """Return the log start offset of each partition with a leader, including remote segments.
+
+        -1 in `leaders` means none.
         """
         led = {(each.topic, each.partition): each for each, leader in leaders.items() if leader >= 0}
         return {led[at]: start for at, (start, _) in self.log_offsets(led).items()}
@@ -260,8 +264,9 @@ class Cluster:
         return self._offsets(list(partitions), OffsetSpec.latest(), is_stable=True)
 
     def offsets_of_topic(self, topic: str, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """Return (log start offset, log end offset) of the partitions `numbers` of a topic, by number. The end is
-        exclusive.
+        """Return (log start offset, log end offset) of the partitions `numbers` of a topic, by number.
+
+        The end is exclusive.
 
         Like a consumer, the call waits while brokers restart or elect leaders, up to SECONDS.
         """

@@ -74,8 +74,9 @@ class ClusterRecords:
 def certainly_gone(
     cluster: Cluster, topics: Mapping[str, Topic], partitions: Collection[TopicIdPartition]
 ) -> set[TopicIdPartition]:
-    """Return the partitions whose topic id the cluster certainly does not have. Topics hidden from this user are not
-    included.
+    """Return the partitions whose topic id the cluster certainly does not have.
+
+    Topics hidden from this user are not included.
 
     Args:
         topics: the partitions' topics that this user may describe, by name.
@@ -85,8 +86,9 @@ def certainly_gone(
 
 
 def _unknown(cluster: Cluster, partition: TopicIdPartition, known: Topic | None) -> UnknownToClusterError:
-    """Return the error that a partition's topic id is not in the cluster. `known` is the cluster's topic of the same
-    name.
+    """Return the error that a partition's topic id is not in the cluster.
+
+    `known` is the cluster's topic of the same name.
     """
     there = "no such topic"
     if known is not None:

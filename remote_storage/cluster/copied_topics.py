@@ -1,6 +1,4 @@
-"""The topics of a cluster by their configs: the topics that brokers copy, and the topics whose copying tiersnap
-paused.
-"""
+"""The topics of a cluster that brokers copy, and the topics whose copying tiersnap paused, by their configs."""
 
 from __future__ import annotations
 

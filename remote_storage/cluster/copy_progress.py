@@ -45,8 +45,9 @@ class CopyProgress(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A partition whose copy task should continue at `next_offset`. `seen` are the segment ids in the records so
-    far.
+    """A partition whose copy task should continue at `next_offset`.
+
+    `seen` are the segment ids in the records so far.
     """
 
     partition: TopicIdPartition
@@ -83,8 +84,9 @@ def suspected(cache: MetadataCache, partition: TopicIdPartition, next_offset: in
 
 
 def quiet_seconds(cluster: Cluster, leaders: Iterable[int], intervals: int = 2) -> float:
-    """Return the seconds without a new attempt after which a copy task is quiet: task intervals of the slowest
-    leader.
+    """Return the seconds without a new attempt after which a copy task is quiet.
+
+    The result is `intervals` task intervals of the slowest leader, plus a margin.
     """
     longest = 0
     for leader in sorted(set(leaders)):

@@ -119,8 +119,9 @@ def _resolved(settings: Mapping[str, TopicConfig], unit: str, default: str) -> i
 
 
 def check_cluster_of(cluster: Cluster, opened: Mapping[str, LogDir]) -> None:
-    """Check that the `meta.properties` of all log directories name this cluster. The errors are those of
-    `check_cluster`.
+    """Check that the `meta.properties` of all log directories name this cluster.
+
+    The errors are those of `check_cluster`.
     """
     owners = {}
     for uri, each in opened.items():

@@ -1,5 +1,6 @@
-"""Find the copy tasks that fail again and again. The records of all partitions raise suspicions, and watching
-decides.
+"""Find the copy tasks that fail again and again.
+
+The records of all partitions raise suspicions, and watching decides.
 """
 
 from __future__ import annotations

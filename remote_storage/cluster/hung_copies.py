@@ -41,16 +41,18 @@ _FINISHED, _STARTED = SegmentState.COPY_SEGMENT_FINISHED, SegmentState.COPY_SEGM
 
 @dataclass(frozen=True, slots=True)
 class HungLimit:
-    """The limit in ms after which a copy hangs: `after`, or ten times the usual duration of the partition's copies if
-    longer.
+    """The limit after which a copy hangs: `after`, but at least ten times the partition's usual duration.
+
+    Times are in ms.
     """
 
     now: int
     after: int = HUNG_AFTER_MS
 
     def is_passed(self, age: int, usual: int | None) -> bool:
-        """Return whether a copy of this age (ms) hangs. `usual` is the usual duration in ms, None if no copy was
-        finished.
+        """Return whether a copy of this age (ms) hangs.
+
+        `usual` is the usual duration in ms, None if no copy was finished.
         """
         return age > max(self.after, _TIMES_USUAL * (usual or 0))
 
@@ -133,8 +135,7 @@ def _has_later(cache: MetadataCache, partition: TopicIdPartition, place: int) ->
 
 
 def copied_twice(cache: MetadataCache, partition: TopicIdPartition) -> Iterator[tuple[str, str]]:
-    """Yield pairs of finished segments with the same records: the id that brokers do not read, and the id that they
-    read.
+    """Yield pairs of finished segments with the same records: the unread id, and the id that brokers read.
 
     A hung attempt that finishes after another attempt copied the segment leaves such a pair. Segments with equal
     offsets

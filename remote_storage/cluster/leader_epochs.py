@@ -54,15 +54,17 @@ _RETRIABLE = {
 
 
 def can_speak(properties: Mapping[str, str]) -> bool:
-    """Return whether the client properties ask for PLAINTEXT or SSL, which RawConnection supports. It does not support
-    SASL.
+    """Return whether the client properties ask for PLAINTEXT or SSL, which RawConnection supports.
+
+    It does not support SASL.
     """
     return properties.get("security.protocol", "plaintext").lower() in {"plaintext", "ssl"}
 
 
 class RawConnection:
-    """A connection to one broker, and a context that closes it. If the broker closed the connection, a request
-    reconnects once.
+    """A connection to one broker, and a context that closes it.
+
+    If the broker closed the connection, a request reconnects once.
 
     Brokers close idle connections after ten minutes (connections.max.idle.ms), and all connections when they stop.
 
@@ -92,9 +94,7 @@ class RawConnection:
             raise ClusterRefusedError(f"{self._name}: {error}", hint="see ssl.* in --command-config") from error
 
     def end_offset_for(self, topic: str, partition: int, epoch: int) -> tuple[int, int]:
-        """Return the largest epoch at or below `epoch` in the leader's epoch cache, and that epoch's exclusive end
-        offset.
-        """
+        """Return the largest epoch at or below `epoch` in the leader's epoch cache, and its exclusive end offset."""
         body = struct.pack(">ii", -1, 1) + _string(topic) + struct.pack(">iiii", 1, partition, -1, epoch)
         answer = self._ask(body)
         name = topic.encode("utf-8")

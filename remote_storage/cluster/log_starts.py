@@ -1,6 +1,4 @@
-"""Ask a cluster for the log start offset of partitions whose checkpoint may be outdated (see
-snapshot.log.log_start).
-"""
+"""Ask a cluster for log start offsets if the checkpoint may be outdated (see snapshot.log.log_start)."""
 
 from __future__ import annotations
 
@@ -24,10 +22,9 @@ _T = TypeVar("_T")
 
 
 def located(cluster: Cluster | None, partitions: Iterable[tuple[_T, Partition]]) -> Iterator[tuple[_T, Partition]]:
-    """Yield the partitions. A partition gets the leader's log start offset if `snapshot.log.log_start.with_leaders`
-    uses it.
+    """Yield the partitions, with the leader's log start offset if `snapshot.log.log_start.with_leaders` uses it.
 
-    Such a partition needs two requests, and its topic needs one. All other partitions need none.
+    A partition that may use the leader's offset needs two requests, and its topic needs one. All others need none.
 
     Raises:
         BrokerUnavailableError: the cluster does not answer.
@@ -63,8 +60,9 @@ def moved_up(cluster: Cluster | None, partition: Partition) -> Partition | None:
 
 
 def log_start_of(cluster: Cluster, partition: TopicIdPartition) -> int | None:
-    """Return the log start offset of a partition. None if the cluster has no such topic id, or the partition has no
-    leader.
+    """Return the log start offset of a partition.
+
+    None if the cluster has no such topic id, or the partition has no leader.
 
     Raises:
         BrokerUnavailableError: the cluster does not answer.

@@ -80,9 +80,7 @@ def _is_lacking(partition: Partition, segment: Segment) -> bool:
 
 
 def _remote_end(records: MetadataCache, name: TopicIdPartition, partition: Partition) -> int:
-    """Return the next offset to copy: the end of the finished segments with an epoch in the checkpoint; 0 if there are
-    none.
-    """
+    """Return the next offset to copy: the end of the finished segments with an epoch in the checkpoint, else 0."""
     left = _epochs_left(partition)
     end = 0
     for each in records.in_state(name, SegmentState.COPY_SEGMENT_FINISHED):

@@ -112,14 +112,16 @@ class MetadataTopic:
         return MetadataReader(self._cluster, {self.partition_of(partition) for partition in partitions})
 
     def read_all(self, *, newest: int | None = None) -> MetadataReader:
-        """Return a reader of all metadata partitions. If `newest` is given, only that many records at each end are
-        read.
+        """Return a reader of all metadata partitions.
+
+        If `newest` is given, only that many records at each end are read.
         """
         return MetadataReader(self._cluster, set(range(self.partition_count)), newest=newest)
 
     def publish(self, records: Iterable[tuple[TopicIdPartition, MetadataRecord]]) -> int:
-        """Write records in the given order within each metadata partition. Return their number after all are
-        acknowledged.
+        """Write records in the given order within each metadata partition.
+
+        Return their number after all are acknowledged.
 
         If the process is killed, each metadata partition has the first of its records, without gaps.
 

@@ -11,8 +11,9 @@ def needs_permission(permission: str) -> str:
 
 
 def not_described(name: str, topic: str) -> ClusterRefusedError:
-    """Return the error that this user may not describe a topic. `name` is the cluster or partition that needs the
-    topic.
+    """Return the error that this user may not describe a topic.
+
+    `name` is the cluster or partition that needs the topic.
     """
     return ClusterRefusedError(
         f"{name}: this user may not describe {topic}",

@@ -1,5 +1,6 @@
-"""The Spark task that reads `__remote_log_metadata`. It reads each metadata partition once, for all rows that need
-it.
+"""The Spark task that reads `__remote_log_metadata`.
+
+It reads each metadata partition once, for all rows that need it.
 """
 
 from __future__ import annotations
@@ -81,8 +82,9 @@ def wanted_of_replicas(replicas: Iterable[tuple[int, str]]) -> pa.RecordBatch | 
 
 @dataclass(frozen=True)
 class ReadRecords:
-    """Maps the WANTED rows of one metadata partition to FOUND rows. If records cannot be read, the FOUND row has the
-    error.
+    """Maps the WANTED rows of one metadata partition to FOUND rows.
+
+    If records cannot be read, the FOUND row has the error.
     """
 
     bootstrap_server: str | None = None  # of the cluster to ask; None to read replicas

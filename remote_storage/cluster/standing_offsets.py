@@ -67,8 +67,9 @@ def _find_standing_now(
 
 
 def _standing(filesystem: FileSystem, partition: Partition, offset: int, now: int) -> StandingOffset | None:
-    """Return the partition as a StandingOffset, or None if no closed segment waits or the offset advanced within the
-    hour.
+    """Return the partition as a StandingOffset.
+
+    None if no closed segment waits, or the offset advanced within the hour.
     """
     waiting = list(_waiting(partition, offset))
     if not waiting:
@@ -88,8 +89,7 @@ def _waiting(partition: Partition, offset: int) -> Iterator[Segment]:
 
 
 def _time_at(filesystem: FileSystem, partition: Partition, offset: int, now: int) -> int:
-    """Return the time (ms) at which the record at an offset was written, or `now` if no local segment contains the
-    offset.
+    """Return the time (ms) at which the record at an offset was written, or `now` if no local segment has the offset.
 
     The result is never before the file time of the previous segment, because that segment ended first. If the timestamp
     is

@@ -147,8 +147,9 @@ def find_stuck(
 def _suspects(
     cache: MetadataCache, candidates: Iterable[TopicIdPartition], end_of: Callable[[TopicIdPartition], int]
 ) -> Iterator[Watched]:
-    """Yield the partitions whose unended attempts raise a suspicion. `end_of` is called only for partitions with
-    attempts.
+    """Yield the partitions whose unended attempts raise a suspicion.
+
+    `end_of` is called only for partitions with attempts.
     """
     for each in candidates:
         if not has_unended(cache, each):

@@ -83,8 +83,9 @@ def check_copying_was_not_switched_off(topic: str, settings: Mapping[str, TopicC
 
 
 def check_selected(cluster: Cluster, topic: re.Pattern[str]) -> None:
-    """Check that --topic matches a topic of the cluster. Otherwise a mistyped name would look like a cluster without
-    problems.
+    """Check that --topic matches a topic of the cluster.
+
+    Otherwise a mistyped name would look like a cluster without problems.
 
     Raises:
         UsageError: the regular expression matches no whole topic name.

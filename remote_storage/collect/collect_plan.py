@@ -134,8 +134,9 @@ def _is_due(before: Listing | None, now: int) -> bool:
 def _right_decodes(
     listed: ListedPartition, known: Mapping[int, CollectedDecode], *, with_batches: bool
 ) -> dict[int, CollectedDecode]:
-    """Return the known decodes of unchanged segments, by base offset. If `with_batches`, they must have batch
-    headers.
+    """Return the known decodes of unchanged segments, by base offset.
+
+    If `with_batches`, they must have batch headers.
     """
     found: dict[int, CollectedDecode] = {}
     for segment in listed.segments:

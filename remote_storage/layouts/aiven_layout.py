@@ -46,9 +46,7 @@ class AivenLayout(Layout):
         return (PlannedObject(indexes_key, content), PlannedObject(manifest_key, manifest))
 
     def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> StoredState:
-        """See Layout. A segment is complete if its manifest is valid and agrees with the sizes of the other two
-        objects.
-        """
+        """See Layout. A segment is complete if its manifest is valid and agrees with the sizes of the other objects."""
         sizes = {found.key: found.size for found in store.list(self.stem(metadata))}
         if not sizes:
             return StoredState.ABSENT

@@ -132,8 +132,10 @@ class ParsedKey:
 
 
 def offset_text(offset: int) -> str:
-    """Return an offset as 20 digits, as in Kafka's file names. Raises InvalidKeyError: it is negative or above 63
-    bits.
+    """Return an offset as 20 digits, as in Kafka's file names.
+
+    Raises:
+        InvalidKeyError: it is negative or above 63 bits.
     """
     if not 0 <= offset < 1 << 63:
         raise InvalidKeyError(f"{offset} is not an offset")
@@ -154,8 +156,9 @@ def segment_stem(metadata: RemoteLogSegmentMetadata, *, local: bool = False) -> 
 
 
 def partition_segments(partition: TopicIdPartition, *, local: bool = False) -> str:
-    """Return the prefix of the keys of a partition's segments. No other key has it. The partition must have a topic
-    id.
+    """Return the prefix of the keys of a partition's segments.
+
+    No other key has it. The partition must have a topic id.
     """
     if local:
         return f"{LOCAL_TIERED_STORAGE}/{partition.topic}-{partition.partition}-{_id(partition)}/"
@@ -163,8 +166,9 @@ def partition_segments(partition: TopicIdPartition, *, local: bool = False) -> s
 
 
 def partition_snapshots(partition: TopicIdPartition) -> str:
-    """Return the prefix of the keys of a partition's snapshots, snapshot manifests and cluster. No other key has this
-    prefix.
+    """Return the prefix of the keys of a partition's snapshots, snapshot manifests and cluster.
+
+    No other key has this prefix.
     """
     return f"{SNAPSHOTS}/{partition.topic}-{partition.topic_id or NO_TOPIC_ID}/{partition.partition}/"
 
@@ -230,8 +234,9 @@ def read_back(cluster_id: str) -> str:
 
 
 def topic(topic: str, *, local: bool = False) -> str:
-    """Return a prefix of the keys of a topic's segments with any topic id. Keys of other topics may have the same
-    prefix.
+    """Return a prefix of the keys of a topic's segments with any topic id.
+
+    Keys of other topics may have the same prefix.
     """
     if local:
         return f"{LOCAL_TIERED_STORAGE}/{topic}-"
@@ -239,15 +244,17 @@ def topic(topic: str, *, local: bool = False) -> str:
 
 
 def topic_snapshots(topic: str) -> str:
-    """Return a prefix of the keys of a topic's snapshots with any topic id. Keys of other topics may have the same
-    prefix.
+    """Return a prefix of the keys of a topic's snapshots with any topic id.
+
+    Keys of other topics may have the same prefix.
     """
     return f"{SNAPSHOTS}/{topic}-"
 
 
 def topic_of_folder(folder: str) -> TopicIdPartition | None:
-    """Return partition 0 of the topic with segments in `folder`, in either layout. None if it is no folder of
-    segments.
+    """Return partition 0 of the topic with segments in `folder`, in either layout.
+
+    None if it is no folder of segments.
     """
     found = _LOCAL_FOLDER.fullmatch(folder) or _TOPIC_FOLDER.fullmatch(folder)
     if found is None:

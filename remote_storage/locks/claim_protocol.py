@@ -194,8 +194,9 @@ def read_claim_and_age(store: ObjectStore, segment: ClaimedSegment) -> tuple[Hel
 def claim_naming(
     store: ObjectStore, claimed: Iterable[ClaimedSegment], base_offset: int, segment_id: str
 ) -> Claim | None:
-    """Return the claim at a base offset that contains a segment id, or None. Claims that cannot be decoded are
-    skipped.
+    """Return the claim at a base offset that contains a segment id, or None.
+
+    Claims that cannot be decoded are skipped.
     """
     for segment in claimed:
         if segment.base_offset == base_offset:
@@ -207,10 +208,9 @@ def claim_naming(
 
 
 def claimed_segments(store: ObjectStore, partition: TopicIdPartition) -> dict[ClaimedSegment, int]:
-    """Return the claimed segments of a partition, ascending, with the time (ms, store's clock) of each claim's last
-    change.
+    """Return the claimed segments of a partition, ascending, with the time of each claim's last change.
 
-    The claims themselves are not read.
+    Times are in ms, by the store's clock. The claims themselves are not read.
     """
     return claims_among(store.list(keys.partition_claims(partition)), partition)
 

@@ -66,8 +66,9 @@ def held_by_another(name: str, held: LeaseHolder, heard_at: int, otherwise: str)
 
 
 def refuse_held(store: ObjectStore, key: str, *, stale_after_ms: int = STALE_AFTER_MS) -> None:
-    """Raise TransientError if a run holds the lease now. Nothing is written, so another run may take the lease right
-    after.
+    """Raise TransientError if a run holds the lease now.
+
+    Nothing is written, so another run may take the lease right after.
     """
     found = lock_object.read(store, key, LeaseHolder)
     if found is not None:
@@ -131,8 +132,9 @@ class Lease:
             raise self._lost()
 
     def release(self) -> None:
-        """Release the lease, unless another run took it over. A failure is only logged: the lease becomes stale by
-        itself.
+        """Release the lease, unless another run took it over.
+
+        A failure is only logged: the lease becomes stale by itself.
         """
         try:
             self._write(structs.replace(self._holder, ended=True), self._etag)

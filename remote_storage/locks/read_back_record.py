@@ -53,8 +53,9 @@ class ReadBackRecord(StoredObject, frozen=True, kw_only=True):
 
 
 class ReadBackStore:
-    """The read-back record of one cluster in one location. A write replaces only the version that this object read or
-    wrote.
+    """The read-back record of one cluster in one location.
+
+    A write replaces only the version that this object read or wrote.
     """
 
     def __init__(self, store: ObjectStore, cluster_id: str, server: str, *, process: Process | None = None) -> None:
@@ -67,8 +68,9 @@ class ReadBackStore:
         self._written = self._empty
 
     def find(self) -> ReadBackRecord | None:
-        """Return the record of this location, or None. The record of another location is ignored: a replica contains
-        it.
+        """Return the record of this location, or None.
+
+        The record of another location is ignored: a replica contains it.
 
         Raises:
             CorruptDataError: the object is damaged.
@@ -96,8 +98,10 @@ class ReadBackStore:
             raise self._holder
 
     def begin(self, topic: str) -> None:
-        """Record that this process begins a read-back with `topic`. Raises ReadBackHeldError: another read-back is
-        running.
+        """Record that this process begins a read-back with `topic`.
+
+        Raises:
+            ReadBackHeldError: another read-back is running.
         """
         self.check_not_held()
         self._write(structs.replace(self._empty, topic=topic, process=self._process))

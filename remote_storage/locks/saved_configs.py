@@ -133,8 +133,10 @@ class SavedConfigsStore:
         _log.info("recorded %s%s before its settings are changed", self._store.uri, key)
 
     def drop(self, saved: SavedConfigs) -> None:
-        """Delete the object of a topic, unless another run took the topic. Raises TransientError: the deletion
-        failed.
+        """Delete the object of a topic, unless another run took the topic.
+
+        Raises:
+            TransientError: the deletion failed.
         """
         key = keys.unblock(saved.topic, saved.topic_id)
         for known in (self._mine, self._noted):

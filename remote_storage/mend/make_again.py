@@ -82,8 +82,9 @@ class RemoteLogs:
         return ReadWhole(self._check(partition, CheckDepth.FULL))
 
     def find_doubts(self, partition: TopicIdPartition, ids: Collection[str]) -> dict[str, str]:
-        """Read segments before they are published. Return the reason why a segment must not become visible, by segment
-        id.
+        """Read segments before they are published.
+
+        Return the reason why a segment must not become visible, by segment id.
 
         Raises:
             TiersnapError: remote storage does not answer, or refuses a request.
@@ -172,8 +173,9 @@ class MakeAgain:
     apply: bool
 
     def each(self, missing: Iterable[Mending]) -> Iterator[Mending]:
-        """Mend the segments that --from did not bring back, partition by partition. A failure does not stop the
-        others.
+        """Mend the segments that --from did not bring back, partition by partition.
+
+        A failure does not stop the others.
         """
         for partition, group in groupby(missing, key=lambda each: each.metadata.id.topic_id_partition):
             of_one = sorted(group, key=lambda each: each.metadata.start_offset)
@@ -221,8 +223,9 @@ class MakeAgain:
 
 
 def check_plaintext(location: RemoteLocation, record: RemoteLogSegmentMetadata, *, allowed: bool) -> Encryption | None:
-    """Refuse plain text beside encrypted segments. Return UNKNOWN if no manifest shows whether the plugin encrypts,
-    else None.
+    """Refuse plain text beside encrypted segments.
+
+    Return UNKNOWN if no manifest shows whether the plugin encrypts, else None.
 
     Raises:
         PlaintextRefusedError: a manifest shows that the plugin encrypts, and plain text is not `allowed`.
@@ -251,9 +254,7 @@ def _not_reached(mending: Mending, error: TiersnapError) -> Mending:
 
 
 def _first(mending: Mending, error: TiersnapError) -> TiersnapError:
-    """Return `error` if it is transient, else the known reason why --from did not bring the segment back, else
-    `error`.
-    """
+    """Return the error to report: `error` if it is transient, else the known error about --from if there is one."""
     if isinstance(error, TransientError):
         return error
     return mending.error or error

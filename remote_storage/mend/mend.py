@@ -163,8 +163,9 @@ class MendTier:
     # Missing objects.
 
     def _put_back(self, lost: Sequence[Mending]) -> list[Mending]:
-        """Mend the segments that lack objects. Sources: the log on this host, then --from, then the remaining remote
-        objects.
+        """Mend the segments that lack objects.
+
+        Sources: the log on this host, then --from, then the remaining remote objects.
         """
         asked, known = self.request, partial(check_known, self.reader.read_to_end)
         again = MakeAgain(self.logs, known, asked.allow_plaintext, asked.apply)
@@ -271,9 +272,7 @@ def _lost(done: Iterable[Mending]) -> dict[str, Mending]:
 
 
 def _with_first_error(mending: Mending, first: TiersnapError | None) -> Mending:
-    """Return a failed replacement with the error why its objects cannot be restored, because that error explains
-    more.
-    """
+    """Return a failed replacement with the earlier error about its missing objects, because it explains more."""
     if mending.error is None or first is None:
         return mending
     return replace(mending, error=first)

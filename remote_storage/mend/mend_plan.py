@@ -18,8 +18,10 @@ NO_BROKER = -1
 
 
 def wrong_and_read(index: RemoteIndex, wrong: Collection[str], log_start: int) -> list[RemoteLogSegmentMetadata]:
-    """Return the wrong segments (ids `wrong`) from which brokers read an offset at or above the log start,
-    ascending.
+    """Return the wrong segments from which brokers read an offset at or above the log start, ascending.
+
+    Args:
+        wrong: segment ids.
     """
     found = [each for each in index.finished() if each.id.segment_id in wrong and _is_read(index, each, log_start)]
     return sorted(found, key=lambda each: (each.start_offset, each.id.segment_id))
@@ -58,8 +60,9 @@ def without_readers(
 def to_be_deleted(
     index: RemoteIndex, deleting: Iterable[RemoteLogSegmentMetadata], proof: ReadWhole
 ) -> list[RemoteLogSegmentMetadata]:
-    """Return the segments of `without_readers` that are wrong or redundant. `may_be_deleted` decides on each of
-    them.
+    """Return the segments of `without_readers` that are wrong or redundant.
+
+    `may_be_deleted` decides on each of them.
     """
     read = _extents(index)
     found = []
@@ -75,8 +78,9 @@ def _extents(index: RemoteIndex) -> set[tuple[object, ...]]:
 
 
 def may_be_deleted(index: RemoteIndex, segment: RemoteLogSegmentMetadata, log_start: int, proof: ReadWhole) -> str:
-    """Return the reason why a segment may not be deleted; "" if right segments, read fully in this run, have its
-    offsets.
+    """Return the reason why a segment may not be deleted; "" if right segments have all its offsets.
+
+    The right segments must have been read fully in this run.
 
     Args:
         log_start: if the deletion has begun, offsets below the log start are ignored. If not, brokers delete such

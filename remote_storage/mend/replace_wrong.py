@@ -1,10 +1,9 @@
-"""Replace wrong segments that brokers read by right segments with new ids, and delete segments that brokers no longer
-read.
+"""Replace wrong segments that brokers read by right ones, and delete segments that brokers no longer read.
 
-The code of `tier` uploads a right segment, and the code of `publish` publishes it. After each record, brokers can read
-all offsets that they could read before. The claim keeps the id of the replaced segment, so that no run deletes a
-segment
-that brokers know. If a run is killed, the next run finds the uploaded segment and publishes it.
+A right segment gets a new segment id. The code of `tier` uploads the segment, and the code of `publish` publishes it.
+After each record, brokers can read all offsets that they could read before. The claim keeps the id of the replaced
+segment, so that no run deletes a segment that brokers know. If a run is killed, the next run finds the uploaded segment
+and publishes it.
 
 A deletion follows RemoteLogManager.deleteRemoteLogSegment: DELETE_SEGMENT_STARTED, then the objects, then
 DELETE_SEGMENT_FINISHED. Its records have the broker id NO_BROKER, so that the next run recognises unfinished deletions.
@@ -108,8 +107,9 @@ class ReplaceWrong:
         return self._with_unread(waiting, done | held)
 
     def _with_unread(self, waiting: Mapping[str, Mending], ended: Mapping[str, Mending]) -> list[Mending]:
-        """Return all segments with their outcomes. Segments without one are mended: brokers read replacements
-        instead.
+        """Return all segments with their outcomes.
+
+        Segments without one are mended: brokers read replacements instead.
         """
         outcome = MendOutcome.PLANNED
         if self.apply:
@@ -119,8 +119,8 @@ class ReplaceWrong:
     def _read_ours(
         self, partition: TopicIdPartition, planned: Sequence[Mending], wrong: Collection[str]
     ) -> tuple[list[RemoteLogSegmentMetadata], Collection[str]]:
-        """Return the complete unpublished segments that share offsets with wrong ones, and the ids of those that are
-        wrong.
+        """Return the complete unpublished segments that share offsets with wrong ones, and the ids of the wrong of
+        them.
         """
         replaced = [each.metadata for each in planned]
         known = self.reader.cache.segments(partition).keys() | set(wrong)
@@ -131,8 +131,9 @@ class ReplaceWrong:
     def _told_of_ours(
         self, partition: TopicIdPartition, ours: Iterable[RemoteLogSegmentMetadata], wrong: Collection[str]
     ) -> RemoteIndex:
-        """Publish the unpublished segments of tiersnap that were read fully. Return the brokers' index after the
-        publication.
+        """Publish the unpublished segments of tiersnap that were read fully.
+
+        Return the brokers' index after the publication.
 
         Segments above the brokers' last segment are left out, because the copy task continues there.
         """

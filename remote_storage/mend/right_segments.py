@@ -1,5 +1,4 @@
-"""Build right remote segments, as `tier` would upload them, from a log on this host or from the remaining remote
-objects.
+"""Build right remote segments, as `tier` would upload them, from a local log or from remaining remote objects.
 
 The producer snapshot is the fold of the local log. Without a local log, it is the state at the start of the segment (by
 the rule of remote_log.remote_state) combined with the fold of the segment. Wrong segments are never used.
@@ -169,14 +168,11 @@ class RightSegments:
         return stored_copy(self.location.store, record, there)
 
     def _source(self, record: RemoteLogSegmentMetadata, own: RemoteSegment | None, *, replaces: bool) -> RemoteSegment:
-        """Return the remote segment with the log to use: the segment itself, or another remote segment with the same
-        records.
+        """Return the remote segment whose log is used: the segment itself, or another one with the same records.
 
         Args:
-            replaces: whether the segment gets a new id. If so, an undamaged log of another segment precedes its own
-                damaged
-                log. If not, its own log is used. If it has no objects at all, `publish` can publish the other segment
-                instead.
+            replaces: whether the segment gets a new id. Then an undamaged log of another segment precedes its own
+                damaged log.
         """
         if own is not None:
             if not replaces:
@@ -229,14 +225,13 @@ class RightSegments:
         return self._local_digests.get(record.start_offset)
 
     def refuse_diverged_log(self, record: RemoteLogSegmentMetadata, digest: str) -> bool:
-        """Refuse the local log if it diverged from the remote log. Return whether a later segment confirms the local
-        log.
+        """Refuse the local log if it diverged from the remote log. Return whether a later segment confirms it.
 
         The nearest segments below and above that both logs have must contain the same batches. Logs that diverged never
         agree
-        again. So if the nearest segment above is wrong, any later one can confirm the local log. If none does, other
-        remote
-        segments with the same offsets must agree with `digest`, too.
+        again, so any later segment can confirm the local log. If none does, other remote segments with the same offsets
+        must
+        agree with `digest`.
         """
         before, behind = self.stored.neighbours(record)
         agreements = self._agreements(behind)
@@ -252,9 +247,7 @@ class RightSegments:
         return bool(agrees)
 
     def _refuse_other_lineage(self, record: RemoteLogSegmentMetadata, runs: Sequence[Run], digest: str) -> None:
-        """Refuse a diverged local log. If no later segment confirms it, the segment's own remote snapshot must
-        agree.
-        """
+        """Refuse a diverged local log. If no later segment confirms it, the remote snapshot must agree."""
         agrees = self.refuse_diverged_log(record, digest)
         there = self.listed.get(record.id.segment_id)
         if agrees or there is None:
@@ -309,12 +302,7 @@ class RightSegments:
         return tuple((producer, first) for producer, first in opened), snapshot
 
     def fold_at_end(self, record: RemoteLogSegmentMetadata, runs: Sequence[Run]) -> tuple[np.ndarray, int]:
-        """Return the producers at a segment's end (dtype ENTRY_DTYPE), and the offset from which all batches are
-        included.
-
-        Args:
-            runs: the runs of the segment's log.
-        """
+        """Return the producers at a segment's end (ENTRY_DTYPE), and the offset from which all batches are included."""
         end = record.end_offset + 1
         local = self._local_snapshot(end)
         if local is not None:

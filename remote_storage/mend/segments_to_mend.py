@@ -116,8 +116,9 @@ def not_from(source: ObjectStore, missing: MissingSegment, why: str) -> Mending:
 
 
 def plaintext_refused(metadata: RemoteLogSegmentMetadata, manifest: str) -> PlaintextRefusedError:
-    """Return the error about plain text beside encrypted segments. `manifest` is the key of an encrypted segment's
-    manifest.
+    """Return the error about plain text beside encrypted segments.
+
+    `manifest` is the key of an encrypted segment's manifest.
     """
     return PlaintextRefusedError(
         f"{metadata.id}: not mended: it is plain text, and the plugin encrypts there: see {manifest}",

@@ -73,9 +73,7 @@ def _has_indexes(there: SegmentObjects) -> bool:
 
 
 def stored_entries(store: ObjectStore, there: SegmentObjects) -> np.ndarray | None:
-    """Return the entries of the remote producer snapshot (dtype ENTRY_DTYPE), or None if it is missing or
-    unreadable.
-    """
+    """Return the entries of the remote producer snapshot (ENTRY_DTYPE), or None if it is missing or unreadable."""
     try:
         if there.is_local:
             snapshot = there.objects.get(KeyKind.LOCAL_SNAPSHOT)

@@ -31,8 +31,9 @@ class MetadataCache:
         self.copied: set[str] = set()  # segment ids that were ever COPY_SEGMENT_FINISHED
 
     def apply(self, record: MetadataRecord, *, is_ours: bool = False) -> bool:
-        """Apply one record, and return whether it changed the cache. `is_ours` is whether tiersnap published the
-        record.
+        """Apply one record, and return whether it changed the cache.
+
+        `is_ours` is whether tiersnap published the record.
         """
         if isinstance(record, PartitionDelete):
             return False  # brokers ignore this record, too
@@ -81,9 +82,7 @@ class MetadataCache:
         return frozenset(each.id.segment_id for each in self.attempts(partition) if each.state is not started)
 
     def may_become_visible(self, segment: RemoteLogSegmentMetadata) -> bool:
-        """Return whether tiersnap may publish a segment: brokers do not read it yet, and no broker began the
-        attempt.
-        """
+        """Return whether tiersnap may publish a segment: brokers do not read it yet, and no broker began it."""
         partition, name = segment.id.topic_id_partition, segment.id.segment_id
         known = self.segments(partition).get(name)
         is_open = known is None or known.state is SegmentState.COPY_SEGMENT_STARTED

@@ -128,8 +128,9 @@ class RemoteIndex:
         return found
 
     def read(self, copy: RemoteLogSegmentMetadata) -> Iterator[Found]:
-        """Yield the segments that brokers find for the offsets and epochs of `copy`. The index need not contain
-        `copy`.
+        """Yield the segments that brokers find for the offsets and epochs of `copy`.
+
+        The index need not contain `copy`.
         """
         for epoch, start, end in parts(copy):
             yield from self.epochs[epoch].read(start, end)
@@ -151,9 +152,7 @@ class RemoteIndex:
 
 
 def less_found(before: EpochIndex, after: EpochIndex, rank: Rank, first: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of offsets (inclusive) at or above `first` for which brokers find a segment of lower rank in
-    `after`.
-    """
+    """Yield the offset ranges (inclusive) at or above `first` for which `after` finds a segment of lower rank."""
     for start, end, copy in before.read(first):
         if not rank(copy):
             continue

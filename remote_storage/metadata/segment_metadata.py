@@ -84,8 +84,9 @@ def uuid_text(raw: bytes) -> str:
 
 
 def new_segment_id() -> str:
-    """Return a random UUID in Kafka's text form. Like Kafka's, it never begins with `-`, which would look like an
-    option.
+    """Return a random UUID in Kafka's text form.
+
+    Like Kafka's, it never begins with `-`, which would look like an option.
     """
     while True:
         text = uuid_text(uuid.uuid4().bytes)
@@ -125,8 +126,9 @@ def name_of(partition: PartitionLog) -> TopicIdPartition:
 
 @lru_cache(maxsize=1024)
 def partition_of(topic: str, topic_id: str | None, partition: int) -> TopicIdPartition:
-    """Return a cached TopicIdPartition, because a listing repeats the same one thousands of times. Raises like its
-    class.
+    """Return a cached TopicIdPartition, because a listing repeats the same one thousands of times.
+
+    Raises like its class.
     """
     return TopicIdPartition(topic, topic_id, partition)
 

@@ -49,8 +49,9 @@ def _check_offsets(listed: Sequence[PartitionObjects], asked: RestoreRequest) ->
 
 
 def _find_partitions(store: ObjectStore, asked: RestoreRequest) -> list[PartitionObjects]:
-    """Return the partitions, which all have one topic id and one layout. The user must name these only if there are
-    several.
+    """Return the partitions, which all have one topic id and one layout.
+
+    The user must name these only if there are several.
     """
     topic, listed = asked.name, _list_wanted(store, asked)
     missing = asked.numbers - {each.partition.partition for each in listed}
@@ -67,8 +68,9 @@ def _find_partitions(store: ObjectStore, asked: RestoreRequest) -> list[Partitio
 
 
 def _list_wanted(store: ObjectStore, asked: RestoreRequest) -> list[PartitionObjects]:
-    """List the requested partitions, under the requested topic id and layout. If none is requested, list all of
-    them.
+    """List the requested partitions, under the requested topic id and layout.
+
+    If none is requested, list all of them.
     """
     numbers, only = asked.numbers, None
     if len(numbers) == 1:

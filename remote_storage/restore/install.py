@@ -106,8 +106,9 @@ class Installation:
             return None
 
     def _planned(self, partition: Partition, *, write: bool) -> list[PlannedInstall] | None:
-        """Return the plan of a partition, carried out if `write`. Return None if no run stored a snapshot of the
-        partition.
+        """Return the plan of a partition, carried out if `write`.
+
+        Return None if no run stored a snapshot of the partition.
         """
         at = name_of(partition)
         stored = PartitionSnapshots(self.store, at)
@@ -133,8 +134,9 @@ class Installation:
             yield OtherProblem.OTHER_TOPIC_ID
 
     def _fold(self, partition: Partition, stored: PartitionSnapshots, planner: InstallPlanner) -> str:
-        """Pass the partition's boundaries to the planner. Return the reason why the planner did not get some of
-        them.
+        """Pass the partition's boundaries to the planner.
+
+        Return the reason why the planner did not get some of them.
         """
         if not self.compares:
             self.findings += partition.findings

@@ -124,8 +124,9 @@ class InstallPlanner:
             self._take(boundary, repair)
 
     def finish(self, why_not_reached: str) -> None:
-        """Add the stored snapshots at offsets without a boundary. `why_not_reached` is the reason for lacking
-        boundaries.
+        """Add the stored snapshots at offsets without a boundary.
+
+        `why_not_reached` is the reason for lacking boundaries.
         """
         for offset in sorted(self._left):
             if offset <= unloaded_below(self._partition):
@@ -186,8 +187,9 @@ class InstallPlanner:
 
 
 def without_folding(partition: Partition, stored: PartitionSnapshots, read_here: ReadSnapshot) -> list[Boundary]:
-    """Return boundaries without entries, for a planner that does not compare. Their verdicts show if the file is
-    readable.
+    """Return boundaries without entries, for a planner that does not compare.
+
+    Their verdicts show if the file is readable.
     """
     bases = {segment.base_offset for segment in partition.segments}
     start = unloaded_below(partition)

@@ -55,9 +55,7 @@ class OwnFolder:
 
     @classmethod
     def made(cls, parent: Path, prefix: str, plan: str, *, like: Path | None = None) -> OwnFolder:
-        """Create and return a folder `<prefix><16 hex>` with the mode of `parent`, and a marker that contains
-        `plan`.
-        """
+        """Create and return a folder `<prefix><16 hex>` with the mode of `parent`. Its marker contains `plan`."""
         path = parent / f"{prefix}{secrets.token_hex(8)}"
         directory = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -74,8 +72,9 @@ class OwnFolder:
 
     @contextmanager
     def new_file(self, name: str) -> Iterator[BinaryIO]:
-        """Create a file for writing, and sync it at the end. An existing file is unlinked first. An error leaves no
-        file.
+        """Create a file for writing, and sync it at the end.
+
+        An existing file is unlinked first. An error leaves no file.
         """
         self.remove(name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -135,8 +134,9 @@ class OwnFolder:
 
 
 def plan_of(path: Path) -> str | None:
-    """Return the plan in the marker of an unfinished folder, or None if there is no marker. Return "" if it is
-    incomplete.
+    """Return the plan in the marker of an unfinished folder, or None if there is no marker.
+
+    Return "" if it is incomplete.
 
     An empty folder returns "", too: a restore was killed right after it created the folder, and nothing can be lost.
     """

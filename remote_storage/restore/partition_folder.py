@@ -166,8 +166,10 @@ def forget_marker(folder: Path) -> None:
 
 
 def compare_folder(store: ObjectStore, plan: FolderPlan, log_dir: Path) -> RestoredLog:
-    """Check that an existing folder equals the result of `build_folder`. Raises FolderDiffersError: the folder
-    differs.
+    """Check that an existing folder equals the result of `build_folder`.
+
+    Raises:
+        FolderDiffersError: the folder differs.
     """
     folder = log_dir / plan.name
     with tempfile.TemporaryDirectory(prefix="tiersnap-") as scratch:

@@ -23,9 +23,7 @@ class RestoreAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """The partitions of one topic to restore, their source, and their topic id and producer state in the target
-    cluster.
-    """
+    """The partitions of one topic to restore, with their source, their target topic id and their producer state."""
 
     topic: str | None  # None if `partitions` names the topic
     partitions: tuple[TopicPartition, ...]  # empty for all partitions in remote storage

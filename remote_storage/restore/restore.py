@@ -89,8 +89,9 @@ def make_room(target: Target, plans: Sequence[RestorePlan]) -> None:
 
 
 def _on_disk(plan: RestorePlan) -> int:
-    """Return the estimated bytes of a folder. Indexes take about 0.5 % of the segments, and each small file takes a
-    block.
+    """Return the estimated bytes of a folder.
+
+    Indexes take about 0.5 % of the segments, and each small file takes a block.
     """
     chain = plan.folder.chain
     return chain.size + chain.size // 200 + len(chain.pieces) * _FILES_OF_A_SEGMENT * BLOCK

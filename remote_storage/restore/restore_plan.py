@@ -216,8 +216,9 @@ def _nothing_complete(store: ObjectStore, remote: RemoteInventory) -> ObjectNotF
 
 
 def _read_lineage(store: ObjectStore, head: RemoteSegment) -> LeaderEpochs:
-    """Return the leader epochs of the newest remote segment. If they are damaged, the hint names the option to skip
-    it.
+    """Return the leader epochs of the newest remote segment.
+
+    If they are damaged, the hint names the option to skip it.
     """
     try:
         return read_lineage(store, head)
@@ -245,8 +246,9 @@ def _check_segments(target: Target, plan: FolderPlan) -> None:
 
 
 def _expected_sizes(plan: FolderPlan) -> dict[str, int | None]:
-    """Return the bytes of each segment file by name. None for a segment that is cut, because only the fetch shows its
-    size.
+    """Return the bytes of each segment file by name.
+
+    None for a segment that is cut, because only the fetch shows its size.
     """
     sizes: dict[str, int | None] = {}
     for piece in plan.chain.pieces:
@@ -259,8 +261,9 @@ def _expected_sizes(plan: FolderPlan) -> dict[str, int | None]:
 
 
 def _told_open(store: ObjectStore, chain: Chain) -> tuple[RestoredTransaction, ...]:
-    """Return the transactions that are open at the log end, by the remote snapshot at that offset. Empty without a
-    snapshot.
+    """Return the transactions that are open at the log end, by the remote snapshot at that offset.
+
+    Empty without a snapshot.
     """
     last = chain.pieces[-1]
     if last.end_offset != last.copy.end_offset:

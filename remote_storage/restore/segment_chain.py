@@ -234,9 +234,7 @@ def _best_at(offset: int, intervals: Iterable[LogPiece], *, prefer_start: int) -
 
 
 def _leader_epochs(pieces: Sequence[LogPiece], lineage: LeaderEpochs) -> LeaderEpochs:
-    """Return the leader epochs of the pieces: those of the lineage, and below its start those of the pieces
-    themselves.
-    """
+    """Return the leader epochs of the pieces: the lineage, and below its start the epochs of the pieces themselves."""
     start, end = pieces[0].start_offset, pieces[-1].end_offset
     entries: list[LeaderEpoch] = []
     for piece in pieces:

@@ -32,9 +32,7 @@ class AttemptLeftovers:
 
 
 def ended_attempts(records: MetadataCache, partition: TopicIdPartition) -> frozenset[str]:
-    """Return the ids of the segments whose copy attempt a broker began, and which ended without
-    COPY_SEGMENT_FINISHED.
-    """
+    """Return the ids of segments that brokers began to copy and whose attempt ended without COPY_SEGMENT_FINISHED."""
     segments = records.segments(partition)
     of_brokers = [segments[segment_id] for segment_id in segments.keys() - records.ours]
     newest = _newest_of_each_broker(records, of_brokers)

@@ -71,17 +71,16 @@ class KnownPartition:
         return end
 
     def finished_end(self, segment_id: str, leader_epoch: int) -> int:
-        """Return the exclusive end of a segment if it is finished under this last leader epoch or a later one, else
-        0.
-        """
+        """Return the exclusive end of a segment if it is finished under this leader epoch or a later one, else 0."""
         record = self.records.get(segment_id)
         if record is None or record.state is not _FINISHED or record.segment_leader_epochs[-1][0] < leader_epoch:
             return 0
         return record.end_offset + 1
 
     def refusal(self, cluster_id: str | None) -> str:
-        """Return the reason why no object of the partition may be removed, or "". `cluster_id` is the id in the
-        store.
+        """Return the reason why no object of the partition may be removed, or "".
+
+        `cluster_id` is the id in the store.
         """
         if cluster_id is None:
             return "no cluster.json names the cluster that wrote it"

@@ -42,8 +42,9 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """Objects that no cluster references, or perhaps references. `action` is REMOVE only if no cluster references
-    them.
+    """Objects that no cluster references, or perhaps references.
+
+    `action` is REMOVE only if no cluster references them.
     """
 
     kind: OrphanKind

@@ -41,8 +41,9 @@ class Aged:
     older_than: int
 
     def is_old(self, modified: int) -> bool:
-        """Return whether an object is old enough. `modified` is the time of its last change, in ms by the store's
-        clock.
+        """Return whether an object is old enough.
+
+        `modified` is the time of its last change, in ms by the store's clock.
         """
         return self.now - modified > self.older_than
 

@@ -98,8 +98,9 @@ def _cluster_id(store: ObjectStore, each: UploadOfSegment) -> str | None:
 def find_orphans(
     store: ObjectStore, cluster: KnownToCluster, is_wanted: Callable[[str], bool], *, older_than: int
 ) -> Iterator[Orphan]:
-    """Yield the orphans of the topics that `is_wanted` accepts, saved configs and unfinished uploads. Nothing is
-    changed.
+    """Yield the orphans of the topics that `is_wanted` accepts, saved configs and unfinished uploads.
+
+    Nothing is changed.
 
     Args:
         older_than: ms, by the store's clock.

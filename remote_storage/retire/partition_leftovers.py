@@ -96,8 +96,9 @@ def sweep_partition(store: ObjectStore, found: RemoteInventory, *, log_start: in
 def _why_kept(
     store: ObjectStore, found: RemoteInventory, left: RemoteSegment | IncompleteSegment, log_start: int
 ) -> str:
-    """Return the reason why a leftover is kept; "" if it has no log, or other segments with its offsets were read
-    fully.
+    """Return the reason why a leftover is kept, or "".
+
+    "" means that the leftover has no log, or that other segments with its offsets were read fully and are right.
     """
     if left.objects is None or left.objects.log is None:
         return ""

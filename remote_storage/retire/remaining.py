@@ -60,10 +60,11 @@ class Remaining:
         return claim.finished
 
     def why_kept(self, attempt: SegmentObjects, finished: str | None) -> str:
-        """Return the reason why the log of an attempt is kept; "" if it has no log, or right segments contain its
-        offsets.
+        """Return the reason why the log of an attempt is kept, or "".
 
-        Only the segment `finished` and recorded segments are considered. Offsets below the log start need no segment.
+        "" means that the attempt has no log, or that other right segments contain its offsets. These must be the
+        segment
+        `finished` or recorded segments. Offsets below the log start need no segment.
         """
         if attempt.log is None:
             return ""
@@ -80,9 +81,7 @@ class Remaining:
         return why
 
     def why_attempt_is_kept(self, attempt: SegmentObjects, record: RemoteLogSegmentMetadata) -> str:
-        """Return the reason why a broker's attempt is kept; "" if recorded segments contain the offsets of its
-        record.
-        """
+        """Return the reason why a broker's attempt is kept; "" if recorded segments contain its offsets."""
         if attempt.log is None:
             return ""
         log = AttemptLog(record.start_offset, record.end_offset + 1, record.segment_leader_epochs[-1][0])

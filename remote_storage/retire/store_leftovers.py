@@ -66,8 +66,9 @@ def old_probes(store: ObjectStore, now: int, older_than: int) -> list[ObjectInfo
 
 
 def old_uploads(store: ObjectStore, older_than: int, prefix: str = "") -> list[UnfinishedUpload]:
-    """Return the unfinished uploads that are older than `older_than` ms. Empty if the store does not allow the
-    listing.
+    """Return the unfinished uploads that are older than `older_than` ms.
+
+    Empty if the store does not allow the listing.
     """
     try:
         return [upload for upload in store.unfinished_uploads(prefix) if upload.age > older_than]
@@ -115,8 +116,9 @@ def abort_uploads_of(store: ObjectStore, stem: str, segment_id: str) -> None:
 
 
 def sweep_store(store: ObjectStore, is_wanted: Callable[[str], bool]) -> SweptStore:
-    """Remove tiersnap's probes, temporary files and unfinished uploads that are older than GRACE_MS. Needs two
-    listings.
+    """Remove tiersnap's probes, temporary files and unfinished uploads that are older than GRACE_MS.
+
+    Needs two listings.
 
     Failures are logged, and the next run tries again.
 

@@ -74,8 +74,9 @@ class UnfinishedFolder:
 
     @contextmanager
     def temporary(self, file_name: str) -> Iterator[Temporary]:
-        """Yield the name of a temporary file that will become `file_name`. At the end, remove the file unless it was
-        renamed.
+        """Yield the name of a temporary file that will become `file_name`.
+
+        At the end, remove the file unless it was renamed.
         """
         tail = os.fsdecode(os.fsencode(file_name)[-160:])
         with opened_folder(self.root, (UNFINISHED,), make=True) as folder:
@@ -116,9 +117,7 @@ class UnfinishedFolder:
             return time.time_ns() // 1_000_000
 
     def uploads(self) -> Iterator[UnfinishedUpload]:
-        """Yield tiersnap's unfinished files: leftovers of killed processes, and files that other processes are
-        writing.
-        """
+        """Yield tiersnap's unfinished files: leftovers of killed processes, and files of running writers."""
         try:
             with opened_folder(self.root, (UNFINISHED,)) as folder:
                 files = sorted(entries(folder)[1], key=lambda file: file[0])

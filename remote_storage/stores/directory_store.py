@@ -213,9 +213,7 @@ class DirectoryStore:
         return ""
 
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
-        """See ObjectStore. All files are listed for every prefix, because a temporary file has only the last part of
-        its key.
-        """
+        """See ObjectStore. The prefix is ignored, because a temporary file has only the last part of its key."""
         with self._use(UNFINISHED):
             found = tuple(self._unfinished.uploads())
         yield from found
@@ -277,9 +275,7 @@ class DirectoryStore:
                 yield ObjectInfo(key, status.st_size, None, _ms(status))
 
     def _entries(self, folder: str, begins: str) -> tuple[Sequence[str], Sequence[tuple[str, os.stat_result]]]:
-        """Return the folders and files whose names begin with `begins`, or empty sequences if the folder does not
-        exist.
-        """
+        """Return the folders and files whose names begin with `begins`. Both are empty if the folder does not exist."""
         with self._use(folder):
             try:
                 with opened_folder(self.root, folder.split("/")[:-1]) as descriptor:
@@ -381,7 +377,8 @@ def _hint(path: Path, error: OSError) -> str:
 
 
 def _may_hold(folder: str, prefix: str, after: str) -> bool:
-    """Return whether a folder may contain keys that begin with `prefix` and are greater than `after`. `folder` ends in
-    `/`.
+    """Return whether a folder may contain keys that begin with `prefix` and are greater than `after`.
+
+    `folder` ends in `/`.
     """
     return (folder.startswith(prefix) or prefix.startswith(folder)) and folder >= after[: len(folder)]

@@ -102,8 +102,9 @@ class UnfinishedUpload:
 
 
 def other_content(name: str, key: str, place: str, more: str = "") -> ObjectExistsError:
-    """Return the error that an object exists with other content. `place` is the word for the option to change in the
-    hint.
+    """Return the error that an object exists with other content.
+
+    `place` is the word for the option to change in the hint.
     """
     return ObjectExistsError(
         f"{name} exists with other content{more}",
@@ -191,26 +192,31 @@ class ObjectStore(Protocol):
         """
 
     def read(self, key: str, *, limit: int | None = None) -> ReadObject:
-        """Return the content and the properties of an object, and the time of the read. The errors are those of
-        `get`.
+        """Return the content and the properties of an object, and the time of the read.
+
+        The errors are those of `get`.
         """
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Return `length` bytes from byte `start`, fewer at the end. Raises ObjectNotFoundError: the object does not
-        exist.
+        """Return `length` bytes from byte `start`, fewer at the end.
+
+        Raises:
+            ObjectNotFoundError: the object does not exist.
         """
 
     def head(self, key: str) -> ObjectInfo | None:
-        """Return the properties of an object, or None if the object does not exist. A directory reads the file for its
-        CRC.
+        """Return the properties of an object, or None if the object does not exist.
+
+        A directory reads the file for its CRC.
         """
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
         """Yield the objects whose key begins with `prefix` and is greater than `after`, in key order."""
 
     def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
-        """Yield the existing objects among `keys`, which all begin with `prefix`. S3 lists `prefix`; a directory reads
-        each file's status.
+        """Yield the existing objects among `keys`, which all begin with `prefix`.
+
+        S3 lists `prefix`; a directory reads each file's status.
         """
 
     def folders(self, prefix: str = "") -> Iterator[str]:
@@ -221,13 +227,15 @@ class ObjectStore(Protocol):
         """
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
-        """Delete objects in any order, and return the failures instead of raising them. An absent key is not a
-        failure.
+        """Delete objects in any order, and return the failures instead of raising them.
+
+        An absent key is not a failure.
         """
 
     def now(self) -> int:
-        """Return the server's time in ms, by the clock of `modified`. Return 0 if the server gives no time: no object
-        looks old.
+        """Return the server's time in ms, by the clock of `modified`.
+
+        Return 0 if the server gives no time: no object looks old.
         """
 
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
@@ -237,13 +245,15 @@ class ObjectStore(Protocol):
         """Abort an unfinished upload. An upload that no longer exists is not an error."""
 
     def probes(self) -> Iterator[ProbeAnswer]:
-        """Yield answers about properties that only this kind of store has. See `probe.probe_store` for the common
-        properties.
+        """Yield answers about properties that only this kind of store has.
+
+        See `probe.probe_store` for the common properties.
         """
 
     def refuses_damage(self, key: str) -> bool:
-        """Return whether the store refuses content that differs from its checksum. A store that accepts it writes
-        `key`.
+        """Return whether the store refuses content that differs from its checksum.
+
+        A store that accepts it writes `key`.
         """
 
     def old_versions(self) -> str:

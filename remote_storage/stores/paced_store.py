@@ -96,8 +96,9 @@ def shares(rate: int, tasks: int) -> tuple[int, int]:
 
 
 def paced(store: ObjectStore, rate: int | None) -> ObjectStore:
-    """Return the store, limited to `rate` bytes per second in this process. If `rate` is None, the store is
-    unlimited.
+    """Return the store, limited to `rate` bytes per second in this process.
+
+    If `rate` is None, the store is unlimited.
     """
     if rate is None:
         return store

@@ -122,8 +122,9 @@ def problems_of(answers: Iterable[ProbeAnswer]) -> Iterator[OtherProblem]:
 
 
 def clock(here: int, there: int) -> ProbeAnswer:
-    """Compare the time of this host (`here`) with the time of the store (`there`), in ms. `there` is 0 if the store
-    has no clock.
+    """Compare the time of this host (`here`) with the time of the store (`there`), in ms.
+
+    `there` is 0 if the store has no clock.
     """
     difference = abs(here - there)
     if there == 0:

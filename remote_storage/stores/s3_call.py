@@ -41,8 +41,9 @@ class Call:
 
     @property
     def deadline(self) -> Deadline:
-        """Return the earlier of two deadlines: the call's own and the caller's. `expire` may end the caller's at any
-        time.
+        """Return the earlier of two deadlines: the call's own and the caller's.
+
+        `expire` may end the caller's at any time.
         """
         return earliest(self._own, self._whole)
 

@@ -1,5 +1,6 @@
-"""One boto3 client per process and settings, and the translation of botocore's errors. Stores hold only the
-settings.
+"""One boto3 client per process and settings, and the translation of botocore's errors.
+
+Stores hold only the settings.
 """
 
 from __future__ import annotations

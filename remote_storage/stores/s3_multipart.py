@@ -144,8 +144,9 @@ class MultipartUpload:
         return PutResult(PutOutcome.CREATED, size, crc, etag, proved=stored == crc or of_parts)
 
     def abort(self) -> None:
-        """Abort the upload, so that the server deletes its parts. A failure is only logged: `unfinished_uploads` lists
-        the upload.
+        """Abort the upload, so that the server deletes its parts.
+
+        A failure is only logged: `unfinished_uploads` lists the upload.
         """
         try:
             # The abort must also run after the deadline, but not for long.

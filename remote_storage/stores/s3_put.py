@@ -72,8 +72,10 @@ class ConditionalPut:
         raise self._busy()
 
     def if_match(self, send: Callable[[], PutResult], size: int, crc: int, etag: str) -> PutResult:
-        """Call `send`, which replaces the object if its ETag is `etag`. Raises ObjectChangedError: the object has
-        another ETag.
+        """Call `send`, which replaces the object if its ETag is `etag`.
+
+        Raises:
+            ObjectChangedError: the object has another ETag.
         """
         for _ in self._attempts():
             if (done := self._sent(send)) is not None:
@@ -168,8 +170,9 @@ def is_proved(response: S3Answer, crc: int, sent: Mapping[str, str]) -> bool:
 
 
 def etag_of_parts(etags: Iterable[str]) -> str | None:
-    """Return the ETag of an object with these parts: the MD5 of the parts' MD5s and their number. None if an ETag is no
-    MD5.
+    """Return the ETag of an object with these parts: the MD5 of the parts' MD5s and their number.
+
+    None if an ETag is no MD5.
     """
     plain = [etag.strip('"') for etag in etags]
     try:

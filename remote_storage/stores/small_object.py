@@ -50,8 +50,9 @@ def read_decoded(store: ObjectStore, key: str, decode: Decode[_T], *, limit: int
 
 
 def read_twice_if_damaged(read: Callable[[], _T]) -> _T:
-    """Return the result of `read`. If `read` raises CorruptDataError, call it once more: a bit may have flipped in
-    transit.
+    """Return the result of `read`.
+
+    If `read` raises CorruptDataError, call it once more: a bit may have flipped in transit.
 
     Raises:
         NewerFormatError: a newer tiersnap wrote the object. This is not damage, and `read` is not repeated.
