@@ -13,7 +13,7 @@ from tiersnap.remote_storage.retire.attempt_log import UNKNOWN_END, AttemptLog, 
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
 from tiersnap.remote_storage.verify.compare_whole import ReadSegment
 
-_MEND = "run tiersnap mend --depth full, which can use this log"
+_MEND = "tiersnap mend --depth full, which can use this log"
 _LOST = f"no other complete segment contains its offsets: the segments that the cluster knows lost objects: {_MEND}"
 _BY_HAND = "delete it by hand if tiersnap verify --depth full finds the other segments right"
 
