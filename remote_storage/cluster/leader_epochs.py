@@ -54,10 +54,7 @@ _RETRIABLE = {
 
 
 def can_speak(properties: Mapping[str, str]) -> bool:
-    """Return whether the client properties ask for PLAINTEXT or SSL, which RawConnection supports.
-
-    It does not support SASL.
-    """
+    """Return whether the client properties ask for PLAINTEXT or SSL. RawConnection does not support SASL."""
     return properties.get("security.protocol", "plaintext").lower() in {"plaintext", "ssl"}
 
 

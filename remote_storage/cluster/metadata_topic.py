@@ -84,8 +84,8 @@ class MetadataTopic:
 
         Raises:
             ClusterRefusedError: this user may not write to the topic.
-            MetadataTopicCompactedError: the topic is compacted. If this user may not read its configs, this is not
-                checked.
+            MetadataTopicCompactedError: the topic is compacted. Not raised if this user may not read the topic's
+                configs.
         """
         operations = self._cluster.operations(METADATA_TOPIC)
         if operations and "WRITE" not in operations:

@@ -88,7 +88,7 @@ def find_missing(known: Known, ask: Callable[[], Known], ours: Collection[str], 
 
     Args:
         known: the segments that brokers read, by partition.
-        ask: returns the segments that brokers read now. It is called only if a segment is missing.
+        ask: returns the segments that brokers read now; called only if a segment is missing.
         ours: ids of the segments that tiersnap published.
 
     Raises:
@@ -120,7 +120,7 @@ def _other_layout(location: RemoteLocation, segment: RemoteLogSegmentMetadata) -
 def read_by_brokers(cluster: Cluster, reader: MetadataReader, is_wanted: Callable[[str], bool]) -> ReadByBrokers:
     """Return the segments of the wanted topics that brokers read now.
 
-    Segments below the log start offset are left out. So are segments that another segment with the same offsets
+    The result has no segments below the log start offset, and no segments that a segment with the same offsets
     replaced.
 
     Args:

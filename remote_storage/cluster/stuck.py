@@ -52,7 +52,7 @@ class StuckPartition:
     hung: HungCopy | None = None
 
     def is_at_work(self, cache: MetadataCache) -> bool:
-        """Return whether a broker copies this partition now. If so, no segment of it may be published.
+        """Return whether a broker copies this partition now. If so, no segment of the partition may be published.
 
         A stuck copy task begins the same segment again, and finishes none. A copy task that a restart, a new leader or
         another

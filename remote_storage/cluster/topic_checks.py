@@ -93,7 +93,7 @@ def check_selected(cluster: Cluster, topic: re.Pattern[str]) -> None:
     if not any(matches_topic(name, topic) for name in cluster.partition_counts()):
         raise UsageError(
             f"{cluster.bootstrap_server}: no topic matches {topic.pattern!r}",
-            hint="--topic must match a topic's whole name, and the right to describe the topic is needed",
+            hint="--topic must match a topic's whole name, and this user needs DESCRIBE of the topic",
         )
 
 

@@ -119,7 +119,9 @@ class Collection:
         return absent | dict.fromkeys(sorted(set(marker.partitions).difference(self.log_dir.folders)), self.now)
 
     def _without_deleted(self, absent: dict[str, int]) -> dict[str, int]:
-        """Delete the folders that vanished a day ago. Return the remaining folders with their times (epoch ms)."""
+        """Delete the folders that vanished a day ago. Return the remaining folders, with the time (epoch ms) since
+        when.
+        """
         on_disk, left = set(self.log_dir.folders), {}
         for folder, since in absent.items():
             is_due = folder not in on_disk and since + GRACE_MS <= self.now
@@ -246,7 +248,9 @@ def _check_findings(path: str, partition: Partition) -> None:
 def _unread(path: str, kind: FindingKind, message: str) -> TiersnapError:
     if kind is FindingKind.PERMISSION_DENIED:
         return UnfinishedError(f"{path}: {message}", hint="run it as the user that runs the broker")
-    return _UnreadError(f"{path}: {message}", hint="run the same command again; tiersnap scan LOGDIR looks at it here")
+    return _UnreadError(
+        f"{path}: {message}", hint="run the same command again; tiersnap scan LOGDIR checks the file on this host"
+    )
 
 
 @dataclass
@@ -256,7 +260,7 @@ class CollectTotals:
     Attributes:
         changed: number of partitions with something to ship.
         segments: number of segments that were decoded, or will be.
-        bytes: size of these segments.
+        bytes: total size of the decoded segments.
         snapshots: number of snapshot files that were shipped, or will be.
         errors: errors of the partitions that were not collected.
         findings: findings about log directories and folders. `run` judges the content of segments.

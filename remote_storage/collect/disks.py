@@ -34,7 +34,7 @@ def folders_below(to: str, log_dirs: Sequence[NamedLogDir]) -> tuple[str, ...]:
         if other is not each:
             raise UsageError(
                 f"{other.uri} and {each.uri} would both be collected to {place}",
-                hint="collect each by itself, with a --to of its own",
+                hint="collect each log directory with its own --to",
             )
     return tuple(found)
 

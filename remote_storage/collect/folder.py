@@ -52,7 +52,7 @@ class CollectedFolder:
         if found.value is not None and not found.value.is_same_disk(mine):
             raise UsageError(
                 f"{self.store.uri} holds the collection of {found.value.place}, and this is {mine.place}",
-                hint="give each log directory a folder of its own as --to",
+                hint="give each log directory its own --to",
             )
         return found
 

@@ -135,7 +135,7 @@ def offset_text(offset: int) -> str:
     """Return an offset as 20 digits, as in Kafka's file names.
 
     Raises:
-        InvalidKeyError: it is negative or above 63 bits.
+        InvalidKeyError: `offset` is negative, or needs more than 63 bits.
     """
     if not 0 <= offset < 1 << 63:
         raise InvalidKeyError(f"{offset} is not an offset")

@@ -96,7 +96,7 @@ class Claim(StoredObject, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.finished not in (None, self.holder.segment_id):
-            raise ValueError(f"finished by {self.finished}, which does not hold it")
+            raise ValueError(f"finished by {self.finished}, which is not its holder")
 
     @classmethod
     def of(cls, attempt: Attempt) -> Self:

@@ -12,8 +12,8 @@ Each attempt has its own segment id. It takes these steps in this order:
 
 `finish` replaces only the version of the claim that the attempt read. So exactly one attempt finishes, and only its
 remote segment is valid. If another attempt takes over between `is_still_ours` and `finish`, two remote segments are
-complete for a moment. The claim contains both, and the one that is not `finished` is deleted. The claim also contains
-killed attempts, so the next attempt knows which objects tiersnap wrote, and deletes them.
+complete for a moment. The claim contains the ids of both, and the segment that is not `finished` is deleted. The claim
+also contains killed attempts, so the next attempt knows which objects tiersnap wrote, and deletes these objects.
 
 Brokers do not read claims. Therefore tiersnap uploads nothing to a partition with a working copy task.
 """
@@ -77,7 +77,7 @@ def claim(
         _log.info("claim taken over key=%s from=%s because=%s", _key(segment), held.holder.segment_id, reason)
         return taken
     raise ClaimedError(
-        f"{store.uri}{_key(segment)}: other attempts took this claim {_RACES} times while it was asked for",
+        f"{store.uri}{_key(segment)}: other attempts took this claim {_RACES} times while this run asked for it",
         hint="run the same command again when they are done",
         key=_key(segment),
     )
@@ -102,9 +102,9 @@ def may_take_over(held: Claim, attempt: Attempt, age: int, stale_after_ms: int) 
 def reopen(store: ObjectStore, finished: HeldClaim, attempt: Attempt) -> HeldClaim:
     """Claim a finished segment again, because its remote segment lost objects or lacks offsets of the local segment.
 
-    The claim keeps the id of the remote segment, because brokers may know it. It may have needed offsets: another
-    replica
-    may have rolled its segments at other offsets.
+    The claim keeps the id of the remote segment, because brokers may know this segment. It may contain offsets that no
+    other
+    segment has, because another replica may have rolled at other offsets.
 
     Raises:
         ObjectChangedError: another attempt changed the claim first.
@@ -249,7 +249,8 @@ def _held(
     return ClaimedError(
         f"{segment}: held since {moment} by run {holder.run_id}{of}"
         f" (host {holder.process.host}, process {holder.process.pid})",
-        hint=f"run the same command again when it is done; after {stale_after_ms / 1000:g} s it is taken over",
+        hint=f"run the same command again when that run is done; after {stale_after_ms / 1000:g} s a run takes the "
+        "claim over",
         claim=store.uri + _key(segment),
         segment_id=holder.segment_id,
     )

@@ -61,7 +61,7 @@ def held_by_another(name: str, held: LeaseHolder, heard_at: int, otherwise: str)
     heard = datetime.fromtimestamp(heard_at / 1000, UTC).isoformat(timespec="seconds")
     return TransientError(
         f"{name}: run {held.run_id} on {held.process} is at work on this warehouse, last heard of at {heard}",
-        hint=f"wait for it, then run this again; {otherwise}",
+        hint=f"wait for that run, then run this again; {otherwise}",
     )
 
 
@@ -79,7 +79,7 @@ def _refuse_working(name: str, found: StoredContent[LeaseHolder], stale_after_ms
     held = found.content
     if why_over(held.process, found.age, stale_after_ms, is_ended=held.ended) is None:
         left = max(stale_after_ms - found.age, 0) // 1000
-        raise held_by_another(name, held, found.written_at, f"if it is dead, its lease is over in {left} s")
+        raise held_by_another(name, held, found.written_at, f"if that run is dead, its lease ends in {left} s")
 
 
 class Lease:
@@ -110,7 +110,7 @@ class Lease:
                 _log.info("took the lease %s%s over from run %s", self._store.uri, self.key, found.content.run_id)
                 return etag
         raise TransientError(
-            f"{self._store.uri}{self.key}: other runs took this lease {_RACES} times while it was asked for",
+            f"{self._store.uri}{self.key}: other runs took this lease {_RACES} times while this run asked for it",
             hint="let runs on one warehouse not overlap",
         )
 
@@ -139,13 +139,13 @@ class Lease:
         try:
             self._write(structs.replace(self._holder, ended=True), self._etag)
         except TiersnapError as error:
-            _log.info("the lease is not given back: %s", error.message)
+            _log.info("lease not released: %s", error.message)
 
     def _write(self, holder: LeaseHolder, etag: str | None) -> str:
         return lock_object.write(self._store, self.key, holder, etag)
 
     def _lost(self) -> LeaseLostError:
-        _log.warning("the lease %s%s is another run's by now", self._store.uri, self.key)
+        _log.warning("another run took over the lease %s%s", self._store.uri, self.key)
         return LeaseLostError(
             f"{self._store.uri}{self.key}: another run has taken over this warehouse",
             hint="run this again when the other is done",

@@ -2,8 +2,8 @@
 
 A process is identified by its host, its pid and its start. The start consists of boot id, pid namespace and clock ticks
 since the boot, from Linux' /proc. `is_gone` returns True only if this process can see the other process: on the same
-boot of the same host, and in the same pid namespace. After a reboot, or in another container or host, it cannot. Then
-the age of the lock decides.
+boot of the same host, and in the same pid namespace. Between hosts or containers, and after a reboot, the age of the
+lock decides.
 """
 
 from __future__ import annotations

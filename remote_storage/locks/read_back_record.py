@@ -135,8 +135,8 @@ class ReadBackStore:
             where = f" on {holder}"
         return ReadBackHeldError(
             f"{self._store.uri}{self._key}: another run of tiersnap{where} is reading a record back from this location",
-            hint="wait for it, then run the same command again; if it is dead, its record counts for "
-            f"{max(STALE_AFTER_MS - age, 0) // 1000} s more",
+            hint="wait for that run, then run the same command again; if that run is dead, its record expires in "
+            f"{max(STALE_AFTER_MS - age, 0) // 1000} s",
         )
 
     @staticmethod

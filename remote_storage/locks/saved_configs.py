@@ -103,7 +103,7 @@ class SavedConfigsStore:
         def decode(data: bytes, *, name: str) -> SavedConfigs:
             saved = decode_saved_configs(data, topic, topic_id, name=name)
             if saved.cluster_id != cluster_id:
-                raise SavedConfigs.corrupt(name, f"tells of cluster {saved.cluster_id[:80]}, this is {cluster_id}")
+                raise SavedConfigs.corrupt(name, f"it is for cluster {saved.cluster_id[:80]}, this is {cluster_id}")
             return saved
 
         found = lock_object.read(self._store, key, SavedConfigs, decode)
@@ -163,8 +163,8 @@ class SavedConfigsStore:
             who = f"another run of tiersnap on {saved.process}"
         return UnblockHeldError(
             f"{self._store.uri}{key}: {who} holds {saved.topic}",
-            hint="wait for it, then run the same command again; if it is dead, its record counts for "
-            f"{max(STALE_AFTER_MS - age, 0) // 1000} s more",
+            hint="wait for that run, then run the same command again; if that run is dead, its record expires in "
+            f"{max(STALE_AFTER_MS - age, 0) // 1000} s",
         )
 
 
@@ -188,8 +188,8 @@ def decode_saved_configs(data: bytes, topic: str, topic_id: str, *, name: str) -
     """Return the saved configs of a topic. The errors are those of `StoredObject.decode`, also if the topic differs."""
     found = SavedConfigs.decode(data, name=name)
     if (found.topic, found.topic_id) != (topic, topic_id):
-        raise SavedConfigs.corrupt(name, f"tells of {found.topic[:80]}")
+        raise SavedConfigs.corrupt(name, f"it is for {found.topic[:80]}")
     others = sorted(found.before.keys() - OVERRIDES.keys())
     if others:
-        raise SavedConfigs.corrupt(name, f"{others[0][:80]} is no setting that it overrides")
+        raise SavedConfigs.corrupt(name, f"{others[0][:80]} is no config that tiersnap overrides")
     return found

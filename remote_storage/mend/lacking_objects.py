@@ -84,8 +84,8 @@ def put_lacking(
     """Put the objects that a segment lacks, and check that the segment is complete.
 
     Args:
-        check_known: raises if brokers no longer know the segment. It is called before the last object, which makes the
-            segment visible.
+        check_known: raises if brokers no longer know the segment; called before the object that makes the segment
+            visible.
         made: receives the keys of the objects that this call created.
 
     Raises:
@@ -184,9 +184,9 @@ def _aiven(
     stored = manifest_of(location.store, there)
     _check_manifest(record, stored)
     if stored.is_encrypted:
-        raise not_rebuilt(record, "the plugin encrypted it: its missing object cannot be made again as it was")
+        raise not_rebuilt(record, "the plugin encrypted it: its missing object cannot be rebuilt unchanged")
     if stored.is_compressed and there.log is None:
-        raise not_rebuilt(record, "the plugin compressed it: its missing object cannot be made again as it was")
+        raise not_rebuilt(record, "the plugin compressed it: its missing object cannot be rebuilt unchanged")
     if KeyKind.INDEXES in there.objects:
         return ()
     _check_places(record, stored, contents)

@@ -83,8 +83,7 @@ def may_be_deleted(index: RemoteIndex, segment: RemoteLogSegmentMetadata, log_st
     The right segments must have been read fully in this run.
 
     Args:
-        log_start: if the deletion has begun, offsets below the log start are ignored. If not, brokers delete such
-            offsets.
+        log_start: log start offset. If the deletion has begun, offsets below it are ignored; if not, all offsets count.
     """
     if segment.id in index.found():
         return "brokers read it"

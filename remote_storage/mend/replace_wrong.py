@@ -119,9 +119,7 @@ class ReplaceWrong:
     def _read_ours(
         self, partition: TopicIdPartition, planned: Sequence[Mending], wrong: Collection[str]
     ) -> tuple[list[RemoteLogSegmentMetadata], Collection[str]]:
-        """Return the complete unpublished segments that share offsets with wrong ones, and the ids of the wrong of
-        them.
-        """
+        """Return the complete unpublished segments that share offsets with wrong ones, and the wrong ids among them."""
         replaced = [each.metadata for each in planned]
         known = self.reader.cache.segments(partition).keys() | set(wrong)
         ours = _overlapping(finished_of(self.logs.location, partition), replaced, known)
@@ -131,9 +129,7 @@ class ReplaceWrong:
     def _told_of_ours(
         self, partition: TopicIdPartition, ours: Iterable[RemoteLogSegmentMetadata], wrong: Collection[str]
     ) -> RemoteIndex:
-        """Publish the unpublished segments of tiersnap that were read fully.
-
-        Return the brokers' index after the publication.
+        """Publish tiersnap's segments `ours`, which were read fully. Return the brokers' index after the publication.
 
         Segments above the brokers' last segment are left out, because the copy task continues there.
         """

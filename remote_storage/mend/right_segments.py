@@ -59,7 +59,9 @@ from tiersnap.snapshot.replay.segment_runs import LocalDecodes, Run, fold_segmen
 from tiersnap.snapshot.replay.snapshot_comparison import compare
 
 _NO_FILE = FileRef("", 0, 0)
-_DIFFER = "two whole logs of it differ, in the tier or in LOGDIR, and nothing shows which one is right"
+_DIFFER = (
+    "two complete logs of this segment differ, in remote storage or in LOGDIR, and nothing shows which one is right"
+)
 Opened = tuple[tuple[int, int], ...] | None
 
 
@@ -171,7 +173,8 @@ class RightSegments:
         """Return the remote segment whose log is used: the segment itself, or another one with the same records.
 
         Args:
-            replaces: whether the segment gets a new id. Then an undamaged log of another segment precedes its own
+            replaces: whether the segment gets a new id. If so, an undamaged log of another segment is preferred to its
+                own
                 damaged log.
         """
         if own is not None:
@@ -182,13 +185,15 @@ class RightSegments:
         if replaces or record.id.segment_id in self.listed:
             twin = self.stored.undamaged_twin(record)
         if twin is None:
-            raise not_rebuilt(record, "neither the tier, nor a LOGDIR with its offsets has its log")
+            raise not_rebuilt(record, "neither remote storage nor a LOGDIR with its offsets has its log")
         return twin
 
     def _fetched(self, record: RemoteLogSegmentMetadata, source: RemoteSegment, folder: Path) -> Segment:
         segment = fetch_into(folder, self.location.store, source)
         if (size := segment.log.size) != record.segment_size:
-            raise not_rebuilt(record, f"its log has {size} bytes in the tier, and {record.segment_size} in its record")
+            raise not_rebuilt(
+                record, f"its log has {size} bytes in remote storage, and {record.segment_size} in its record"
+            )
         return segment
 
     def _read(
@@ -243,7 +248,7 @@ class RightSegments:
             copies = map(self.stored.digest, self.stored.twins(record, also_wrong=True))
             witnesses += [each == digest for each in copies if each is not None]
         if False in witnesses:
-            raise not_rebuilt(record, "the log in LOGDIR is another log than the one in the tier: other batches")
+            raise not_rebuilt(record, "the log in LOGDIR differs from the log in remote storage: other batches")
         return bool(agrees)
 
     def _refuse_other_lineage(self, record: RemoteLogSegmentMetadata, runs: Sequence[Run], digest: str) -> None:
@@ -259,7 +264,7 @@ class RightSegments:
         found = compare(entries, fold, history_from=record.start_offset)
         if found.differing or found.unexplained or found.does_harm(self.rules.broker_expiry):
             says = found.reason(self.rules.broker_expiry)
-            raise not_rebuilt(record, f"its snapshot in the tier contradicts the log in LOGDIR: {says}")
+            raise not_rebuilt(record, f"its snapshot in remote storage contradicts the log in LOGDIR: {says}")
 
     def _agreements(self, copies: Iterable[RemoteSegment]) -> Iterator[bool]:
         """Yield whether the batches are the same, for each remote segment that the local log has, too."""
@@ -302,7 +307,7 @@ class RightSegments:
         return tuple((producer, first) for producer, first in opened), snapshot
 
     def fold_at_end(self, record: RemoteLogSegmentMetadata, runs: Sequence[Run]) -> tuple[np.ndarray, int]:
-        """Return the producers at a segment's end (ENTRY_DTYPE), and the offset from which all batches are included."""
+        """Return the producers at a segment's end (ENTRY_DTYPE), and the offset at which the folded batches begin."""
         end = record.end_offset + 1
         local = self._local_snapshot(end)
         if local is not None:
@@ -329,11 +334,14 @@ class RightSegments:
             why = "nor does LOGDIR at its end"
             if self.local is None:
                 why = "and no LOGDIR was given"
-            why = f"the tier does not have the producer state at {record.start_offset}, {why}: {error.message}"
+            why = f"remote storage does not have the producer state at {record.start_offset}, {why}: {error.message}"
             raise not_rebuilt(record, why) from error
 
     def _continued(self, record: RemoteLogSegmentMetadata, before: RemoteState, runs: Sequence[Run]) -> RemoteState:
-        """Fold a segment on top of the state at its start. Keep the state at its end for the next segment."""
+        """Combine the state at a segment's start with the fold of the segment.
+
+        The result is kept as the state at the start of the next segment.
+        """
         fold = ProducerFold()
         fold.combine(from_entries(before.entries))
         for run in runs:

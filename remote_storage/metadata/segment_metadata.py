@@ -195,7 +195,7 @@ EndOffsetFor = Callable[[int], tuple[int, int]]
 
 
 def end_offset_for(epochs: Sequence[tuple[int, int]], log_end_offset: int) -> EndOffsetFor:
-    """Return a lineage that answers as a broker with this leader epoch cache.
+    """Return a lineage that answers like a broker whose leader epoch cache has these entries.
 
     Args:
         epochs: (epoch, start offset) entries, ascending.
@@ -243,7 +243,7 @@ def _epoch_outside(epoch: int, start: int, end: int, end_offset_for: EndOffsetFo
     if answered != epoch or lineage_end == before:
         return f"leader epoch {epoch} is not in the lineage of the partition"
     if before > start:
-        return f"leader epoch {epoch} begins at offset {before}, in the segment it has offset {start}"
+        return f"leader epoch {epoch} begins at offset {before}, and at offset {start} in the segment"
     if not is_last and lineage_end != end:
         return f"leader epoch {epoch} ends at offset {lineage_end}, in the segment at {end}"
     if lineage_end < end:

@@ -51,7 +51,7 @@ def _check_offsets(listed: Sequence[PartitionObjects], asked: RestoreRequest) ->
 def _find_partitions(store: ObjectStore, asked: RestoreRequest) -> list[PartitionObjects]:
     """Return the partitions, which all have one topic id and one layout.
 
-    The user must name these only if there are several.
+    If remote storage has several topic ids or layouts of the topic, the user must name one.
     """
     topic, listed = asked.name, _list_wanted(store, asked)
     missing = asked.numbers - {each.partition.partition for each in listed}
@@ -104,7 +104,7 @@ def _source_cluster(store: ObjectStore, listed: PartitionObjects, given: str | N
         return given
     if given not in (None, recorded):
         raise UsageError(
-            f"{listed.partition}: --cluster-id {given}, but the run that tiered it recorded {recorded}",
+            f"{listed.partition}: --cluster-id {given}, but the run that uploaded it recorded {recorded}",
             hint="leave --cluster-id out: restore uses the recorded id",
         )
     return recorded

@@ -146,7 +146,7 @@ class Installation:
             return "at or below the log start offset"
         examination = examine(self.log_dir.filesystem, partition, check_crc=self.check_crc, on_boundary=planner)
         self.findings.extend(examination.findings)
-        return f"the log cannot be folded up to there: {examination.stopped_by}"
+        return f"the log cannot be folded up to this offset: {examination.stopped_by}"
 
     def _look_for_other_ids(self, at: TopicIdPartition) -> None:
         """Add a sentence for each other topic id with stored snapshots of the same topic and partition."""

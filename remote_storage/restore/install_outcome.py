@@ -38,7 +38,7 @@ class InstallOutcome(StrEnum):
 
     @property
     def problem(self) -> Problem | None:
-        """Return the reason why a segment lacks its snapshot until the user acts, or None."""
+        """Return the problem that the user must solve before the segment gets its snapshot, or None."""
         return _PROBLEMS.get(self)
 
 
@@ -74,5 +74,5 @@ class PlannedInstall:
 
     @property
     def problem(self) -> Problem | None:
-        """Return the reason why a segment lacks its snapshot until the user acts, or None."""
+        """Return the problem that the user must solve before the segment gets its snapshot, or None."""
         return self.found or self.action.problem

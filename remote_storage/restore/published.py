@@ -1,7 +1,7 @@
 """Choose the remote segments that may be restored, by the records of the cluster or by claims.
 
-A deleted topic is not restored from objects that its cluster has not deleted yet. It is not restored from segments that
-were never published, either. A published segment without any object in the store counts as missing.
+Segments that the cluster deleted are not restored, even if their objects still exist. Segments that were never
+published are not restored unless the user asks for them. A published segment without any object counts as missing.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def carry_out(
 
 def _gone(error: ObjectNotFoundError) -> TransientError:
     return TransientError(
-        f"{error.message} since the restore was planned", hint="run restore again: it plans anew", **error.attrs
+        f"{error.message} since the restore was planned", hint="run restore again: it makes a new plan", **error.attrs
     )
 
 
@@ -84,7 +84,7 @@ def make_room(target: Target, plans: Sequence[RestorePlan]) -> None:
         ways = "; ".join(ways_to_free(disk, deleted_bytes(target.path)))
         raise NoSpaceError(
             f"{target.path}: {says_room('the folders', needed, disk)}",
-            hint=f"restore partition by partition, or free some: {ways}",
+            hint=f"restore partition by partition, or free space: {ways}",
         )
 
 

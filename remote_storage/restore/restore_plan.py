@@ -153,7 +153,7 @@ def _chain(
     """Return the remote segments that make the log.
 
     Args:
-        known_log_start: log start offset from the log directory's checkpoint. It is used if the user gave none.
+        known_log_start: log start offset from the log directory's checkpoint, used if the user gave no --log-start.
     """
     remote = read_copies(store, listed)
     if published is None:
@@ -210,15 +210,14 @@ def _nothing_complete(store: ObjectStore, remote: RemoteInventory) -> ObjectNotF
     if problems:
         problems = f": {problems}"
     return ObjectNotFoundError(
-        f"{store.uri}: no complete copy of any segment of {remote.partition}{problems}",
+        f"{store.uri}: no complete remote segment of {remote.partition}{problems}",
         hint="restore uses only complete remote segments",
     )
 
 
 def _read_lineage(store: ObjectStore, head: RemoteSegment) -> LeaderEpochs:
-    """Return the leader epochs of the newest remote segment.
-
-    If they are damaged, the hint names the option to skip it.
+    """Return the leader epochs of the newest remote segment. If they are damaged, the hint says how to skip the
+    segment.
     """
     try:
         return read_lineage(store, head)

@@ -99,7 +99,7 @@ def plan_chain(
     wanted = lineage[0][1] if log_start_offset is None else log_start_offset
     ahead = [interval for interval in intervals if interval.end_offset > wanted]
     if not ahead:
-        raise ObjectNotFoundError(f"{of}: no complete copy of a segment holds offset {wanted} or a later one")
+        raise ObjectNotFoundError(f"{of}: no complete remote segment has offset {wanted} or a later one")
     log_start = _log_start(of, ahead, wanted, unusable, is_given=log_start_offset is not None)
     pieces, gaps = _lay_end_to_end(ahead, log_start)
     if gaps:
@@ -177,8 +177,7 @@ def _check_head(of: TopicIdPartition, first: int, unusable: Sequence[IncompleteS
         raise MissingHeadError(
             f"{of}: the log would begin at offset {first}, and "
             f"{count_of(len(older), 'older segment is', 'older segments are')} not usable: {_named(older)}",
-            hint="bring their objects back; or say that the log is to begin there: "
-            f"--log-start {first} --partition {of}",
+            hint=f"restore their objects, or let the log begin there: --log-start {first} --partition {of}",
         )
 
 
@@ -186,7 +185,7 @@ def _check_until(of: TopicIdPartition, end_offset: int, until: int) -> None:
     """Refuse a log that ends below the end offset that the user gave."""
     if end_offset < until:
         raise MissingTailError(
-            f"{of}: the usable copies end at offset {end_offset}, before {until}",
+            f"{of}: the usable segments end at offset {end_offset}, before {until}",
             hint=f"--until {end_offset} --partition {of}, or less",
         )
 
@@ -199,8 +198,7 @@ def _check_tail(of: TopicIdPartition, last: LogPiece, unusable: Sequence[Incompl
         raise MissingTailError(
             f"{of}: the log would end at offset {end_offset}, and "
             f"{count_of(len(newer), 'newer segment is', 'newer segments are')} not usable: {_named(newer)}",
-            hint="bring their objects back; or say that the log is to end there: "
-            f"--until {end_offset} --partition {of}",
+            hint=f"restore their objects, or let the log end there: --until {end_offset} --partition {of}",
         )
 
 
@@ -265,10 +263,10 @@ def _left_out_copies(
         if until is not None and copy.start_offset >= until:
             return "above the wanted end offset"
         if copy.segment_id not in in_lineage:
-            return "written under leader epochs that the newest segment does not know"
+            return "written under leader epochs that the newest segment does not have"
         if same := by_start.get(copy.start_offset):
-            return f"another copy of the same base offset is taken: {same.copy.segment_id}"
-        return "other copies hold the same offsets"
+            return f"another segment with the same base offset is used: {same.copy.segment_id}"
+        return "other segments have the same offsets"
 
     for copy in copies:
         if copy.segment_id not in used:

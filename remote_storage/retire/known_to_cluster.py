@@ -80,7 +80,8 @@ class KnownPartition:
     def refusal(self, cluster_id: str | None) -> str:
         """Return the reason why no object of the partition may be removed, or "".
 
-        `cluster_id` is the id in the store.
+        Args:
+            cluster_id: the cluster id in the store's cluster.json; None if there is none.
         """
         if cluster_id is None:
             return "no cluster.json names the cluster that wrote it"
@@ -91,13 +92,16 @@ class KnownPartition:
         if not self.records:
             known = "the cluster has no records of its remote segments"
             if self.is_live:
-                return f"{known}: publish them by tiersnap publish"
+                return f"{known}: publish them with tiersnap publish"
             # The segments may be the only ones of a cluster that was created again under its old id.
             return (
                 f"{known}, nor this topic id: if the topic was deleted before they were published, remove them by hand"
             )
         if not self.is_live and not self.is_absent and self.has_undeleted:
-            return "the cluster shows no such topic, and has not deleted its remote segments (no right to describe it?)"
+            return (
+                "the cluster shows no such topic, but has not deleted its remote segments (perhaps this user lacks "
+                "DESCRIBE)"
+            )
         if not self.has_leader:
             return "it has no leader now"
         return ""

@@ -42,10 +42,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """Objects that no cluster references, or perhaps references.
-
-    `action` is REMOVE only if no cluster references them.
-    """
+    """Objects that perhaps no cluster references. `action` is REMOVE only if this is certain."""
 
     kind: OrphanKind
     action: Fate

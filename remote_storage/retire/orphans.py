@@ -66,7 +66,7 @@ def judge_attempts(
     known = others.known
     for attempt in candidates(stored, known, aged):
         claim = claims.get(attempt.segment_id)
-        action, reason = Fate.LEAVE, "no claim of ours names it"
+        action, reason = Fate.LEAVE, "no claim of tiersnap contains it"
         # The records were read, and none names a candidate.
         if claim is not None and claim.may_delete(attempt.segment_id, has_no_record=known.is_gone(attempt.segment_id)):
             action, reason = _fate(attempt, claim, others)
@@ -213,7 +213,7 @@ def judge_snapshots(
             left.discard(offset)
             yield _of_object(OrphanKind.SNAPSHOT, Fate.REMOVE, reason, info, stored.partition)
         else:
-            why = "no manifest of ours names it"
+            why = "no manifest of tiersnap contains it"
             yield _of_object(OrphanKind.SNAPSHOT, Fate.LEAVE, why, info, stored.partition)
     for info, manifest in manifests:
         if aged.is_old(info.modified) and left.isdisjoint(_offsets_of(manifest)):

@@ -80,7 +80,7 @@ def unfinished(store: ObjectStore, aged: Aged, cluster_id: str, is_wanted: Calla
 def _of_segment(store: ObjectStore, each: UploadOfSegment, cluster_id: str) -> Orphan:
     action, reason = Fate.REMOVE, "a killed attempt left it"
     if each.claim is None:
-        action, reason = Fate.LEAVE, "no claim of ours names it"
+        action, reason = Fate.LEAVE, "no claim of tiersnap contains it"
     elif (theirs := _cluster_id(store, each)) not in (None, cluster_id):
         action, reason = Fate.REFUSE, f"it comes from the cluster {theirs}, this one is {cluster_id}"
     return Orphan(
@@ -195,7 +195,7 @@ class OrphansOutcome:
 
     @property
     def refused(self) -> list[Orphan]:
-        """Return the refused orphans. The user must remove the reason."""
+        """Return the refused orphans. Their `reason` tells the user why."""
         return with_action(self.found, Fate.REFUSE)
 
     @property

@@ -1,13 +1,12 @@
 """Delete the leftovers of ended copy attempts in a partition.
 
-An attempt that ends deletes its objects. If it is killed, the attempt that takes over its claim deletes them. A server
-may apply a request after it answered, so an object can still appear later. Only objects of attempts in a claim are
-deleted, after a grace period (store's clock) that is longer than any attempt.
+An attempt deletes its objects when it ends. If an attempt is killed, the attempt that takes over its claim deletes the
+objects. A server may apply a request after it answered, so an object can still appear later. Only objects of attempts
+in a claim are deleted, after a grace period (store's clock) that is longer than any attempt.
 
 A log may be the last good one for its offsets, and names and sizes prove nothing. So a log is deleted only if complete
 segments with its offsets were read fully and compared in the same call. Otherwise the log and its other objects are
-kept. They are deleted by a later call, or by the attempt that takes over the claim, after it has read the local
-segment.
+kept. A later call deletes them. So does the attempt that takes over the claim, after it has read the local segment.
 
 If a killed attempt has no successor, it is marked as ended first. If its process is still running, it finds its claim
 changed, and makes nothing visible.
@@ -132,7 +131,7 @@ def _doubt(
 ) -> CorruptDataError:
     location = RemoteLocation(store, found.segments[0].layout)
     return CorruptDataError(
-        f"{found.partition}: {left.segment_id} at {left.start_offset} is superseded and stays: {why}",
+        f"{found.partition}: {left.segment_id} at {left.start_offset} is superseded, but kept: {why}",
         hint=f"tiersnap verify --remote {shlex.join(location.words)} --depth full",
         segment_id=left.segment_id,
     )

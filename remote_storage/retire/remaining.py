@@ -1,4 +1,7 @@
-"""The segments that remain if an attempt is deleted. They must contain its offsets, be read fully and be right."""
+"""The segments that remain if an attempt is deleted.
+
+These segments must contain the offsets of the attempt, be read fully and be right.
+"""
 
 from __future__ import annotations
 

@@ -39,12 +39,11 @@ def open_store(uri: str, settings: StoreSettings | None = None, *, writes: bool 
     refuse_unsupported(uri, hint=f"known are {_KNOWN}")
     if not _PATH.fullmatch(uri) and _has_credentials(uri):
         raise UsageError(
-            "the place for objects has a user or a password in it (before the @), which would be shown in logs and "
-            "errors; it is not repeated here",
+            "the remote location contains a user or a password (before the @), which would be shown in logs and errors",
             hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, and write s3://bucket/prefix",
         )
     if "\0" in uri:
-        raise UsageError(f"{uri!r} is no place for objects", hint=f"known are {_KNOWN}")
+        raise UsageError(f"{uri!r} is no remote location", hint=f"known are {_KNOWN}")
     if "://" not in uri:
         return _open_path(uri, writes=writes)
     scheme, _, rest = uri.partition("://")
@@ -85,7 +84,7 @@ def _open_path(text: str, *, writes: bool) -> ObjectStore:
     if not _PATH.fullmatch(text):
         meant = "" if not text or ":" in text else f": is it s3://{text}, or ./{text}?"
         raise UsageError(
-            f"{text!r} is no place for objects{meant}", hint=f"a path begins with /, ./, ../ or ~; known are {_KNOWN}"
+            f"{text!r} is no remote location{meant}", hint=f"a path begins with /, ./, ../ or ~; known are {_KNOWN}"
         )
     try:
         return _open_directory(Path(text).expanduser().absolute(), writes=writes)

@@ -133,8 +133,8 @@ def _or_nothing(call: Callable[[], S3Answer]) -> S3Answer:
 
 _NAME = "lifecycle rules"
 _OFFLINE = frozenset({"GLACIER", "DEEP_ARCHIVE"})  # S3 must restore an object of these classes before a read
-_NO_ABORT = "no rule aborts unfinished uploads, which cost money unseen"
-_ADD_ABORT = "add AbortIncompleteMultipartUpload of 7 days; tiersnap maintain remove-orphans ends those of tiersnap"
+_NO_ABORT = "no rule aborts unfinished uploads, which cost money"
+_ADD_ABORT = "add AbortIncompleteMultipartUpload of 7 days; tiersnap maintain remove-orphans aborts tiersnap's own"
 
 
 def judge_rules(rules: Sequence[LifecycleRule], prefix: str) -> Iterator[ProbeAnswer]:

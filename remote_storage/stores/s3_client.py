@@ -125,7 +125,7 @@ def _of_answer(error: boto.ClientError, action: str, bucket: str, key: str) -> T
     if code in _BUCKET_CODES:
         return RemoteStorageError(
             f"bucket {bucket!r} {_BUCKET_CODES[code]}",
-            hint="create it, or correct the bucket in the s3:// URI, the endpoint or the account",
+            hint="create the bucket, or correct the s3:// URI, the endpoint or the account",
             **attrs,
         )
     if _is_transient(code, status):

@@ -103,7 +103,7 @@ class MultipartUpload:
         stored = of_response(response)
         if stored is not None and stored != crc:
             raise RemoteStorageError(
-                f"s3://{self.bucket}/{self.key}: part {number} has CRC {crc:08x}, the server says {stored:08x}",
+                f"s3://{self.bucket}/{self.key}: part {number} has CRC {crc:08x}, the server computed {stored:08x}",
                 hint="run the same command again; if this recurs, the network changes bytes",
             )
         if not is_proved(response, crc, sent):

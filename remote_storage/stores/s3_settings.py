@@ -1,4 +1,4 @@
-"""The settings of an S3 server. They have no credentials, because boto3 finds the credentials."""
+"""The settings of an S3 server, without credentials. boto3 finds the credentials."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Checksums(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class S3Settings:
-    """Settings of the S3 client. They are hashable: a process creates one client for equal settings."""
+    """Settings of the S3 client. A process creates one client for equal settings."""
 
     endpoint_url: str | None = None  # None for AWS
     region: str | None = None

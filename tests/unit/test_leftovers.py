@@ -172,7 +172,7 @@ def test_sweep_partition_keeps_a_superseded_log_beside_a_damaged_one(store: Dire
     path.write_bytes(flipped(right))
     found = list_remote_partition(aiven(store), ORDERS)
     (doubt,) = sweep_partition(store, found).doubts
-    assert f"{first} at 10 is superseded and stays: {second}, which has the same offsets" in doubt.message
+    assert f"{first} at 10 is superseded, but kept: {second}, which has the same offsets" in doubt.message
     assert len(keys_of(store, first)) == 2
     path.write_bytes(right)
     assert sweep_partition(store, found).objects == 2

@@ -185,7 +185,7 @@ def test_a_log_start_of_the_disk_that_the_tier_does_not_reach_is_named_with_the_
     (disk / "log-start-offset-checkpoint").write_text(f"0\n1\n{TOPIC} 0 5000\n")
     refused = restore(store, disk, "--apply")
     assert refused.exit_code != 0
-    assert "no complete copy of a segment holds offset 5000" in refused.err
+    assert "no complete remote segment has offset 5000" in refused.err
     assert "by log-start-offset-checkpoint in the log directory" in refused.err
     done = restore(store, disk, "--apply", "--log-start", "0")
     assert done.exit_code == 0, done.err
