@@ -74,7 +74,7 @@ def plan_lacking(
         others = _aiven(location, record, there, contents)
         if lacks_log and not lacks_snapshot and checked.rebuilt:
             name, why = next(iter(checked.rebuilt.items()))
-            raise not_rebuilt(record, f"{name} in the tier: {why}")
+            raise not_rebuilt(record, f"{name} in remote storage: {why}")
     return LackingObjects(record, ready, lacks_log, others)
 
 

@@ -13,7 +13,7 @@ Follows org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState, Remote
 RemoteLogSegmentMetadata. A segment id identifies one copy attempt: a second attempt at the same segment has a new id.
 
 A broker finds remote segments by the epochs of its own leader epoch cache. A segment with other epochs does not belong
-to this log. A lineage (EndOffsetFor) returns what a leader answers to a follower's OffsetForLeaderEpoch:
+to this log. A lineage (EndOffsetFor) returns a leader's answer to a follower's OffsetForLeaderEpoch:
 
     requested epoch                  answer
     in the range of the cache        the largest epoch of the cache at or below it, and that epoch's exclusive end

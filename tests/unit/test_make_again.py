@@ -199,7 +199,7 @@ def test_objects_that_do_not_fit_those_that_are_there_are_refused(at, tmp_path):
     done = tier.mend(log=tier.at.logs.with_name("whole"))
     assert "the plugin compressed it" in outcomes(done)[0]
     assert "its indexes object exists and differs from the indexes of its log" in outcomes(done)[1]
-    assert "offset index in the tier: " in outcomes(done)[2]
+    assert "offset index in remote storage: " in outcomes(done)[2]
     assert {info.key: tier.store.get(info.key) for info in tier.store.list()} == before
 
 
