@@ -43,8 +43,8 @@ def ask_copy_tasks(
 
     Args:
         log_dirs: log directories with the leader epochs, used if this client cannot ask leaders.
-        wants_records: whether to return records. If True, the records of all partitions are read; if False, only
-            those of partitions that brokers copy.
+        wants_records: whether to return records. If True, the records of all partitions are read; if False, only those
+            of partitions that brokers copy.
         talk: reports progress.
 
     Raises:
@@ -97,8 +97,9 @@ def ask_about_log_dirs(
 
 
 def copy_lag(settings: Mapping[str, TopicConfig]) -> CopyLag:
-    """Return the copy lag of a topic by its configs, 0 before Kafka 4.4. Follows LogConfig.remoteCopyLagMs and
-    -Bytes.
+    """Return the copy lag of a topic by its configs, 0 before Kafka 4.4.
+
+    Follows LogConfig.remoteCopyLagMs and LogConfig.remoteCopyLagBytes.
     """
     return CopyLag(_resolved(settings, "ms", "0"), _resolved(settings, "bytes", UNLIMITED))
 

@@ -138,8 +138,8 @@ def copied_twice(cache: MetadataCache, partition: TopicIdPartition) -> Iterator[
     """Yield pairs of finished segments with the same records: the unread id, and the id that brokers read.
 
     A hung attempt that finishes after another attempt copied the segment leaves such a pair. Segments with equal
-    offsets
-    and different leader epochs are no pair: two leaders wrote them around an unclean election, and brokers read both.
+    offsets and different leader epochs are no pair: two leaders wrote them around an unclean election, and brokers read
+    both.
     """
     by_records: dict[tuple[int, int, LeaderEpochs], list[RemoteLogSegmentMetadata]] = {}
     for each in cache.in_state(partition, _FINISHED):

@@ -196,8 +196,7 @@ def open_lineage(cluster: Cluster, log_dirs: Iterable[str]) -> Iterator[Lineage]
 
     At the end of the block all connections are closed. The lineage raises UnknownTopicError if no log directory has the
     partition, or if its topic id differs. It raises LeaderEpochLineageError if the leader-epoch-checkpoint lost epochs,
-    or
-    if the leaders cannot be asked.
+    or if the leaders cannot be asked.
     """
     opened = [open_log_dir(uri) for uri in log_dirs]
     if opened:

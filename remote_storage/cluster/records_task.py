@@ -29,8 +29,7 @@ class WantedRecords:
     """A row of WANTED: records to read from the metadata partition `number`.
 
     Without `log_dir`, a row asks a cluster for the records of one user partition. With `log_dir`, it asks for all
-    records in
-    the replica of the metadata partition in that log directory.
+    records in the replica of the metadata partition in that log directory.
     """
 
     number: Int32

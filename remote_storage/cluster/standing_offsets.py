@@ -92,8 +92,7 @@ def _time_at(filesystem: FileSystem, partition: Partition, offset: int, now: int
     """Return the time (ms) at which the record at an offset was written, or `now` if no local segment has the offset.
 
     The result is never before the file time of the previous segment, because that segment ended first. If the timestamp
-    is
-    missing or in the future, the result is the file time of the record's own segment.
+    is missing or in the future, the result is the file time of the record's own segment.
     """
     previous = holding = None
     for each in partition.segments:

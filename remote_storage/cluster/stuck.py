@@ -55,8 +55,7 @@ class StuckPartition:
         """Return whether a broker copies this partition now. If so, no segment of the partition may be published.
 
         A stuck copy task begins the same segment again, and finishes none. A copy task that a restart, a new leader or
-        another
-        run has freed begins or finishes another segment.
+        another run has freed begins or finishes another segment.
         """
         if not self.fails_at:
             return True

@@ -21,8 +21,7 @@ def find_unused(store: ObjectStore, cluster: Cluster) -> list[UnusedTopic]:
     """Return the topics with segments that the cluster certainly does not have, ascending by name and id.
 
     A topic is left out if one of its `cluster.json` objects names another cluster or cannot be read. The search needs
-    two
-    listings. Each candidate needs one more listing, and a read of each of its `cluster.json` objects.
+    two listings. Each candidate needs one more listing, and a read of each of its `cluster.json` objects.
     """
     folders = _topic_folders(store)  # list first: a topic with segments then exists when the cluster is asked
     topics = cluster.topics({each.topic for each in folders})

@@ -103,8 +103,7 @@ def reopen(store: ObjectStore, finished: HeldClaim, attempt: Attempt) -> HeldCla
     """Claim a finished segment again, because its remote segment lost objects or lacks offsets of the local segment.
 
     The claim keeps the id of the remote segment, because brokers may know this segment. It may contain offsets that no
-    other
-    segment has, because another replica may have rolled at other offsets.
+    other segment has, because another replica may have rolled at other offsets.
 
     Raises:
         ObjectChangedError: another attempt changed the claim first.

@@ -174,8 +174,7 @@ class RightSegments:
 
         Args:
             replaces: whether the segment gets a new id. If so, an undamaged log of another segment is preferred to its
-                own
-                damaged log.
+                own damaged log.
         """
         if own is not None:
             if not replaces:
@@ -233,10 +232,8 @@ class RightSegments:
         """Refuse the local log if it diverged from the remote log. Return whether a later segment confirms it.
 
         The nearest segments below and above that both logs have must contain the same batches. Logs that diverged never
-        agree
-        again, so any later segment can confirm the local log. If none does, other remote segments with the same offsets
-        must
-        agree with `digest`.
+        agree again, so any later segment can confirm the local log. If none does, other remote segments with the same
+        offsets must agree with `digest`.
         """
         before, behind = self.stored.neighbours(record)
         agreements = self._agreements(behind)

@@ -151,8 +151,7 @@ def putting_back(location: RemoteLocation, record: RemoteLogSegmentMetadata) -> 
     """Mark a published segment as kept while its objects are restored, so that no attempt deletes them.
 
     Unfinished uploads of the segment are aborted before and after the block. Otherwise a late completion could put
-    another
-    object. See `claim_protocol.keep`.
+    another object. See `claim_protocol.keep`.
 
     Raises:
         TiersnapError: another attempt may delete the segment, or remote storage does not answer. The block did not run.

@@ -69,8 +69,8 @@ class MetadataCache:
         """Yield the segments of a partition whose copy began and never finished.
 
         If a storage manager throws an exception, the copy task deletes the leftovers (RemoteLogManager.copyLogSegment
-        since
-        3.9), and the attempt is in a DELETE state. If the deletion fails, too, it stays in DELETE_SEGMENT_STARTED.
+        since 3.9), and the attempt is in a DELETE state. If the deletion fails, too, it stays in
+        DELETE_SEGMENT_STARTED.
         """
         for name, each in self.segments(partition).items():
             if name not in self.copied:

@@ -134,8 +134,7 @@ def decode(value: bytes) -> MetadataRecord:
 
     Raises:
         CorruptMetadataRecordError: the value has an unknown frame version, api key or message version, a text or state
-            that
-            Kafka does not allow, too few bytes, or too many.
+            that Kafka does not allow, too few bytes, or too many.
     """
     reader = FlexibleReader(value)
     try:

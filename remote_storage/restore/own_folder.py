@@ -37,8 +37,7 @@ class OwnFolder:
 
         Args:
             like: a file in the same directory. New files get its mode. Their owner is the owner of the directory; if
-                that is
-                root, as on some mounted disks, their owner is the owner of `like`.
+                that is root, as on some mounted disks, their owner is the owner of `like`.
 
         Raises:
             OSError: the folder cannot be opened.

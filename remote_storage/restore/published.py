@@ -86,8 +86,7 @@ def as_claimed(store: ObjectStore, remote: RemoteInventory) -> RemoteInventory:
     """Return the segments that brokers uploaded. Segments that tiersnap uploaded go to `unpublished`.
 
     This is for a restore without a cluster: brokers publish every segment that they upload. A segment is tiersnap's if
-    a
-    claim contains its id, or if the claim at its offset cannot be decoded.
+    a claim contains its id, or if the claim at its offset cannot be decoded.
     """
     claimed = _claimed(store, remote)
     return _set_apart(remote, claimed, "made by tiersnap and not known to be published")

@@ -216,8 +216,9 @@ def _nothing_complete(store: ObjectStore, remote: RemoteInventory) -> ObjectNotF
 
 
 def _read_lineage(store: ObjectStore, head: RemoteSegment) -> LeaderEpochs:
-    """Return the leader epochs of the newest remote segment. If they are damaged, the hint says how to skip the
-    segment.
+    """Return the leader epochs of the newest remote segment.
+
+    If the epochs are damaged, the hint of the error names the option that skips the segment.
     """
     try:
         return read_lineage(store, head)

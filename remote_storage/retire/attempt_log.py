@@ -40,8 +40,7 @@ def read_attempt_log(
     """Return the facts about the log of a copy attempt, or None if its end is unknown.
 
     The batches decide, because a damaged manifest can name fewer offsets than the log contains. If the log is damaged,
-    the
-    manifest of a complete segment decides. Without such a segment the end is unknown.
+    the manifest of a complete segment decides. Without such a segment the end is unknown.
 
     Args:
         complete: the complete segment of the attempt, or None.

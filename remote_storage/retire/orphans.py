@@ -10,9 +10,8 @@ The objects are listed before the records are read to their end, so a record tha
 
 While the topic exists, a complete segment that ends above the published offsets is no orphan, because `publish` may
 still publish it. An attempt with a log is kept unless other segments contain its offsets, were read fully and are
-right.
-If those segments are damaged, the attempt may have the last good log (see Remaining). An attempt without a log has no
-offsets. Objects of a broker's failed attempt may be removed, too: see judge_attempts_of_brokers.
+right. If those segments are damaged, the attempt may have the last good log (see Remaining). An attempt without a log
+has no offsets. Objects of a broker's failed attempt may be removed, too: see judge_attempts_of_brokers.
 """
 
 from __future__ import annotations

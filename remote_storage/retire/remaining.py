@@ -66,8 +66,7 @@ class Remaining:
         """Return the reason why the log of an attempt is kept, or "".
 
         "" means that the attempt has no log, or that other right segments contain its offsets. These must be the
-        segment
-        `finished` or recorded segments. Offsets below the log start need no segment.
+        segment `finished` or recorded segments. Offsets below the log start need no segment.
         """
         if attempt.log is None:
             return ""

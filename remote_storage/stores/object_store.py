@@ -1,16 +1,15 @@
 """The protocol of object stores.
 
-Keys are relative to the store's root (`uri`), use `/`, and are built by `layouts.keys` only. Stores hold no
-connection, so they can be pickled and sent to executors. Each process creates its own client.
+Keys are relative to the store's root (`uri`), use `/`, and are built by `layouts.keys` only. Stores hold no connection,
+so they can be pickled and sent to executors. Each process creates its own client.
 
-Readers never see an incomplete object. `put_if_absent` and `put_file_if_absent` never change an existing object.
-They return ALREADY_SAME if the existing object has the same content, and raise ObjectExistsError if the content
-differs.
+Readers never see an incomplete object. `put_if_absent` and `put_file_if_absent` never change an existing object. They
+return ALREADY_SAME if the existing object has the same content, and raise ObjectExistsError if the content differs.
 `replace_if` overwrites only the version that the caller read. `replace` overwrites unconditionally.
 
 All methods raise TransientError for failures that may pass, such as a time-out, throttling or an unreachable server.
-They raise RemoteStorageError for lasting failures, such as a missing bucket, denied access or a wrong checksum.
-Each call ends before the `Deadline` of its `with` block.
+They raise RemoteStorageError for lasting failures, such as a missing bucket, denied access or a wrong checksum. Each
+call ends before the `Deadline` of its `with` block.
 """
 
 from __future__ import annotations

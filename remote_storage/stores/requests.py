@@ -4,8 +4,7 @@
         store.list(…)              # all calls of a store in this block end within 30 s
 
 Three limits bound a call of a store: the limit of the call, the deadline in its arguments, and the deadline of the
-block.
-Calls that clean up after a failure must be outside the block, because an expired deadline refuses every call.
+block. Calls that clean up after a failure must be outside the block, because an expired deadline refuses every call.
 """
 
 from __future__ import annotations
@@ -95,8 +94,7 @@ def in_waves(
     """Yield lists of results of `ask`, at most REQUESTS_AT_ONCE in a list, in the order of the items.
 
     The number of requests in advance grows with the number of results that the caller took, up to MOST_AT_ONCE. A
-    caller
-    that stops early causes few requests.
+    caller that stops early causes few requests.
 
     Args:
         is_known: returns whether `ask` makes no request for an item. Such an item gets no thread.

@@ -1,8 +1,8 @@
 """Put an object conditionally, and repeat the request until the writer of the object is known.
 
 If two writers put one key, one writer succeeds and the other gets 412. A successful writer may also get 412: if its
-first answer was lost, botocore repeats the request. Therefore each put sends an id, which the server stores in the
-user metadata (`tiersnap-put-id`). A writer that finds its own id wrote the object, even if its last answer was 412.
+first answer was lost, botocore repeats the request. Therefore each put sends an id, which the server stores in the user
+metadata (`tiersnap-put-id`). A writer that finds its own id wrote the object, even if its last answer was 412.
 
 AWS checks the bytes against the CRC-32C that tiersnap sends. Older servers check Content-MD5. botocore computes CRC-32C
 only if awscrt is installed, but sends a CRC that it is given. S3 stores the CRC with the object, and HEAD returns it.
