@@ -33,7 +33,7 @@ INDEXES_OF_ENTRIES = {
 
 
 class StoredState(StrEnum):
-    """How many of an attempt's objects are in the store."""
+    """The completeness of an attempt's objects in the store."""
 
     ABSENT = "ABSENT"
     PARTIAL = "PARTIAL"  # readers do not see a segment
