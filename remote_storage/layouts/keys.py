@@ -156,9 +156,9 @@ def segment_stem(metadata: RemoteLogSegmentMetadata, *, local: bool = False) -> 
 
 
 def partition_segments(partition: TopicIdPartition, *, local: bool = False) -> str:
-    """Return the prefix of the keys of a partition's segments.
+    """Return the prefix of the keys of a partition's segments. No other key has this prefix.
 
-    No other key has it. The partition must have a topic id.
+    The partition must have a topic id.
     """
     if local:
         return f"{LOCAL_TIERED_STORAGE}/{partition.topic}-{partition.partition}-{_id(partition)}/"

@@ -102,8 +102,8 @@ def may_take_over(held: Claim, attempt: Attempt, age: int, stale_after_ms: int) 
 def reopen(store: ObjectStore, finished: HeldClaim, attempt: Attempt) -> HeldClaim:
     """Claim a finished segment again, because its remote segment lost objects or lacks offsets of the local segment.
 
-    The claim keeps the id of the remote segment, because brokers may know this segment. It may contain offsets that no
-    other segment has, because another replica may have rolled at other offsets.
+    The claim keeps the id of the remote segment, because brokers may know this segment. The segment may contain offsets
+    that no other segment has, because another replica may have rolled at other offsets.
 
     Raises:
         ObjectChangedError: another attempt changed the claim first.
@@ -114,7 +114,7 @@ def reopen(store: ObjectStore, finished: HeldClaim, attempt: Attempt) -> HeldCla
 def keep(store: ObjectStore, segment: ClaimedSegment, segment_id: str) -> None:
     """Mark a published segment as kept before its objects are restored, so that no attempt deletes them.
 
-    If the claim cannot be decoded, nothing is done: no attempt deletes objects by such a claim.
+    If the claim cannot be decoded, nothing is done, because attempts delete nothing by such a claim.
 
     Raises:
         ClaimedError: another attempt at the segment may be running, and would delete the objects.

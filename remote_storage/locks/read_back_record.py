@@ -4,7 +4,7 @@
     {"version":1,"clusterId":"…","uri":"s3://bucket/prefix/","server":"minio:9000","brokers":"<digest>","topic":null,
      "process":null,"renewals":0}
 
-A replica of the location contains the object, too. There it is ignored, because the URI or the server differs.
+A replica of the location contains the object, too. In a replica, the object is ignored: the URI or the server differs.
 `brokers` is a digest of the brokers' configuration. If the digest changes, the proof is no longer valid. During a
 read-back `brokers` is null, `topic` is the topic of the read-back, and `process` will delete that topic.
 """

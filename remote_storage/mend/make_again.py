@@ -65,7 +65,7 @@ class RemoteLogs:
         return local is not None and local.segment_of(record) is not None
 
     def verify(self, partition: TopicIdPartition, depth: CheckDepth) -> dict[str, str]:
-        """Verify a partition. Return the reason why a segment is wrong, by segment id.
+        """Verify a partition. Return the wrong segments: segment id -> reason.
 
         Raises:
             TiersnapError: remote storage does not answer, or refuses a request.
@@ -82,9 +82,7 @@ class RemoteLogs:
         return ReadWhole(self._check(partition, CheckDepth.FULL))
 
     def find_doubts(self, partition: TopicIdPartition, ids: Collection[str]) -> dict[str, str]:
-        """Read segments before they are published.
-
-        Return the reason why a segment must not become visible, by segment id.
+        """Read segments before they are published. Return the wrong ones: segment id -> reason.
 
         Raises:
             TiersnapError: remote storage does not answer, or refuses a request.
@@ -173,10 +171,7 @@ class MakeAgain:
     apply: bool
 
     def each(self, missing: Iterable[Mending]) -> Iterator[Mending]:
-        """Mend the segments that --from did not bring back, partition by partition.
-
-        A failure does not stop the others.
-        """
+        """Mend the segments that --from did not bring back, partition by partition. Continue after a failure."""
         for partition, group in groupby(missing, key=lambda each: each.metadata.id.topic_id_partition):
             of_one = sorted(group, key=lambda each: each.metadata.start_offset)
             if any(_is_left(each) for each in of_one):

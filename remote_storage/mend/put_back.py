@@ -62,7 +62,7 @@ class PutBack:
         return self.logs.location
 
     def each(self, planned: Sequence[Mending]) -> Iterator[Mending]:
-        """Put the planned segments back, one after the other. A failure does not stop the others."""
+        """Put the planned segments back, one after the other. Continue after a failure."""
         for partition, group in groupby(planned, key=lambda each: each.metadata.id.topic_id_partition):
             of_one = list(group)
             if any(each.outcome is MendOutcome.PLANNED for each in of_one):

@@ -43,7 +43,7 @@ class Replica:
 
     @property
     def end(self) -> int:
-        """Return the high watermark of the replica, 0 if it is unknown. Below it all replicas have the same records."""
+        """Return the high watermark of the replica, 0 if it is unknown. All replicas have the same records below it."""
         return self.partition.high_watermark or 0
 
     def read(self) -> MetadataCache:

@@ -85,8 +85,8 @@ def _lost(published: Published, stored: Collection[str]) -> Iterator[IncompleteS
 def as_claimed(store: ObjectStore, remote: RemoteInventory) -> RemoteInventory:
     """Return the segments that brokers uploaded. Segments that tiersnap uploaded go to `unpublished`.
 
-    This is for a restore without a cluster: brokers publish every segment that they upload. A segment is tiersnap's if
-    a claim contains its id, or if the claim at its offset cannot be decoded.
+    A restore without a cluster uses only segments of brokers, because brokers publish every segment that they upload. A
+    segment is tiersnap's if a claim contains its id, or if the claim at its offset cannot be decoded.
     """
     claimed = _claimed(store, remote)
     return _set_apart(remote, claimed, "made by tiersnap and not known to be published")
@@ -143,7 +143,7 @@ def _sorted(segments: Iterable[_S]) -> tuple[_S, ...]:
 def read_copies(store: ObjectStore, listed: PartitionObjects) -> RemoteInventory:
     """Return the complete and the incomplete segments of a listing, with their metadata.
 
-    A segment that the plugin compressed can be restored. An encrypted segment cannot, and is incomplete here.
+    A segment that the plugin compressed can be restored. A segment that the plugin encrypted is returned as incomplete.
     """
 
     def read(attempt: SegmentObjects) -> RemoteSegment | IncompleteSegment:

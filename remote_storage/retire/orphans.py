@@ -34,7 +34,7 @@ from tiersnap.snapshot.units import utc
 
 @dataclass(frozen=True, slots=True)
 class Aged:
-    """The age from which objects may be removed. `now` is in ms by the store's clock, `older_than` is in ms."""
+    """The minimum age of removable objects. `now` is in ms by the store's clock, `older_than` is in ms."""
 
     now: int
     older_than: int
@@ -59,7 +59,7 @@ def judge_attempts(
     """Yield the orphans among the copy attempts of a partition.
 
     Args:
-        claims: claims by the segment ids that they contain.
+        claims: claims, by the segment id of each of their attempts.
         others: the segments that must contain the offsets of a removed one.
     """
     known = others.known
