@@ -90,7 +90,7 @@ def test_doctor_names_a_topic_that_a_killed_run_left_paused_and_what_restores_it
         code, out, _ = doctor(place, *words)
         (topic,) = json.loads(out)["result"]["copying"]["paused"]
         assert (code, topic["topic"], topic["state"]) == (0, "orders", "AT_WORK"), "a run is at it"
-        assert "on elsewhere (pid 7) is at orders" in topic["reason"]
+        assert "on elsewhere (pid 7) holds orders" in topic["reason"]
 
         place.world.advance(STALE_AFTER_MS + 1)
         code, out, _ = doctor(place, *words)
