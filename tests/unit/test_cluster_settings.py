@@ -211,7 +211,7 @@ def test_while_another_run_is_at_a_topic_nobody_else_is(tmp_path):
     first.put(BEGUN)
     with pytest.raises(UnblockHeldError, match=r"another run of tiersnap holds a\.b-c"):
         second.put(structs.replace(BEGUN, partitions=(1,)))
-    with pytest.raises(UnblockHeldError, match=r"on another-host \(pid 7\) is at a\.b-c") as caught:
+    with pytest.raises(UnblockHeldError, match=r"on another-host \(pid 7\) holds a\.b-c") as caught:
         second.find({"a.b-c": TOPIC_ID}, CLUSTER_ID)
     assert caught.value.exit_code is ExitCode.TRANSIENT
     first.put(structs.replace(BEGUN, partitions=(2,)))
