@@ -55,7 +55,7 @@ _PROBLEMS: dict[InstallOutcome, Problem] = {
 
 @dataclass(frozen=True, slots=True)
 class StoredBy:
-    """The run that stored a snapshot and finished, and facts about the snapshot."""
+    """Facts about a stored snapshot: the finished run that stored it, its number of producers, and its provenance."""
 
     run_id: str
     producers: int
