@@ -15,178 +15,199 @@ from tiersnap.snapshot.errors import (
 
 
 class ObjectNotFoundError(RemoteStorageError):
-    """Raised when an object that must exist is missing; names the key and the store."""
+    """Raised when an object that must exist is missing. The message names the key and the store."""
 
 
 class ObjectChangedError(TransientError):
-    """Raised when an object to replace differs from the one that was read: another writer was faster."""
+    """Raised when another writer changed or deleted an object between our read and our conditional write."""
 
 
 class LeaseLostError(TransientError):
-    """Raised when another run has taken over a warehouse, because this one did not renew its lease for too long."""
+    """Raised when another run took over the lease of a warehouse, because this run renewed the lease too late."""
 
 
 class UnblockHeldError(TransientError):
-    """Raised when another run of `unblock` holds a topic: only one run may disable and enable its copying."""
+    """Raised when another `unblock` run has locked a topic. Only one run may disable and enable its copying."""
 
 
 class ReadBackHeldError(TransientError):
-    """Raised when another run reads a record back from a location; only one run at a time may do that."""
+    """Raised when another run is proving a remote location by reading a record back.
+
+    Only one run may do this at a time.
+    """
 
 
 class ClaimedError(TransientError):
-    """Raised when another attempt holds the claim of a segment; names that attempt."""
+    """Raised when another copy attempt holds the claim of a segment. The message names that attempt."""
 
 
 class ClaimLostError(TransientError):
-    """Raised when another attempt took over the claim of a segment before this one made its segment visible."""
+    """Raised when another copy attempt took over the claim of a segment before the segment became visible."""
 
 
 class CopyInFlightError(TransientError):
-    """Raised when a broker or another process is copying segments of a partition: tiersnap does not upload then."""
+    """Raised when a broker or another process is copying segments of a partition.
+
+    tiersnap does not upload meanwhile.
+    """
 
 
 class ConditionsIgnoredError(UsageError):
-    """Raised when a store ignores a condition and overwrites an object: two writers would not notice each other."""
+    """Raised when a store ignores a condition and overwrites an object. Two writers would not notice each other."""
 
 
 class InvalidKeyError(UsageError):
-    """Raised when a text is no key of this project's grammar, or a part of a key has a form Kafka does not allow."""
+    """Raised when a text is not an object key of tiersnap, or Kafka does not allow the form of a part of the key."""
 
 
 class IllegalStateTransitionError(TiersnapError):
-    """Raised when remote segment metadata would leave KIP-405's state machine."""
+    """Raised when remote segment metadata would make a state transition that KIP-405 does not allow."""
 
 
 class RemoteGapError(GateError):
-    """Raised when offsets between two remote segments are in no complete segment; names the offsets."""
+    """Raised when no complete segment contains the offsets between two remote segments.
+
+    The message names the offsets.
+    """
 
 
 class SegmentChangedError(TransientError):
-    """Raised when a segment changed after it was decoded; the next scan decodes it again."""
+    """Raised when a segment changed after tiersnap decoded it. The next scan decodes the segment again."""
 
 
 class CorruptSegmentError(CorruptDataError):
-    """Raised when a batch of a segment is damaged: a broker would truncate the segment there."""
+    """Raised when a batch of a segment is damaged. A broker would truncate the segment at that batch."""
 
 
 class WrongLeaderEpochsError(CorruptDataError):
-    """Raised when a batch has another leader epoch than the leader-epoch-checkpoint has for its offset."""
+    """Raised when a batch and the leader-epoch-checkpoint have different leader epochs for the same offset."""
 
 
 class DivergedLogError(CorruptDataError):
-    """Raised when a local log and a remote log of one topic id have other batches at the same offsets."""
+    """Raised when a local log and a remote log with the same topic id have different batches at the same offsets."""
 
 
 class SnapshotChangedError(TransientError):
-    """Raised when a producer snapshot changed after it was computed or compared; names its offset and location."""
+    """Raised when a producer snapshot changed after tiersnap computed or compared it.
+
+    The message names offset and location.
+    """
 
 
 class SnapshotVanishedError(TransientError):
-    """Raised when a recorded producer snapshot was deleted; the next run computes it again."""
+    """Raised when a producer snapshot that tiersnap recorded was deleted. The next run computes the snapshot again."""
 
 
 class MissingTailError(GateError):
-    """Raised when remote storage has newer segments of a log than those that can be restored."""
+    """Raised when remote storage has segments of a log that are newer than all segments that can be restored."""
 
 
 class MissingHeadError(GateError):
-    """Raised when remote storage has older segments of a log than those that can be restored."""
+    """Raised when remote storage has segments of a log that are older than all segments that can be restored."""
 
 
 class EncryptedSegmentError(RemoteStorageError):
-    """Raised when a segment was encrypted by the plugin, whose key tiersnap does not have."""
+    """Raised when the plugin encrypted a segment. tiersnap does not have the key."""
 
 
 # Errors of a cluster.
 
 
 class BrokerUnavailableError(TransientError):
-    """Raised when no broker answers, or the responsible one cannot answer now."""
+    """Raised when no broker answers, or when the broker responsible for the request is unavailable."""
 
 
 class ClusterRefusedError(UsageError):
-    """Raised when a broker refuses permanently: not authorized, not supported, an invalid config."""
+    """Raised when a broker will always refuse a request: not authorized, not supported, or an invalid config."""
 
 
 class TopicRefusedError(ClusterRefusedError):
-    """Raised when a cluster refuses to create tiersnap's topic: not authorized, or an unknown config."""
+    """Raised when a cluster refuses to create a topic for tiersnap: not authorized, or an unknown config."""
 
 
 class MetadataTopicAbsentError(UsageError):
-    """Raised when the cluster has no `__remote_log_metadata`; tiersnap never creates it, nor lets brokers create it."""
+    """Raised when the cluster has no `__remote_log_metadata`.
+
+    tiersnap neither creates the topic nor lets brokers create it.
+    """
 
 
 class MetadataTopicCompactedError(GateError):
-    """Raised when `__remote_log_metadata` is compacted, and takes no records without a key (KIP-1266)."""
+    """Raised when `__remote_log_metadata` is compacted. A compacted topic takes no records without a key (KIP-1266)."""
 
 
 class DeliveryFailedError(TransientError):
-    """Raised when not all records were acknowledged; the next run writes the missing ones."""
+    """Raised when brokers did not acknowledge all records. The next run writes the missing records."""
 
 
 class UnknownTopicError(GateError):
-    """Raised when the cluster has no such topic, no such partition, or another topic by that name."""
+    """Raised when the cluster lacks the topic or the partition, or has a topic of that name with another id."""
 
 
 class TieringOffError(GateError):
-    """Raised when the topic is not tiered: `remote.storage.enable` is off, or the topic is compacted."""
+    """Raised when the topic is not tiered: `remote.storage.enable` is false, or the topic is compacted."""
 
 
 class CopyingOffError(GateError):
-    """Raised when another user disabled copying, or finite retention would delete segments while it is disabled."""
+    """Raised when another user disabled copying, or when retention could delete segments while copying is disabled."""
 
 
 class SettingsAsideError(GateError):
-    """Raised when configs that tiersnap overrode cannot be restored: a broker refuses them, or they were not saved."""
+    """Raised when overridden configs cannot be restored: a broker refuses them, or they were not saved."""
 
 
 class CopyingOnError(GateError):
-    """Raised when copying is enabled: a running copy task does not see published segments, and copies them again."""
+    """Raised when copying is enabled. A running copy task ignores published segments and copies them again."""
 
 
 class SegmentHoleError(GateError):
-    """Raised when offsets before a segment are not in remote storage: readers and the copy task would skip them."""
+    """Raised when remote storage lacks offsets below a segment. Readers and the copy task would skip these offsets."""
 
 
 class LeaderEpochLineageError(GateError):
-    """Raised when a segment's leader epochs are not in the partition's lineage: brokers would copy it a second time."""
+    """Raised when the partition's lineage lacks a leader epoch of the segment. Brokers would copy the segment again."""
 
 
 class LostCopyError(CorruptDataError):
-    """Raised when brokers consider offsets tiered, but cannot read all of them from complete segments."""
+    """Raised when brokers consider offsets tiered, but no complete segments contain all these offsets."""
 
 
 class HiddenOffsetsError(GateError):
-    """Raised when a new segment would hide offsets of another lineage that brokers read now."""
+    """Raised when a new segment would hide offsets of another lineage that brokers can read now."""
 
 
 class NotDeletedError(GateError):
-    """Raised when a remote segment stays, because no proven segment holds its offsets."""
+    """Raised when tiersnap keeps a remote segment because no proven segment contains the same offsets."""
 
 
 class PlaintextRefusedError(GateError):
-    """Raised when plain text would be uploaded among segments that the plugin encrypted; names such a manifest."""
+    """Raised when tiersnap would upload plain text beside segments that the plugin encrypted.
+
+    Names an encrypted manifest.
+    """
 
 
 class WrongPlaceError(GateError):
-    """Raised when brokers keep their remote segments in another remote location than the given one; names both."""
+    """Raised when brokers use another remote location than the given one. The message names both locations."""
 
 
 class UnprovenPlaceError(GateError):
-    """Raised when nothing proves that brokers read the remote location to which segments were uploaded."""
+    """Raised when no evidence shows that brokers read the remote location of the uploaded segments."""
 
 
 class UnprovenLogError(GateError):
-    """Raised when nothing proves that a local log is the leader's, so its uploaded segments must not count yet."""
+    """Raised when nothing proves that a local log equals the leader's log.
+
+    Segments of this log must not be published.
+    """
 
 
 class CopyingSwitchedOnError(UnfinishedError):
-    """Reported when copying was enabled during a publication: the copy task may have copied some segments again."""
+    """Reported when another user enabled copying during a publication. The copy task may have copied segments again."""
 
 
 class StillStuckError(TiersnapError):
-    """Raised when the copy task still fails after the segments were published with copying disabled."""
+    """Raised when the copy task still fails after tiersnap disabled copying and published the segments."""
 
     exit_code = ExitCode.PARTIAL
 
@@ -195,27 +216,30 @@ class StillStuckError(TiersnapError):
 
 
 class MissingMetaPropertiesError(UsageError):
-    """Raised when a log directory has no meta.properties: no broker would start on it."""
+    """Raised when a log directory has no meta.properties. No broker would start with this directory."""
 
 
 class UnknownClusterError(UsageError):
-    """Raised when the cluster that the segments come from is unknown."""
+    """Raised when the cluster that wrote the segments is unknown."""
 
 
 class OtherLayoutError(GateError):
-    """Raised when a segment would be uploaded in another layout than the one of its finished remote segment."""
+    """Raised when an upload would use another layout than the finished remote segment of the same offsets."""
 
 
 class WrongClusterError(GateError):
-    """Raised when a log directory is of another cluster than the given one; no option overrides it."""
+    """Raised when a log directory belongs to another cluster than the given one. No option overrides this check."""
 
 
 class OtherClusterError(GateError):
-    """Raised when segments would move to another cluster without options for their producer state and topic id."""
+    """Raised when segments would move to another cluster without the options for producer state and topic id."""
 
 
 class FolderDiffersError(GateError):
-    """Raised when a partition's folder exists and differs from the restored one; restore overwrites nothing."""
+    """Raised when the folder of a partition exists and differs from the folder to restore.
+
+    restore overwrites nothing.
+    """
 
 
 class UnknownToClusterError(GateError):
@@ -223,11 +247,11 @@ class UnknownToClusterError(GateError):
 
 
 class UnpublishedError(GateError):
-    """Raised when a log needs segments without a record that they were ever published."""
+    """Raised when a restored log needs segments that have no record in `__remote_log_metadata`."""
 
 
 class NotRebuiltError(GateError):
-    """Raised when a missing or wrong remote segment cannot be rebuilt; names the missing knowledge."""
+    """Raised when tiersnap cannot rebuild a missing or wrong remote segment. The message names the unknown fact."""
 
 
 class DeletedByClusterError(GateError):

@@ -1,1 +1,1 @@
-"""A running cluster: its topics and configs, its records of remote segments, and what its copy tasks do."""
+"""A running cluster: its topics and configs, its records of remote segments, and the state of its copy tasks."""

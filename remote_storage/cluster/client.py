@@ -1,4 +1,4 @@
-"""A cluster through its admin protocol: topics, settings, offsets. Needs the extra `kafka`."""
+"""A client of a cluster's admin protocol: topics, configs, offsets. Needs the extra `kafka`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -34,14 +35,14 @@ if TYPE_CHECKING:  # an extra: imported by the methods that use it
 _log = logging.getLogger(__name__)
 
 SECONDS = 30.0
-_FIRST_SECONDS = 10.0  # for the first answer: the address may be wrong
-# No request of tiersnap may create a topic implicitly. The error reports a wrong host, so log lines are not needed.
+_FIRST_SECONDS = 10.0  # limit for the first answer: the address may be wrong
+# No request of tiersnap may create a topic implicitly. librdkafka logs nothing, because the errors name a wrong host.
 _DEFAULTS: dict[str, object] = {"allow.auto.create.topics": False, "log_level": 0}
-# Otherwise librdkafka waits for a partition's leader without a pause between connections: 5,000 a second to a broker
-# that is down. Its reconnect.backoff.ms counts only for brokers to which it always connects.
+# With sparse connections, librdkafka reconnects to a stopped leader without a pause, 5,000 times per second.
+# reconnect.backoff.ms limits only permanent connections.
 _ADMIN: dict[str, object] = {"enable.sparse.connections": False}
 _CONSUMER: dict[str, object] = {
-    "group.id": "tiersnap",  # demanded, never used: nothing is subscribed to, nothing committed
+    "group.id": "tiersnap",  # librdkafka requires an id; tiersnap neither subscribes nor commits
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
@@ -49,19 +50,19 @@ _CONSUMER: dict[str, object] = {
 }
 _BATCH = 500
 _AGAIN_SECONDS = 0.5
-_GONE = "a broker has gone or elects a leader: run the same command again"
-_NEVER_ANSWERED = "is it a broker's address, and does --command-config say how to log in? Else: run it again"
+_GONE = "a broker stopped, or a partition has no leader yet: run the same command again"
+_NEVER_ANSWERED = "check the broker's address and the login in --command-config, then run the same command again"
 _DENIED = {"TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"}
 T = TypeVar("T")
 
 
 class Cluster:
-    """Requests to one cluster; connects at the first.
+    """Requests to one cluster. The first request connects.
 
-    All methods raise BrokerUnavailableError if no broker answers, ClusterRefusedError if a broker refuses.
+    All methods raise BrokerUnavailableError if no broker answers, and ClusterRefusedError if a broker refuses.
 
     Raises:
-        MissingExtraError: without confluent-kafka.
+        MissingExtraError: confluent-kafka is not installed.
     """
 
     def __init__(self, bootstrap_server: str, properties: Mapping[str, str] | None = None) -> None:
@@ -73,17 +74,17 @@ class Cluster:
         self._has_answered = False
 
     def consumer(self, properties: Mapping[str, object] = MappingProxyType({})) -> Consumer:
-        """Return a consumer for assigned partitions; it commits no offsets.
+        """Return a consumer for assigned partitions. It commits no offsets.
 
         Raises:
-            UsageError: librdkafka does not know a property.
+            UsageError: librdkafka has no such property.
         """
         from confluent_kafka import Consumer
 
         return self._new(Consumer, {**_CONSUMER, **properties})
 
     def producer(self, properties: Mapping[str, object]) -> Producer:
-        """Return a producer. Raises UsageError: librdkafka does not know a property."""
+        """Return a producer. Raises UsageError: librdkafka has no such property."""
         from confluent_kafka import Producer
 
         return self._new(Producer, properties)
@@ -96,29 +97,31 @@ class Cluster:
         except KafkaException as error:
             said = _error_of(error).str()
             for value in filter(None, self.properties.values()):
-                said = said.replace(value, "***")  # it may be a password in the wrong place
+                said = said.replace(value, "***")  # a value may be a misplaced password
             raise UsageError(f"client properties: {said}", hint="--command-config takes librdkafka's names") from error
 
     def _metadata(self, what: str, topic: str | None = None) -> ClusterMetadata:
-        seconds = SECONDS if self._has_answered else _FIRST_SECONDS
+        seconds = _FIRST_SECONDS
+        if self._has_answered:
+            seconds = SECONDS
         return self.ask(what, lambda: self._client().list_topics(topic, timeout=seconds))
 
     def cluster_id(self) -> str:
-        """Return the id of the cluster, as in `meta.properties` of its brokers."""
+        """Return the id of the cluster, which is also in the `meta.properties` of its brokers."""
         return str(self._metadata("cluster id").cluster_id)
 
     def partition_counts(self) -> dict[str, int]:
-        """Return the number of partitions of every topic that this user may describe."""
+        """Return the number of partitions of every topic that this user may describe, by topic name."""
         topics = self._metadata("list of topics").topics
         return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
 
     def brokers(self) -> dict[int, tuple[str, int]]:
-        """Return host and port of every broker, as advertised to this client."""
+        """Return the advertised host and port of every broker, by broker id."""
         brokers: dict[int, BrokerMetadata] = self._metadata("list of brokers").brokers
         return {number: (str(broker.host), int(broker.port)) for number, broker in brokers.items()}
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Return the topics of `names` that the cluster has."""
+        """Return the topics of `names` that exist and that this user may describe, by name."""
         from confluent_kafka import TopicCollection
 
         there = self.partition_counts()
@@ -129,33 +132,49 @@ class Cluster:
             described = self._client().describe_topics(collection, request_timeout=SECONDS)
             for name, future in described.items():
                 topic: TopicDescription = self._result(f"topic {name}", future, f"DESCRIBE of {name}")
-                leaders = {each.id: each.leader.id if each.leader is not None else -1 for each in topic.partitions}
+                leaders: dict[int, int] = {}
+                for each in topic.partitions:
+                    leaders[each.id] = -1
+                    if each.leader is not None:
+                        leaders[each.id] = each.leader.id
                 found[name] = Topic(name, _kafka_uuid(str(topic.topic_id)), leaders)
         return found
 
     def absent(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the `names` of topics that the cluster certainly does not have, without hidden topics."""
+        """Return the `names` of topics that certainly do not exist.
+
+        A topic that this user may not describe is never certain.
+        """
         from confluent_kafka import KafkaError
 
         wanted = set(names)
-        there = self._metadata("list of topics").topics if wanted else {}
+        if not wanted:
+            return frozenset()
+        there = self._metadata("list of topics").topics
         if METADATA_TOPIC not in there:
             return frozenset()  # this broker's list may be incomplete
         return self._answered(wanted - there.keys(), KafkaError.UNKNOWN_TOPIC_OR_PART)
 
     def hidden(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the `names` of topics that this user may not describe, whether they exist or not."""
+        """Return the `names` of topics that this user may not describe. Such a topic need not exist."""
         from confluent_kafka import KafkaError
 
         return self._answered(names, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
     def _answered(self, names: Iterable[str], code: int) -> frozenset[str]:
-        """Return the topics for which a broker answers with the error code if they are requested by name."""
-        asked = {name: self._metadata(f"topic {name}", name).topics[name].error for name in names}
-        return frozenset(name for name, error in asked.items() if error is not None and error.code() == code)
+        """Request each topic by name, and return the topics for which a broker answers with the error `code`."""
+        found = set()
+        for name in names:
+            error = self._metadata(f"topic {name}", name).topics[name].error
+            if error is not None and error.code() == code:
+                found.add(name)
+        return frozenset(found)
 
     def operations(self, topic: str) -> frozenset[str]:
-        """Return the names of operations that this user may do on a topic, as in "WRITE"; none if unknown."""
+        """Return the operations that this user may do on a topic, such as "WRITE".
+
+        Empty if the broker does not report them.
+        """
         from confluent_kafka import TopicCollection
 
         described = self._client().describe_topics(
@@ -165,35 +184,36 @@ class Cluster:
         return frozenset(each.name for each in found.authorized_operations or ())
 
     def settings(self, topic: str) -> dict[str, TopicConfig]:
-        """Return all configs of a topic that its brokers know, by name."""
+        """Return all configs of a topic, by config name."""
         return self._settings(_resource("TOPIC", topic), f"settings of {topic}", f"DESCRIBE_CONFIGS of {topic}")
 
     def broker_settings(self, broker: int) -> dict[str, TopicConfig]:
-        """Return all configs of a broker, by name."""
+        """Return all configs of a broker, by config name."""
         what = f"settings of broker {broker}"
         return self._settings(_resource("BROKER", str(broker)), what, "DESCRIBE_CONFIGS of the cluster")
 
     def change_settings(self, topic: str, values: Mapping[str, str | None], *, validate_only: bool = False) -> None:
-        """Set configs of a topic in one step, all or none; None removes the topic's own value."""
+        """Set configs of a topic in one request, all or none. The value None removes the topic's own value."""
         from confluent_kafka.admin import AlterConfigOpType, ConfigEntry
 
-        entries = [
-            ConfigEntry(
-                name,
-                value or "",
-                incremental_operation=AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET,
-            )
-            for name, value in values.items()
-        ]
+        entries = []
+        for name, value in values.items():
+            operation = AlterConfigOpType.SET
+            if value is None:
+                operation = AlterConfigOpType.DELETE
+            entries.append(ConfigEntry(name, value or "", incremental_operation=operation))
         resource = _resource("TOPIC", topic, entries)
         futures = self._client().incremental_alter_configs(
             [resource], request_timeout=SECONDS, validate_only=validate_only
         )
         self._result(f"settings of {topic}", futures[resource], f"ALTER_CONFIGS of {topic}")
-        _log.debug("%s settings of %s: %s", "asked for" if validate_only else "changed", topic, sorted(values))
+        if validate_only:
+            _log.debug("validated settings of %s: %s", topic, sorted(values))
+        else:
+            _log.debug("changed settings of %s: %s", topic, sorted(values))
 
     def create_topic(self, name: str, settings: Mapping[str, str]) -> None:
-        """Create a topic of one partition, with the default replication factor of the cluster."""
+        """Create a topic with one partition and the cluster's default replication factor."""
         from confluent_kafka.admin import NewTopic
 
         topic = NewTopic(name, 1, -1, config=dict(settings))
@@ -208,7 +228,10 @@ class Cluster:
         _log.info("deleted the topic %s", name)
 
     def log_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
-        """Return log start, remote segments included, and log end (exclusive) of each partition."""
+        """Return (log start offset, log end offset) of each partition.
+
+        The start includes remote segments; the end is exclusive.
+        """
         from confluent_kafka.admin import OffsetSpec
 
         wanted = list(partitions)
@@ -216,39 +239,43 @@ class Cluster:
         return {partition: (starts[partition], ends[partition]) for partition in wanted}
 
     def leader_epochs(self, topic: str, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """Return (leader, leader epoch) of some partitions of a topic, by number; -1 for an unknown value.
+        """Return (leader, leader epoch) of the partitions `numbers` of a topic, by number. -1 means unknown.
 
-        The restart of a broker ends its leader epochs.
+        If a broker restarts, the partitions that it leads get new leader epochs.
         """
         from confluent_kafka.admin import OffsetSpec
 
         leaders = self.topics([topic])[topic].leaders
-        found = self._list_offsets([(topic, number) for number in numbers], OffsetSpec.latest())
+        found = self._list_offsets(list(product([topic], numbers)), OffsetSpec.latest())
         return {number: (leaders.get(number, -1), _epoch_of(info)) for (_, number), info in found.items()}
 
     def log_starts(self, leaders: Mapping[TopicIdPartition, int]) -> dict[TopicIdPartition, int]:
-        """Return the log start, remote segments included, of each partition that has a leader."""
-        led = [each for each, leader in leaders.items() if leader >= 0]
-        offsets = self.log_offsets((each.topic, each.partition) for each in led)
-        return {each: offsets[each.topic, each.partition][0] for each in led}
+        """Return the log start offset of each partition with a leader, including remote segments.
+
+        -1 in `leaders` means none.
+        """
+        led = {(each.topic, each.partition): each for each, leader in leaders.items() if leader >= 0}
+        return {led[at]: start for at, (start, _) in self.log_offsets(led).items()}
 
     def stable_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """Return the last stable offset (exclusive) of each partition, from its leader."""
+        """Return the last stable offset (exclusive) of each partition, as its leader reports it."""
         from confluent_kafka.admin import OffsetSpec
 
         return self._offsets(list(partitions), OffsetSpec.latest(), is_stable=True)
 
     def offsets_of_topic(self, topic: str, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """Return log start and log end (exclusive) of some partitions of a topic, by number.
+        """Return (log start offset, log end offset) of the partitions `numbers` of a topic, by number.
 
-        It waits while brokers restart or elect leaders, as a consumer would.
+        The end is exclusive.
+
+        Like a consumer, the call waits while brokers restart or elect leaders, up to SECONDS.
         """
-        wanted = [(topic, number) for number in numbers]
+        wanted = list(product([topic], numbers))
         deadline, is_stale = time.monotonic() + SECONDS, False
         while True:
             try:
                 if is_stale:
-                    self.partition_counts()  # updates this client's leaders and their epochs
+                    self.partition_counts()  # refreshes the client's metadata: leaders and their epochs
                 found = self.log_offsets(wanted)
             except BrokerUnavailableError as error:
                 if time.monotonic() > deadline:
@@ -264,7 +291,7 @@ class Cluster:
     ) -> dict[tuple[str, int], int]:
         found = self._list_offsets(partitions, spec, is_stable=is_stable)
         for (topic, number), info in found.items():
-            if info.offset < 0:  # librdkafka returns -1001 without an error if a leader did not answer in time
+            if info.offset < 0:  # if a leader does not answer in time, librdkafka returns -1001 and no error
                 raise BrokerUnavailableError(
                     f"{self.bootstrap_server}: offsets of {topic}-{number}: no leader answers", hint=_GONE
                 )
@@ -275,7 +302,9 @@ class Cluster:
     ) -> dict[tuple[str, int], ListOffsetsResultInfo]:
         from confluent_kafka import IsolationLevel, TopicPartition
 
-        level = IsolationLevel.READ_COMMITTED if is_stable else IsolationLevel.READ_UNCOMMITTED
+        level = IsolationLevel.READ_UNCOMMITTED
+        if is_stable:
+            level = IsolationLevel.READ_COMMITTED
         found: dict[tuple[str, int], ListOffsetsResultInfo] = {}
         for start in range(0, len(partitions), _BATCH):
             wanted = {TopicPartition(*each): spec for each in partitions[start : start + _BATCH]}
@@ -296,7 +325,7 @@ class Cluster:
     def _client(self) -> AdminClient:
         from confluent_kafka.admin import AdminClient
 
-        # Kept, because futures fail after their client is deleted.
+        # Keep the client: futures fail after their client is deleted.
         if self._admin is None:
             # The type stubs of AdminClient lack callbacks.
             self._admin = self._new(lambda config: AdminClient({**_ADMIN, **config}), {"error_cb": self._on_trouble})  # type: ignore[dict-item]
@@ -304,12 +333,12 @@ class Cluster:
         return self._admin
 
     def _on_trouble(self, error: KafkaError) -> None:
-        # The reason for a failed connection, which the error of a request lacks.
+        # Keep the reason for a failed connection, because the errors of requests do not contain it.
         if error.name() != "_ALL_BROKERS_DOWN":
             self._last_trouble = error.str()
 
     def ask(self, what: str, call: Callable[[], T], needs: str = "") -> T:
-        """Return the result of a call into confluent-kafka; translate its errors with `to_error`."""
+        """Return the result of a call of confluent-kafka. Translate its errors with `to_error`."""
         from confluent_kafka import KafkaException
 
         try:
@@ -326,7 +355,7 @@ class Cluster:
             raise BrokerUnavailableError(f"{self.bootstrap_server}: no answer: {what}") from error
 
     def to_error(self, what: str, error: KafkaError, needs: str = "") -> TiersnapError:
-        """Return a KafkaError as a TiersnapError; `needs` is the permission for the hint, as in "READ of orders"."""
+        """Return a KafkaError as a TiersnapError. `needs` is a permission for the hint, such as "READ of orders"."""
         name = error.name()
         if name in PASSING or error.retriable():
             self._client().poll(0)
@@ -336,7 +365,7 @@ class Cluster:
             if self._has_answered:
                 hint = _GONE
             return BrokerUnavailableError(f"{self.bootstrap_server}: {what}: {why}", hint=hint)
-        hint = "the broker's log says more"
+        hint = "the broker's log contains the reason"
         if needs and name in _DENIED:
             hint = needs_permission(needs)
         return ClusterRefusedError(f"{self.bootstrap_server}: {what}: {name}: {error.str()}", hint=hint, code=name)
@@ -368,4 +397,4 @@ def _check_installed() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "confluent_kafka":
             raise
-        raise MissingExtraError("talking to a cluster needs confluent-kafka", hint=with_extra("kafka")) from error
+        raise MissingExtraError("requests to a cluster need confluent-kafka", hint=with_extra("kafka")) from error

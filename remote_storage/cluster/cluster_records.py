@@ -1,4 +1,4 @@
-"""Read a cluster's records of partitions, for commands that restore or delete remote segments."""
+"""Read a cluster's records of partitions for the commands that restore or delete remote segments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tiersnap.remote_storage.retire.known_to_cluster import Ask, KnownPartition
 
 
 class ClusterRecords:
-    """A cluster's records of partitions: a KnownToCluster.
+    """A cluster's records of partitions. Implements KnownToCluster.
 
     Raises:
         MetadataTopicAbsentError, BrokerUnavailableError: the records cannot be read.
@@ -62,7 +62,7 @@ class ClusterRecords:
     def _with_absent(
         self, found: Mapping[TopicIdPartition, KnownPartition], topics: Mapping[str, Topic]
     ) -> dict[TopicIdPartition, KnownPartition]:
-        """Return the partitions, with `is_absent` set on those whose topic id the cluster certainly does not have.
+        """Return the partitions with `is_absent` set if the cluster certainly does not have their topic id.
 
         Only partitions with undeleted segments are checked.
         """
@@ -74,34 +74,41 @@ class ClusterRecords:
 def certainly_gone(
     cluster: Cluster, topics: Mapping[str, Topic], partitions: Collection[TopicIdPartition]
 ) -> set[TopicIdPartition]:
-    """Return the partitions whose topic id the cluster certainly does not have. Hidden topics are never certain.
+    """Return the partitions whose topic id the cluster certainly does not have.
+
+    Topics hidden from this user are not included.
 
     Args:
-        topics: the partitions' topics that the cluster shows, by name.
+        topics: the partitions' topics that this user may describe, by name.
     """
     known = topics.keys() | cluster.absent({each.topic for each in partitions} - topics.keys())
     return {at for at in partitions if at.topic in known and not is_there(topics, at)}
 
 
 def _unknown(cluster: Cluster, partition: TopicIdPartition, known: Topic | None) -> UnknownToClusterError:
-    """Return the error of a partition without a topic in the cluster; `known` is another topic of its name."""
-    there = "no such topic" if known is None else f"a topic of that name with the id {known.topic_id}"
+    """Return the error that a partition's topic id is not in the cluster.
+
+    `known` is the cluster's topic of the same name.
+    """
+    there = "no such topic"
+    if known is not None:
+        there = f"a topic of that name with the id {known.topic_id}"
     return UnknownToClusterError(
         f"{partition} with the topic id {partition.topic_id}: {cluster.bootstrap_server} has {there}",
-        hint="it was deleted there, or comes from another cluster; --unpublished restores it all the same",
+        hint="the topic was deleted, or belongs to another cluster; --unpublished restores it nevertheless",
     )
 
 
 def read_published(
     cluster: Cluster, partitions: Iterable[TopicIdPartition], *, unpublished: bool = False
 ) -> dict[TopicIdPartition, Published]:
-    """Return the newest state of every remote segment that the cluster knows of these partitions, by segment id.
+    """Return the newest state of every remote segment of these partitions in the cluster's records, by segment id.
 
     Args:
-        unpublished: return no segments for a topic that the cluster does not have; else that is an error.
+        unpublished: if True, return no segments for a topic that the cluster does not have; if False, raise.
 
     Raises:
-        UnknownToClusterError: the cluster has no topic of that name, or one with another id.
+        UnknownToClusterError: the cluster has no topic of that name, or its topic has another id.
         MetadataTopicAbsentError, BrokerUnavailableError: the records cannot be read.
     """
     wanted = list(partitions)

@@ -1,9 +1,10 @@
-"""The topics of a cluster by their configs: which of them brokers copy, and which tiersnap paused."""
+"""The topics of a cluster that brokers copy, and the topics whose copying tiersnap paused, by their configs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.read_records import partitions_of
@@ -21,19 +22,24 @@ from tiersnap.snapshot.log.selection import NamedLogDir, named
 
 @dataclass(frozen=True, slots=True)
 class CopiedTopics:
-    """The topics that the cluster has and that this user may describe."""
+    """The copied topics and the paused topics of a cluster, as far as this user may describe them."""
 
-    leaders: Mapping[TopicIdPartition, int]  # of the partitions that brokers copy and that have a leader
-    marked: Mapping[str, str]  # topic ids, by name, of those with the mark of a pause
+    leaders: Mapping[TopicIdPartition, int]  # broker ids, of the partitions that brokers copy and that have a leader
+    marked: Mapping[str, str]  # topic ids by topic name, of the topics whose configs have the mark of a pause
 
     def led_here(self, log_dirs: Sequence[NamedLogDir]) -> dict[TopicIdPartition, tuple[FileSystem, Partition]]:
-        """Return the copied partitions that the broker of the log directories leads, with their local files."""
+        """Return the copied partitions that the broker of the log directories leads, with their local files.
+
+        If a log directory has no `meta.properties`, its broker is unknown, and all its copied partitions are returned.
+        """
         found = {}
         for each in log_dirs:
             log_dir = each.log_dir
             owner = read_properties(log_dir.filesystem, log_dir.path)
-            brokers = {None if owner is None else owner.node_id, *(self.leaders.values() if owner is None else ())}
-            led = {(at.topic, at.partition) for at, leader in self.leaders.items() if leader in brokers}
+            led = set()
+            for at, leader in self.leaders.items():
+                if owner is None or leader == owner.node_id:
+                    led.add((at.topic, at.partition))
             for partition in named(log_dir, led):
                 name = name_of(partition)
                 if name in self.leaders:
@@ -42,9 +48,9 @@ class CopiedTopics:
 
 
 def ask_topics(cluster: Cluster, log_dirs: Sequence[NamedLogDir], records: MetadataCache) -> CopiedTopics:
-    """Ask for the topics in log directories and records, or for all topics without log directories.
+    """Return the copied and paused topics among those of the log directories and records. Needs one request per topic.
 
-    It takes one request for each topic.
+    If `log_dirs` is empty, all topics of the cluster are examined.
 
     Raises:
         BrokerUnavailableError: the cluster does not answer.
@@ -57,18 +63,17 @@ def ask_topics(cluster: Cluster, log_dirs: Sequence[NamedLogDir], records: Metad
     topics = cluster.topics(names)
     configs = configs_of(cluster, topics)
     copied: list[TopicPartition] = []
-    for name in _copied(configs):
-        copied += [(name, number) for number in topics[name].leaders]
-    paused = {name: topics[name].topic_id for name in configs if is_marked(configs[name])}
+    paused: dict[str, str] = {}
+    for name, settings in configs.items():
+        if is_copied(settings):
+            copied += product([name], topics[name].leaders)
+        if is_marked(settings):
+            paused[name] = topics[name].topic_id
     return CopiedTopics(led_partitions(topics, copied), paused)
 
 
-def _copied(configs: Mapping[str, Mapping[str, TopicConfig]]) -> Iterator[str]:
-    return (name for name, settings in configs.items() if is_copied(settings))
-
-
 def configs_of(cluster: Cluster, topics: Iterable[str]) -> dict[str, Mapping[str, TopicConfig]]:
-    """Return the configs of those topics, by name, that this user may describe; one request per topic."""
+    """Return the configs of the topics that this user may describe, by topic name. Needs one request per topic."""
 
     def describe(topic: str) -> Mapping[str, TopicConfig] | None:
         try:

@@ -1,18 +1,19 @@
 """Follow a partition's copy task by the records of `__remote_log_metadata`.
 
-Each copy attempt begins with a COPY_SEGMENT_STARTED of a new id. If a snapshot is missing, the attempt ends there, and
-the next one follows after the task interval. If the storage manager throws, brokers since 3.9 also delete the leftovers
-of the attempt, so its newest record is a deletion.
+Each copy attempt begins with a COPY_SEGMENT_STARTED record of a new segment id. If a snapshot is missing, the attempt
+fails without a further record, and the next attempt follows after the task interval. If the storage manager throws an
+exception, brokers since 3.9 delete the leftovers of the attempt, so its newest record is a deletion.
 
-No record shows that an attempt has failed, and records of attempts stay in the topic. An upload that timed out before
-Kafka 3.9 leaves the same records, and so does the upload of a leader that died; the newest attempt may be under way. So
-two attempts at one segment are only a suspicion, and watching decides. A copy task is stuck if it twice begins a
-segment that remote storage lacks, and finishes none. If it keeps beginning segments that others have finished, it has
-not read the records since.
+No record shows that an attempt has failed, and the records of old attempts stay in the topic. A time-out before Kafka
+3.9 and the death of a leader leave the same records as a failure, and the newest attempt may still be running. So two
+attempts at one segment are only a suspicion, and the copy task must be watched. A copy task is stuck if it begins two
+attempts at segments that remote storage lacks, and finishes none. A copy task that begins segments which another copy
+attempt had finished has not read the records of that attempt.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Iterable, Mapping
@@ -34,17 +35,20 @@ _POLL_SECONDS = 0.5
 
 
 class CopyProgress(StrEnum):
-    """The progress of a copy task since it was enabled again."""
+    """The progress of a copy task after copying was enabled again."""
 
-    FAILING = "FAILING"  # at a segment that is in remote storage already: it has not read the new records
-    MOVED_ON = "MOVED_ON"  # it has copied the next segment
+    FAILING = "FAILING"  # the task begins a segment that is in remote storage: it has not read the new records
+    MOVED_ON = "MOVED_ON"  # the task has copied the next segment
     QUIET = "QUIET"  # no segment is left to copy, and no attempt fails
-    STUCK_AHEAD = "STUCK_AHEAD"  # it fails at the next segment
+    STUCK_AHEAD = "STUCK_AHEAD"  # the task fails at the next segment
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A partition whose copy task should continue at `next_offset`; `seen` are the ids of earlier attempts."""
+    """A partition whose copy task should continue at `next_offset`.
+
+    `seen` are the segment ids in the records so far.
+    """
 
     partition: TopicIdPartition
     next_offset: int
@@ -52,26 +56,27 @@ class Watched:
 
 
 def attempts(cache: MetadataCache, partition: TopicIdPartition, next_offset: int) -> list[RemoteLogSegmentMetadata]:
-    """Return the unfinished attempts at segments that end at or above `next_offset`, the remote log's end."""
+    """Return the unfinished copy attempts whose segment ends at or above `next_offset`, the end of the remote log."""
     return [segment for segment in cache.attempts(partition) if segment.end_offset >= next_offset]
 
 
 def blind_attempts(cache: MetadataCache, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
-    """Return the unfinished attempts at segments that had been finished: the copy task had not read the records."""
+    """Return the unfinished copy attempts that began after their segment was finished.
+
+    The copy task had not read the records of the finished segment.
+    """
     finished = list(cache.in_state(partition, SegmentState.COPY_SEGMENT_FINISHED))
-    started = list(cache.attempts(partition))
-    starts = {each.start_offset for each in started}
-    since = {start: _finished_since(cache, finished, start) for start in starts}
-    return [each for each in started if cache.order(each)[0] > since[each.start_offset]]
+    finished_since = functools.cache(functools.partial(_finished_since, cache, finished))
+    return [each for each in cache.attempts(partition) if cache.order(each)[0] > finished_since(each.start_offset)]
 
 
 def has_unended(cache: MetadataCache, partition: TopicIdPartition) -> bool:
-    """Return whether the number of unended copy attempts shows that the copy task may be stuck."""
-    return sum(1 for _ in cache.attempts(partition)) >= STUCK_AFTER
+    """Return whether there are at least STUCK_AFTER unended copy attempts, so that the copy task may be stuck."""
+    return len(list(cache.attempts(partition))) >= STUCK_AFTER
 
 
 def suspected(cache: MetadataCache, partition: TopicIdPartition, next_offset: int) -> Watched | None:
-    """Return a partition to watch if its records show that the copy task may be stuck; else None."""
+    """Return the partition to watch if its records show that the copy task may be stuck, else None."""
     begun = attempts(cache, partition, next_offset), blind_attempts(cache, partition)
     if max(map(len, begun)) < STUCK_AFTER:
         return None
@@ -79,7 +84,10 @@ def suspected(cache: MetadataCache, partition: TopicIdPartition, next_offset: in
 
 
 def quiet_seconds(cluster: Cluster, leaders: Iterable[int], intervals: int = 2) -> float:
-    """Return the seconds without an attempt after which a copy task is quiet: intervals of the slowest leader."""
+    """Return the seconds without a new attempt after which a copy task is quiet.
+
+    The result is `intervals` task intervals of the slowest leader, plus a margin.
+    """
     longest = 0
     for leader in sorted(set(leaders)):
         try:
@@ -91,7 +99,7 @@ def quiet_seconds(cluster: Cluster, leaders: Iterable[int], intervals: int = 2) 
 
 
 def watch(reader: MetadataReader, watched: Iterable[Watched], quiet: float) -> Mapping[TopicIdPartition, CopyProgress]:
-    """Poll until the progress of each partition's copy task is clear; at most `quiet` seconds."""
+    """Read records until the progress of each partition's copy task is clear, for at most `quiet` seconds."""
     began = time.monotonic()
     pending = {each.partition: each for each in watched}
     found: dict[TopicIdPartition, CopyProgress] = {}
@@ -111,21 +119,26 @@ def watch(reader: MetadataReader, watched: Iterable[Watched], quiet: float) -> M
 
 
 def _finished_since(cache: MetadataCache, finished: Iterable[RemoteLogSegmentMetadata], offset: int) -> float:
-    """Return the place of the first record that finished a segment with this offset; infinite without one."""
-    copies = (each for each in finished if each.start_offset <= offset <= each.end_offset)
-    return min((cache.order(each)[1] for each in copies), default=math.inf)
+    """Return the position of the first record that finished a segment with this offset. Infinite if there is none."""
+    since = math.inf
+    for each in finished:
+        if each.start_offset <= offset <= each.end_offset:
+            since = min(since, cache.order(each)[1])
+    return since
 
 
 def progress_of(cache: MetadataCache, watched: Watched) -> CopyProgress | None:
-    """Return the progress of a copy task by its new records; None while they show too little."""
-    new = [segment for name, segment in cache.segments(watched.partition).items() if name not in watched.seen]
-    has_finished = False
-    for segment in new:
+    """Return the progress of a copy task by its new records, or None if they do not show it yet."""
+    begun, has_finished = 0, False
+    for name, segment in cache.segments(watched.partition).items():
+        if name in watched.seen:
+            continue
         if segment.end_offset < watched.next_offset:
             return CopyProgress.FAILING
-        has_finished |= segment.id.segment_id in cache.copied
+        begun += 1
+        has_finished |= name in cache.copied
     if has_finished:
         return CopyProgress.MOVED_ON
-    if len(new) >= STUCK_AFTER:
+    if begun >= STUCK_AFTER:
         return CopyProgress.STUCK_AHEAD
     return None

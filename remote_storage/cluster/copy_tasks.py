@@ -1,7 +1,7 @@
-"""Ask a cluster which partitions brokers copy by themselves, and after which lag, before anything is uploaded.
+"""Ask a cluster which partitions brokers copy, and after which lag, before tiersnap uploads anything.
 
-A topic's configs show whether copying is enabled, and its lag (KIP-1241). No request shows that a copy task is stuck.
-The records of its attempts raise a suspicion, and watching decides, as in `unblock` (see stuck).
+The configs of a topic show whether copying is enabled, and the copy lag (KIP-1241). No request shows that a copy task
+is stuck. Records of copy attempts raise a suspicion, and watching the records decides (see `stuck`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.leader_epochs import can_speak, open_lineage
+from tiersnap.remote_storage.cluster.leader_epochs import epoch_files, open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.read_records import partitions_of, records_read
 from tiersnap.remote_storage.cluster.stuck import find_stuck
@@ -39,16 +39,17 @@ def ask_copy_tasks(
 ) -> ClusterAnswer:
     """Return the state of the copy tasks of some partitions.
 
-    If one may be stuck, its records are watched for up to three task intervals.
+    If a copy task may be stuck, watch its records for up to three task intervals.
 
     Args:
-        log_dirs: hold the leader epochs of partitions whose leaders cannot be asked.
-        wants_records: also return the records, and read them for all partitions; else they are read only for
-            partitions that brokers copy.
+        log_dirs: log directories with the leader epochs, used if this client cannot ask leaders.
+        wants_records: whether to return records. If True, the records of all partitions are read; if False, only those
+            of partitions that brokers copy.
         talk: reports progress.
 
     Raises:
-        BrokerUnavailableError, ClusterRefusedError: the cluster does not answer, or refuses.
+        BrokerUnavailableError: the cluster does not answer.
+        ClusterRefusedError: the cluster refuses a request.
     """
     topics = cluster.topics({topic for topic, _ in partitions})
     lags = {topic.topic_id: _lag_if_copied(cluster.settings(name)) for name, topic in topics.items()}
@@ -59,32 +60,35 @@ def ask_copy_tasks(
     except MetadataTopicAbsentError:
         return ClusterAnswer(CopyTasks(lags))
     known = with_ids_of(topics, partitions)
-    places = () if can_speak(cluster.properties) else tuple(log_dirs)
-    with (
-        metadata_topic.read(known if wants_records else list(candidates)) as reader,
-        open_lineage(cluster, places) as lineage,
-    ):
+    records = None
+    to_read = list(candidates)
+    if wants_records:
+        to_read = known
+    with metadata_topic.read(to_read) as reader, open_lineage(cluster, epoch_files(cluster, log_dirs)) as lineage:
         stuck = find_stuck(cluster, reader, lineage, candidates, (), talk)
-        records = records_read(metadata_topic, reader, known) if wants_records else None
+        if wants_records:
+            records = records_read(metadata_topic, reader, known)
     tasks = CopyTasks(lags, frozenset((str(each.partition.topic_id), each.partition.partition) for each in stuck))
     _log.info("brokers copy %d topics of %d, and %d copy tasks are stuck", len(copied), len(lags), len(stuck))
     return ClusterAnswer(tasks, records)
 
 
 def _lag_if_copied(settings: Mapping[str, TopicConfig]) -> CopyLag | None:
-    return copy_lag(settings) if is_copied(settings) else None
+    if not is_copied(settings):
+        return None
+    return copy_lag(settings)
 
 
 def ask_about_log_dirs(
     cluster: Cluster, log_dirs: Iterable[NamedLogDir], topic: re.Pattern[str] | None, *, talk: Callable[[str], None]
 ) -> ClusterAnswer:
-    """Return the state of the copy tasks of the partitions in some log directories; see ask_copy_tasks.
+    """Return the state of the copy tasks of the partitions in some log directories. See `ask_copy_tasks`.
 
     Args:
         topic: matches the names of the topics; None for all.
 
     Raises:
-        WrongClusterError: a log directory is of another cluster.
+        WrongClusterError: a log directory belongs to another cluster.
     """
     named = list(log_dirs)
     opened = {each.source: each.log_dir for each in named}
@@ -93,33 +97,49 @@ def ask_about_log_dirs(
 
 
 def copy_lag(settings: Mapping[str, TopicConfig]) -> CopyLag:
-    """Return the copy lag of a topic by its configs; 0 before 4.4. Follows LogConfig.remoteCopyLagMs and -Bytes."""
+    """Return the copy lag of a topic by its configs, 0 before Kafka 4.4.
+
+    Follows LogConfig.remoteCopyLagMs and LogConfig.remoteCopyLagBytes.
+    """
     return CopyLag(_resolved(settings, "ms", "0"), _resolved(settings, "bytes", UNLIMITED))
 
 
 def _resolved(settings: Mapping[str, TopicConfig], unit: str, default: str) -> int | None:
-    """Return the lag; -1 stands for the local retention, which may stand for the total one. None if unlimited."""
+    """Return the lag in `unit`, or None if it is unlimited.
+
+    A copy lag of -1 means the local retention. A local retention of -2 means the total retention.
+    """
     value = value_of(settings, f"remote.copy.lag.{unit}", default)
     if value == UNLIMITED:
         value = value_of(settings, f"local.retention.{unit}", AS_TOTAL)
-        value = value_of(settings, f"retention.{unit}", UNLIMITED) if value == AS_TOTAL else value
-    return None if int(value) < 0 else int(value)
+        if value == AS_TOTAL:
+            value = value_of(settings, f"retention.{unit}", UNLIMITED)
+    if int(value) < 0:
+        return None
+    return int(value)
 
 
 def check_cluster_of(cluster: Cluster, opened: Mapping[str, LogDir]) -> None:
-    """Refuse a cluster if the `meta.properties` of a log directory name another one; raises as `check_cluster`."""
-    found = {uri: read_properties(each.filesystem, each.path) for uri, each in opened.items()}
-    check_cluster(cluster, {uri: properties for uri, properties in found.items() if properties is not None})
+    """Check that the `meta.properties` of all log directories name this cluster.
+
+    The errors are those of `check_cluster`.
+    """
+    owners = {}
+    for uri, each in opened.items():
+        properties = read_properties(each.filesystem, each.path)
+        if properties is not None:
+            owners[uri] = properties
+    check_cluster(cluster, owners)
 
 
 def check_cluster(cluster: Cluster, owners: Mapping[str, MetaProperties]) -> None:
-    """Refuse a cluster if a log directory is of another one.
+    """Check that all log directories belong to this cluster.
 
     Args:
         owners: the content of `meta.properties`, by log directory.
 
     Raises:
-        WrongClusterError: a log directory is of another cluster.
+        WrongClusterError: a log directory belongs to another cluster.
         BrokerUnavailableError: the cluster does not answer.
     """
     cluster_id = cluster.cluster_id()
@@ -127,6 +147,6 @@ def check_cluster(cluster: Cluster, owners: Mapping[str, MetaProperties]) -> Non
         if owner.cluster_id != cluster_id:
             where, server = masked_uri(log_dir), cluster.bootstrap_server
             raise WrongClusterError(
-                f"{where} is of the cluster {owner.cluster_id}, and {server} of {cluster_id}",
-                hint="--bootstrap-server names a broker of the cluster that the sources come from",
+                f"{where} belongs to the cluster {owner.cluster_id}, and {server} to {cluster_id}",
+                hint="give a broker of the log directories' cluster as --bootstrap-server",
             )

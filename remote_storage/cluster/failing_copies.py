@@ -1,4 +1,7 @@
-"""Find the copy tasks that fail again and again: by the records of all partitions, and by watching the suspects."""
+"""Find the copy tasks that fail again and again.
+
+The records of all partitions raise suspicions, and watching decides.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_progress import has_unended
 from tiersnap.remote_storage.cluster.hung_copies import HUNG_AFTER_MS
-from tiersnap.remote_storage.cluster.leader_epochs import can_speak, open_lineage
+from tiersnap.remote_storage.cluster.leader_epochs import epoch_files, open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.stuck import StuckPartition, find_stuck
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
@@ -24,27 +27,27 @@ def find_failing(
 ) -> list[StuckPartition]:
     """Return the partitions whose copy task fails.
 
-    If the records raise a suspicion, it watches them for up to three task intervals.
+    If the records raise a suspicion, watch the suspected partitions for up to three task intervals.
 
     Args:
         records: all records of the cluster.
         leaders: leaders of the partitions that brokers copy.
-        log_dirs: hold the leader epochs of partitions whose leaders cannot be asked.
+        log_dirs: log directories with the leader epochs, used if this client cannot ask leaders.
         now: ms.
         talk: reports progress.
     """
     suspects = {each: leader for each, leader in leaders.items() if _may_fail(records, each, now)}
     if not suspects:
         return []
-    places = () if can_speak(cluster.properties) else log_dirs
-    with MetadataTopic.of(cluster).read(suspects) as reader, open_lineage(cluster, places) as lineage:
+    files = epoch_files(cluster, log_dirs)
+    with MetadataTopic.of(cluster).read(suspects) as reader, open_lineage(cluster, files) as lineage:
         return find_stuck(cluster, reader, lineage, suspects, (), talk)
 
 
 def _may_fail(records: MetadataCache, partition: TopicIdPartition, now: int) -> bool:
-    """Return whether the partition has unended attempts, and one is so recent that the task may still fail.
+    """Return whether the copy task of a partition may be failing: it has unended attempts, and one of them is recent.
 
-    Records of old attempts stay in the topic. A failing task begins a new attempt before an old one counts as hung.
+    Records of old attempts stay in the topic. A failing task begins a new attempt within HUNG_AFTER_MS.
     """
     if not has_unended(records, partition):
         return False

@@ -1,13 +1,13 @@
-"""Find copies that never end: the storage manager of a copy task does not return (Aiven plugin issue 820).
+"""Find copies that never end, because the storage manager of a copy task does not return (Aiven plugin issue 820).
 
-A broker reports no error for a hung copy, and no metric distinguishes it from a slow one. The records do. The copy task
-of a leader copies one segment after the other, and begins each with COPY_SEGMENT_STARTED. So a copy hangs if its leader
-began it long ago at the next offset to copy, and has begun or finished no segment since. After an attempt that timed
-out, or that a dead leader left, other attempts follow.
+A broker reports no error for a hung copy, and no metric distinguishes it from a slow copy. The records do. A leader's
+copy task copies the segments of a partition one after the other, and begins each with COPY_SEGMENT_STARTED. A copy
+hangs if its leader began it long ago at the next offset to copy, and has begun or finished no segment since then. If an
+attempt timed out or its leader died, other attempts follow it.
 
-The age of a copy is measured by this host's clock, or by the newest record of its broker if that is later. So if this
+The age of a copy is measured by this host's clock, or by the newest record of its broker if that is later. If this
 host's clock is behind, a hung copy is still found while its broker copies other partitions. If the clock is ahead,
-copies seem older by that time, so it must not be ahead by minutes.
+copies look older by the difference, so the clock must not be ahead by minutes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import partial
 from statistics import median
 
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.leader_epochs import Lineage, can_speak, open_lineage
+from tiersnap.remote_storage.cluster.leader_epochs import Lineage, epoch_files, open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.topic_checks import is_copied
 from tiersnap.remote_storage.cluster.topics import leaders_of
@@ -41,13 +41,19 @@ _FINISHED, _STARTED = SegmentState.COPY_SEGMENT_FINISHED, SegmentState.COPY_SEGM
 
 @dataclass(frozen=True, slots=True)
 class HungLimit:
-    """A copy hangs if it takes longer than `after`, and ten times as long as copies of its partition take; both ms."""
+    """The limit after which a copy hangs: `after`, but at least ten times the partition's usual duration.
+
+    Times are in ms.
+    """
 
     now: int
     after: int = HUNG_AFTER_MS
 
     def is_passed(self, age: int, usual: int | None) -> bool:
-        """Return whether a copy of this age hangs; `usual` is None if none was finished."""
+        """Return whether a copy of this age (ms) hangs.
+
+        `usual` is the usual duration in ms, None if no copy was finished.
+        """
         return age > max(self.after, _TIMES_USUAL * (usual or 0))
 
 
@@ -56,9 +62,9 @@ class HungCopy:
     """A copy attempt that hangs.
 
     Attributes:
-        attempt: metadata of the attempt, as its leader began it.
-        age: ms since its begin.
-        usual: ms, median duration of the partition's finished copies; None without any.
+        attempt: metadata of the attempt, from its COPY_SEGMENT_STARTED record.
+        age: ms since the attempt began.
+        usual: median duration of the partition's finished copies in ms; None if there are none.
     """
 
     attempt: RemoteLogSegmentMetadata
@@ -71,24 +77,26 @@ class HungCopy:
         return self.attempt.id.topic_id_partition
 
     def says(self) -> str:
-        """Return the finding in words."""
+        """Return the finding as a sentence."""
         at = self.attempt
-        usual = "" if self.usual is None else f", and copies of it take {human_duration(self.usual)}"
+        usual = ""
+        if self.usual is not None:
+            usual = f"; its other copies took {human_duration(self.usual)}"
         return (
-            f"{self.partition}: broker {at.broker_id} has copied the segment at {at.start_offset} "
-            f"({human_bytes(at.segment_size)}) for {human_duration(self.age)}{usual}: nothing behind it is tiered"
+            f"{self.partition}: broker {at.broker_id} has been copying the segment at offset {at.start_offset} "
+            f"({human_bytes(at.segment_size)}) for {human_duration(self.age)}{usual}; no later segment is tiered"
         )
 
 
 def hung_copy(
     cache: MetadataCache, partition: TopicIdPartition, leader: int, next_offset: int | None, limit: HungLimit
 ) -> HungCopy | None:
-    """Return the hung copy of a partition, judged only by the records; None without one.
+    """Return the hung copy of a partition by its records, or None.
 
     Args:
         leader: id of the broker that leads the partition now.
-        next_offset: first offset of the log that remote storage lacks, by its leader epochs. None means unknown, and
-            then any begun copy counts as the next one.
+        next_offset: first offset that remote storage lacks, by the leader's epochs. None means unknown: the newest
+            begun copy then counts as the next one.
     """
     known = _of_brokers(cache, partition)
     begun = [each for each in known if each.state is _STARTED and each.broker_id == leader]
@@ -110,22 +118,28 @@ def _of_brokers(cache: MetadataCache, partition: TopicIdPartition) -> list[Remot
 
 
 def _usual_duration(cache: MetadataCache, known: Iterable[RemoteLogSegmentMetadata]) -> int | None:
-    """Return the median duration of the finished copies, ms; None without any."""
+    """Return the median duration of the finished copies in ms, or None if there are none."""
     took = [each.event_timestamp - cache.begun[each.id.segment_id] for each in known if each.state is _FINISHED]
-    return int(median(took)) if took else None
+    if not took:
+        return None
+    return int(median(took))
 
 
 def _has_later(cache: MetadataCache, partition: TopicIdPartition, place: int) -> bool:
-    """Return whether a copy of a partition began or finished after a `place` in the order of its records."""
-    orders = ((each.state, *cache.order(each)) for each in cache.segments(partition).values())
-    return any(began > place or (state is _FINISHED and latest > place) for state, began, latest in orders)
+    """Return whether a copy of a partition began or finished after the position `place` in the partition's records."""
+    for each in cache.segments(partition).values():
+        began, latest = cache.order(each)
+        if began > place or (each.state is _FINISHED and latest > place):
+            return True
+    return False
 
 
 def copied_twice(cache: MetadataCache, partition: TopicIdPartition) -> Iterator[tuple[str, str]]:
-    """Yield pairs of finished segments with the same records: the id that brokers do not read, and the id they read.
+    """Yield pairs of finished segments with the same records: the unread id, and the id that brokers read.
 
-    A hung attempt that finishes after another one copied the segment leaves such a pair. If segments with the same
-    offsets have other leader epochs, two leaders wrote them around an unclean election; brokers read both.
+    A hung attempt that finishes after another attempt copied the segment leaves such a pair. Segments with equal
+    offsets and different leader epochs are no pair: two leaders wrote them around an unclean election, and brokers read
+    both.
     """
     by_records: dict[tuple[int, int, LeaderEpochs], list[RemoteLogSegmentMetadata]] = {}
     for each in cache.in_state(partition, _FINISHED):
@@ -133,7 +147,8 @@ def copied_twice(cache: MetadataCache, partition: TopicIdPartition) -> Iterator[
         by_records.setdefault(records, []).append(each)
     for same in by_records.values():
         *losers, winner = sorted(same, key=lambda each: cache.order(each)[1])
-        yield from ((loser.id.segment_id, winner.id.segment_id) for loser in losers)
+        for loser in losers:
+            yield loser.id.segment_id, winner.id.segment_id
 
 
 def find_all_hung(
@@ -143,21 +158,22 @@ def find_all_hung(
 
     Args:
         cache: all records of the cluster.
-        log_dirs: hold the leader epochs of partitions whose leaders cannot be asked.
+        log_dirs: log directories with the leader epochs, used if this client cannot ask leaders.
 
     Raises:
-        BrokerUnavailableError, ClusterRefusedError: the cluster does not answer, or refuses.
+        BrokerUnavailableError: the cluster does not answer.
+        ClusterRefusedError: the cluster refuses a request.
     """
     doubtful = [each for each in cache.partitions() if any(cache.in_state(each, _STARTED))]
     if not doubtful:
         return ()
     leaders = _leaders_if_copied(cluster, doubtful)
-    with open_lineage(cluster, () if can_speak(cluster.properties) else log_dirs) as lineage:
+    with open_lineage(cluster, epoch_files(cluster, log_dirs)) as lineage:
         return tuple(find_hung(cluster, cache, lineage, leaders, limit))
 
 
 def _leaders_if_copied(cluster: Cluster, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, int]:
-    """Return the leaders of the partitions that brokers copy; one request for each topic."""
+    """Return the leaders of the partitions that brokers copy. Needs one request per topic."""
     leaders = leaders_of(cluster.topics({each.topic for each in partitions}), partitions)
     copied = set(_copied(cluster, {each.topic for each in leaders}))
     return {each: leader for each, leader in leaders.items() if each.topic in copied}
@@ -170,7 +186,7 @@ def _copied(cluster: Cluster, topics: Iterable[str]) -> Iterator[str]:
 
 
 def read_all_records(cluster: Cluster) -> MetadataCache:
-    """Return the records of all partitions; none if the cluster has no `__remote_log_metadata`."""
+    """Return the records of all partitions. Empty if the cluster has no `__remote_log_metadata`."""
     try:
         metadata_topic = MetadataTopic.of(cluster)
     except MetadataTopicAbsentError:
@@ -186,9 +202,9 @@ def find_hung(
     leaders: Mapping[TopicIdPartition, int],
     limit: HungLimit,
 ) -> Iterator[HungCopy]:
-    """Yield the hung copies of some partitions, given with their leaders; see `hung_copy`.
+    """Yield the hung copies of the partitions in `leaders`. See `hung_copy`.
 
-    The end of the remote log is determined only for partitions with an old attempt.
+    The end of the remote log is computed only for partitions with an old attempt.
     """
     of_leader = _by_its_clock(cache, limit)
     old = {each: leader for each, leader in leaders.items() if hung_copy(cache, each, leader, None, of_leader(leader))}
@@ -200,17 +216,18 @@ def find_hung(
 
 
 def _by_its_clock(cache: MetadataCache, limit: HungLimit) -> Callable[[int], HungLimit]:
-    """Return a function: broker id -> limit with a time no earlier than the broker's newest record."""
+    """Return a function that maps a broker id to a limit. Its time is not before the newest record of that broker."""
     newest: dict[int, int] = {}
-    for each in (one for of in cache.partitions() for one in cache.segments(of).values()):
-        newest[each.broker_id] = max(newest.get(each.broker_id, 0), each.event_timestamp)
+    for partition in cache.partitions():
+        for each in cache.segments(partition).values():
+            newest[each.broker_id] = max(newest.get(each.broker_id, 0), each.event_timestamp)
     return lambda broker: replace(limit, now=max(limit.now, newest.get(broker, 0)))
 
 
 def remote_end(
     cache: MetadataCache, lineage: Lineage, partition: TopicIdPartition, leader: int, log_start_offset: int
 ) -> int:
-    """Return the next offset to copy, by the records and the leader's epochs; see `first_offset_missing`.
+    """Return the next offset to copy, by the records and the leader's epochs. See `first_offset_missing`.
 
     If the epochs are unknown, all finished segments count as segments of this log.
     """

@@ -1,8 +1,8 @@
-"""Ask leaders for leader epochs with OffsetForLeaderEpoch: copy tasks find remote segments by these epochs.
+"""Ask leaders for leader epochs with OffsetForLeaderEpoch. Copy tasks find remote segments by these epochs.
 
-If the leader cannot be asked (this client supports no SASL), the `leader-epoch-checkpoint` in LOGDIR, its log
-directory, is read instead. The batches of a log cannot replace it: after a restore into another cluster they name
-epochs that the leader's cache lacks. librdkafka does not offer the request, so it has a socket of its own:
+This client does not support SASL. If a leader cannot be asked, tiersnap reads `leader-epoch-checkpoint` in the leader's
+log directory instead. The batches of a log are no substitute: after a restore into another cluster they contain epochs
+that the leader's cache lacks. librdkafka does not offer the request, so this module opens its own socket:
 
     request   int32 length | int16 api key 23 | int16 version 3 | int32 correlation id | string client id
               int32 replica id -1 | array of: string topic | array of: int32 partition
@@ -12,8 +12,8 @@ epochs that the leader's cache lacks. librdkafka does not offer the request, so 
               int32 throttle, ms | array of: string topic | array of: int16 error | int32 partition
                                                                        int32 leader epoch | int64 end offset
 
-A string is its int16 length and UTF-8, an array its int32 count and elements. Version 3 is not flexible and known to
-brokers from 2.3 to 4.x. The client supports PLAINTEXT and SSL (PEM files, with librdkafka's option names), but no SASL.
+A string is its int16 length and its UTF-8 bytes. An array is its int32 count and its elements. Brokers from 2.3 to 4.x
+support version 3, which has no tagged fields. The client supports PLAINTEXT and SSL (PEM files, librdkafka's options).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import shlex
 import socket
 import ssl
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -54,18 +54,20 @@ _RETRIABLE = {
 
 
 def can_speak(properties: Mapping[str, str]) -> bool:
-    """Return whether the client properties ask for PLAINTEXT or SSL, and not for SASL."""
+    """Return whether the client properties ask for PLAINTEXT or SSL. RawConnection does not support SASL."""
     return properties.get("security.protocol", "plaintext").lower() in {"plaintext", "ssl"}
 
 
 class RawConnection:
-    """A connection to one broker, and a context that closes it. If the broker closed it, a request reconnects once.
+    """A connection to one broker, and a context that closes it.
 
-    Brokers close connections that were idle for ten minutes (connections.max.idle.ms), and all when they restart.
+    If the broker closed the connection, a request reconnects once.
+
+    Brokers close idle connections after ten minutes (connections.max.idle.ms), and all connections when they stop.
 
     Raises:
-        BrokerUnavailableError: no connection or no answer; also from every method.
-        ClusterRefusedError: no TLS with that broker, or an error in the answer.
+        BrokerUnavailableError: no connection, or no answer. All methods raise it.
+        ClusterRefusedError: the TLS handshake failed, or the answer contains an error.
     """
 
     def __init__(self, host: str, port: int, properties: Mapping[str, str]) -> None:
@@ -89,18 +91,18 @@ class RawConnection:
             raise ClusterRefusedError(f"{self._name}: {error}", hint="see ssl.* in --command-config") from error
 
     def end_offset_for(self, topic: str, partition: int, epoch: int) -> tuple[int, int]:
-        """Ask the leader's epoch cache for `epoch`; return (largest epoch not above it, its exclusive end offset)."""
+        """Return the largest epoch at or below `epoch` in the leader's epoch cache, and its exclusive end offset."""
         body = struct.pack(">ii", -1, 1) + _string(topic) + struct.pack(">iiii", 1, partition, -1, epoch)
         answer = self._ask(body)
         name = topic.encode("utf-8")
         try:
             _, *told, error, number, answered, end = struct.unpack_from(f">iih{len(name)}sihiiq", answer)
-        except struct.error:  # shorter than that
+        except struct.error:  # the answer is too short
             told, number = [], -1
         if (told, number) != ([1, len(name), name, 1], partition):
             raise BrokerUnavailableError(
-                f"{self._name}: leader epochs of {topic}-{partition}: an answer of {count_of(len(answer), 'byte')} is "
-                "cut off or of another partition",
+                f"{self._name}: leader epochs of {topic}-{partition}: the answer of {count_of(len(answer), 'byte')} is "
+                "incomplete, or for another partition",
                 hint="run the same command again; is it a broker's address?",
             )
         if error in _RETRIABLE:
@@ -178,15 +180,23 @@ def _string(text: str) -> bytes:
 
 _BEYOND = (1 << 63) - 1
 Lineage = Callable[[TopicIdPartition, int], EndOffsetFor]
-"""Maps a partition and the id of its leader to a function that asks for the partition's epochs."""
+"""Maps a partition and the id of its leader to a function that returns the end offset of a leader epoch."""
+
+
+def epoch_files(cluster: Cluster, log_dirs: Iterable[str]) -> Sequence[str]:
+    """Return the log directories for `open_lineage`. Empty if the client can ask the leaders themselves."""
+    if can_speak(cluster.properties):
+        return ()
+    return tuple(log_dirs)
 
 
 @contextmanager
 def open_lineage(cluster: Cluster, log_dirs: Iterable[str]) -> Iterator[Lineage]:
-    """Yield a lineage that reads the log directories; without any, it asks the leaders. Connections are closed.
+    """Yield a lineage that reads the given log directories. If there are none, the lineage asks the leaders.
 
-    The lineage raises UnknownTopicError if no log directory has the partition, or if its topic id differs. It raises
-    LeaderEpochLineageError if the checkpoint there lost epochs.
+    At the end of the block all connections are closed. The lineage raises UnknownTopicError if no log directory has the
+    partition, or if its topic id differs. It raises LeaderEpochLineageError if the leader-epoch-checkpoint lost epochs,
+    or if the leaders cannot be asked.
     """
     opened = [open_log_dir(uri) for uri in log_dirs]
     if opened:
@@ -200,7 +210,7 @@ def open_lineage(cluster: Cluster, log_dirs: Iterable[str]) -> Iterator[Lineage]
 
 @dataclass
 class _Leaders:
-    """Asks leaders over one connection each; it asks for an epoch only once."""
+    """A lineage that asks leaders. It keeps one connection per leader, and asks for an epoch only once."""
 
     cluster: Cluster
     stack: ExitStack
@@ -215,7 +225,8 @@ class _Leaders:
             self.brokers = self.brokers or self.cluster.brokers()
             if broker not in self.brokers:
                 raise BrokerUnavailableError(
-                    f"{self.cluster.bootstrap_server}: broker {broker} is not there, and it is to lead a partition",
+                    f"{self.cluster.bootstrap_server}: broker {broker} leads a partition, but the cluster does not "
+                    "list it",
                     hint="run the same command again once the partition has a leader",
                 )
             connection = RawConnection(*self.brokers[broker], self.cluster.properties)
@@ -224,7 +235,7 @@ class _Leaders:
 
 
 def _of_log_dirs(log_dirs: Iterable[LogDir], partition: TopicIdPartition, leader: int) -> EndOffsetFor:
-    """Read `leader-epoch-checkpoint`; the unknown log end counts as infinite."""
+    """Return a function that reads the partition's `leader-epoch-checkpoint`. The newest epoch has no end (_BEYOND)."""
     for log_dir in log_dirs:
         if str(partition) in log_dir.folders:
             found = log_dir.partition(str(partition))
@@ -247,8 +258,8 @@ def _of_nobody(cluster: Cluster, partition: TopicIdPartition, leader: int) -> En
     def refuse(epoch: int) -> tuple[int, int]:
         raise LeaderEpochLineageError(
             f"{partition}: leader {leader} cannot be asked for epoch {epoch} over "
-            f"{cluster.properties['security.protocol']}: SASL is not spoken here",
-            hint="on the leader's host: LOGDIR takes the lineage from its leader-epoch-checkpoint",
+            f"{cluster.properties['security.protocol']}: this request does not support SASL",
+            hint="run the command on the leader's host with LOGDIR: tiersnap reads leader-epoch-checkpoint there",
         )
 
     return refuse

@@ -1,4 +1,4 @@
-"""Ask a cluster for the log start of partitions whose checkpoint may be out of date (snapshot.log.log_start)."""
+"""Ask a cluster for log start offsets if the checkpoint may be outdated (see snapshot.log.log_start)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ _T = TypeVar("_T")
 
 
 def located(cluster: Cluster | None, partitions: Iterable[tuple[_T, Partition]]) -> Iterator[tuple[_T, Partition]]:
-    """Yield the partitions, with the log start of the leader if that counts (snapshot.log.log_start.with_leaders).
+    """Yield the partitions, with the leader's log start offset if `snapshot.log.log_start.with_leaders` uses it.
 
-    If it may count, the partition takes two requests, and its topic one; other partitions take none.
+    A partition that may use the leader's offset needs two requests, and its topic needs one. All others need none.
 
     Raises:
-        BrokerUnavailableError, ClusterRefusedError: the cluster does not answer, or refuses.
+        BrokerUnavailableError: the cluster does not answer.
+        ClusterRefusedError: the cluster refuses a request.
     """
     topics: dict[str, Topic | None] = {}
     for place, partition in partitions:
@@ -40,15 +41,18 @@ def located(cluster: Cluster | None, partitions: Iterable[tuple[_T, Partition]])
 def _located(cluster: Cluster, partition: Partition, topics: dict[str, Topic | None]) -> Partition:
     if partition.topic not in topics:
         topics[partition.topic] = cluster.topics([partition.topic]).get(partition.topic)
-    start = None if partition.topic_id is None else _start_in(cluster, name_of(partition), topics[partition.topic])
+    start = None
+    if partition.topic_id is not None:
+        start = _start_in(cluster, name_of(partition), topics[partition.topic])
     return with_leaders(partition, start)
 
 
 def moved_up(cluster: Cluster | None, partition: Partition) -> Partition | None:
-    """Return a partition with its leader's log start if that is above the checkpoint's; else None.
+    """Return the partition with its leader's log start offset if that is above the checkpoint's offset, else None.
 
     Raises:
-        BrokerUnavailableError, ClusterRefusedError: the cluster does not answer, or refuses.
+        BrokerUnavailableError: the cluster does not answer.
+        ClusterRefusedError: the cluster refuses a request.
     """
     if cluster is None or partition.log_start_checkpoint is None or partition.topic_id is None:
         return None
@@ -56,10 +60,13 @@ def moved_up(cluster: Cluster | None, partition: Partition) -> Partition | None:
 
 
 def log_start_of(cluster: Cluster, partition: TopicIdPartition) -> int | None:
-    """Return the log start of a partition; None without such a topic or a leader.
+    """Return the log start offset of a partition.
+
+    None if the cluster has no such topic id, or the partition has no leader.
 
     Raises:
-        BrokerUnavailableError, ClusterRefusedError: the cluster does not answer, or refuses.
+        BrokerUnavailableError: the cluster does not answer.
+        ClusterRefusedError: the cluster refuses a request.
     """
     return _start_in(cluster, partition, cluster.topics([partition.topic]).get(partition.topic))
 
@@ -68,15 +75,16 @@ def _start_in(cluster: Cluster, partition: TopicIdPartition, topic: Topic | None
     if topic is None or topic.topic_id != partition.topic_id:
         return None
     start = cluster.log_starts({partition: topic.leaders.get(partition.partition, -1)}).get(partition)
-    _log.debug("%s: the cluster says that its log starts at %s", partition, start)
+    _log.debug("%s: log start offset %s in the cluster", partition, start)
     return start
 
 
 def is_deleted(cluster: Cluster, store: ObjectStore, partition: TopicIdPartition) -> bool:
-    """Return whether a partition was uploaded from this cluster, and the cluster has no topic of its id any more.
+    """Return whether a partition was uploaded from this cluster, and the cluster no longer has its topic id.
 
     Raises:
-        BrokerUnavailableError, ClusterRefusedError: the cluster does not answer, or refuses.
+        BrokerUnavailableError: the cluster does not answer.
+        ClusterRefusedError: the cluster refuses a request.
     """
     topic = cluster.topics([partition.topic]).get(partition.topic)
     if topic is None and partition.topic not in cluster.absent([partition.topic]):

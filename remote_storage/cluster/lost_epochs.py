@@ -1,7 +1,7 @@
 """Find copy tasks that fail because leader-epoch-checkpoint lost the epochs of a closed segment.
 
-The broker logs "segmentLeaderEpochs can not be null or empty" at each attempt and writes no record, so only the log
-directory of the leader shows it.
+At each attempt, the broker logs "segmentLeaderEpochs can not be null or empty" and writes no record. So only the
+leader's log directory shows the failure.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from tiersnap.snapshot.gate.steps_by_problem import REPLACE_APPLY
 from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, Partition, Segment
 from tiersnap.snapshot.units import count_of, human_bytes
 
-FROM_REPLICA = f"bring {LEADER_EPOCHS} back from another replica: the batches do not tell its epochs"
+FROM_REPLICA = f"bring {LEADER_EPOCHS} back from another replica: the batches do not contain its epochs"
 
 
 @dataclass(frozen=True, slots=True)
 class LostEpochs:
-    """A partition whose closed segments are not copied because they lack leader epochs."""
+    """A partition with closed segments that brokers cannot copy, because their leader epochs are lost."""
 
     partition: str
     leader: int
-    base_offset: int  # of the first of these segments
-    segments: int
-    waiting_bytes: int  # of these segments
-    is_rebuildable: bool  # the batches hold the epochs
+    base_offset: int  # of the first segment without leader epochs
+    segments: int  # number of closed segments without leader epochs
+    waiting_bytes: int  # bytes of the closed segments without leader epochs
+    is_rebuildable: bool  # whether the batches contain the lost epochs
 
     def says(self) -> str:
-        """Return the finding in words."""
+        """Return the finding as a sentence."""
         have = count_of(self.segments, "closed segment has", "closed segments have")
         return (
             f"{self.partition}: the copy task of broker {self.leader} fails at offset {self.base_offset}: {have} no "
@@ -39,7 +39,7 @@ class LostEpochs:
         )
 
     def cure(self) -> Iterator[NextStep]:
-        """Yield the next steps, on the host of the leader."""
+        """Yield the next steps for the leader's host."""
         if self.is_rebuildable:
             yield NextStep(f"stop broker {self.leader}: it reads {LEADER_EPOCHS} only when it starts")
             yield REPLACE_APPLY
@@ -70,7 +70,7 @@ def find_lost_epochs(
 
 
 def _is_lacking(partition: Partition, segment: Segment) -> bool:
-    """Return whether a closed segment ends before the first leader epoch that the checkpoint has."""
+    """Return whether a closed segment ends before the first leader epoch in the checkpoint."""
     from tiersnap.snapshot.replay.examine import has_leader_epoch  # with numpy
 
     if segment.next_base_offset is None:
@@ -80,7 +80,7 @@ def _is_lacking(partition: Partition, segment: Segment) -> bool:
 
 
 def _remote_end(records: MetadataCache, name: TopicIdPartition, partition: Partition) -> int:
-    """Return the next offset to copy: the end of the segments with epochs that the checkpoint still has; 0 without."""
+    """Return the next offset to copy: the end of the finished segments with an epoch in the checkpoint, else 0."""
     left = _epochs_left(partition)
     end = 0
     for each in records.in_state(name, SegmentState.COPY_SEGMENT_FINISHED):
@@ -95,6 +95,5 @@ def _epochs_left(partition: Partition) -> set[int]:
 
 
 def _lacking(partition: Partition, end: int) -> list[Segment]:
-    """Return the segments from an offset on that have no leader epoch."""
-    later = (each for each in partition.segments if each.base_offset >= end)
-    return [each for each in later if _is_lacking(partition, each)]
+    """Return the segments at or above the offset `end` that have no leader epoch."""
+    return [each for each in partition.segments if each.base_offset >= end and _is_lacking(partition, each)]

@@ -1,11 +1,12 @@
 """Read `__remote_log_metadata` of a cluster to its end, repeatedly, and write records to it in order.
 
-All records of a user partition are in one partition of the topic. Which one depends on the topic's partition count, so
-the cluster is asked for that count. Only brokers create the topic; if it is absent, nothing is written.
+All records of a user partition are in one partition of this topic. Its number depends on the topic's partition count,
+so tiersnap asks the cluster for the count. Only brokers create the topic. If the topic does not exist, tiersnap writes
+nothing.
 
 Each record that tiersnap writes has the record header `tiersnap`: "1". Brokers ignore headers
-(org.apache.kafka.server.log.remote.metadata.storage.ConsumerTask). So the header distinguishes segments that tiersnap
-published from those that brokers uploaded, without a look at claims.
+(org.apache.kafka.server.log.remote.metadata.storage.ConsumerTask). With this header, tiersnap distinguishes segments
+that it published from segments that brokers uploaded, and need not read claims.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ DELIVERY_MS = 60_000
 OUR_HEADER = ("tiersnap", b"1")
 """The record header of each record that tiersnap writes."""
 _BEGINNING = -2
-_TAIL = -2000  # librdkafka's RD_KAFKA_OFFSET_TAIL(n) is this, less n
+_TAIL = -2000  # librdkafka's RD_KAFKA_OFFSET_TAIL(n) is _TAIL - n
 _FETCH, _FETCH_SECONDS = 1000, 0.1
 
 
@@ -60,7 +61,7 @@ class MetadataTopic:
 
     @classmethod
     def of(cls, cluster: Cluster) -> MetadataTopic:
-        """Return the cluster's topic.
+        """Return the cluster's metadata topic.
 
         Raises:
             ClusterRefusedError: this user may not describe the topic.
@@ -72,18 +73,19 @@ class MetadataTopic:
         if count is None:
             raise MetadataTopicAbsentError(
                 f"{cluster.bootstrap_server}: no topic {METADATA_TOPIC}",
-                hint="brokers make it at their start with remote.log.storage.system.enable=true; tiersnap never does",
+                hint="brokers create it at their start if remote.log.storage.system.enable=true; tiersnap never does",
             )
         return cls(cluster, count)
 
     def check_takes_records(self) -> None:
-        """Refuse a topic that would refuse tiersnap's records, before copying is paused for them.
+        """Check that the topic accepts tiersnap's records, so that copying is not paused in vain.
 
-        Brokers refuse records without keys for a compacted topic (KIP-1266), and tiersnap writes no keys.
+        tiersnap writes no keys, and brokers refuse records without keys for a compacted topic (KIP-1266).
 
         Raises:
             ClusterRefusedError: this user may not write to the topic.
-            MetadataTopicCompactedError: the topic's configs, if this user may read them, show that it is compacted.
+            MetadataTopicCompactedError: the topic is compacted. Not raised if this user may not read the topic's
+                configs.
         """
         operations = self._cluster.operations(METADATA_TOPIC)
         if operations and "WRITE" not in operations:
@@ -93,33 +95,38 @@ class MetadataTopic:
                 code="TOPIC_AUTHORIZATION_FAILED",
             )
         policy = "delete"
-        with suppress(ClusterRefusedError):  # this user may not read the configs; a refused record would show it later
+        with suppress(ClusterRefusedError):  # without permission to read configs, a refused record shows it later
             policy = value_of(self._cluster.settings(METADATA_TOPIC), "cleanup.policy", policy)
         if "compact" in policy:
             raise MetadataTopicCompactedError(
-                f"{METADATA_TOPIC} is compacted: its records need keys, and tiersnap writes none",
-                hint="segments stay UPLOADED; this version publishes to a topic with cleanup.policy=delete alone",
+                f"{METADATA_TOPIC} is compacted: it refuses records without keys, and tiersnap writes no keys",
+                hint="tiersnap publishes only to a topic with cleanup.policy=delete; the segments stay UPLOADED",
             )
 
     def partition_of(self, partition: TopicIdPartition) -> int:
-        """Return the metadata partition of a user partition's records."""
+        """Return the number of the metadata partition with the records of a user partition."""
         return metadata_partition(partition, self.partition_count)
 
     def read(self, partitions: Iterable[TopicIdPartition]) -> MetadataReader:
-        """Return a reader of the metadata partitions that have the records of `partitions`."""
+        """Return a reader of the metadata partitions with the records of `partitions`."""
         return MetadataReader(self._cluster, {self.partition_of(partition) for partition in partitions})
 
     def read_all(self, *, newest: int | None = None) -> MetadataReader:
-        """Return a reader of the whole topic, or of the `newest` records of each of its partitions."""
+        """Return a reader of all metadata partitions.
+
+        If `newest` is given, only that many records at each end are read.
+        """
         return MetadataReader(self._cluster, set(range(self.partition_count)), newest=newest)
 
     def publish(self, records: Iterable[tuple[TopicIdPartition, MetadataRecord]]) -> int:
-        """Write records in the given order within each metadata partition; return their number after all are written.
+        """Write records in the given order within each metadata partition.
+
+        Return their number after all are acknowledged.
 
         If the process is killed, each metadata partition has the first of its records, without gaps.
 
         Raises:
-            DeliveryFailedError: a record was not acknowledged; later records were not sent.
+            DeliveryFailedError: a record was not acknowledged. Later records were not sent.
         """
         published = Publication(self._cluster).send(
             (self.partition_of(partition), metadata_records.encode(record)) for partition, record in records
@@ -129,17 +136,16 @@ class MetadataTopic:
 
 
 class MetadataReader:
-    """Reads some partitions of the topic; a context that closes its consumer.
+    """A reader of some metadata partitions, and a context that closes its consumer.
 
-    With `newest` it begins that many records before the end of each partition, so it misses the older records of
-    segments.
+    If `newest` is given, it begins that many records before the end of each partition, and misses older records.
     """
 
     def __init__(self, cluster: Cluster, metadata_partitions: set[int], *, newest: int | None = None) -> None:
         self.cache = MetadataCache()
-        # First offset of each metadata partition at the last reading.
+        # Log start offset of each metadata partition at the last read.
         self.log_starts = dict.fromkeys(metadata_partitions, 0)
-        # Whether reading began at the log start of each partition; set by the first reading.
+        # Whether the first read began at the log start of each partition.
         self.is_whole = True
         self._newest = newest
         self._cluster = cluster
@@ -149,18 +155,20 @@ class MetadataReader:
         if metadata_partitions:
             from confluent_kafka import TopicPartition
 
-            begin = _BEGINNING if newest is None else _TAIL - newest
+            begin = _BEGINNING
+            if newest is not None:
+                begin = _TAIL - newest
             self._consumer.assign([TopicPartition(METADATA_TOPIC, each, begin) for each in sorted(metadata_partitions)])
 
     def read_to_end(self) -> MetadataCache:
-        """Read every record up to the present end of each partition into `cache`, and return it.
+        """Read all records up to the current end of each partition into `cache`, and return the cache.
 
         Raises:
-            BrokerUnavailableError: no record and no end within 30 s.
-            CorruptMetadataRecordError: a record that this version does not know.
+            BrokerUnavailableError: no record arrives for 30 s before the end is reached.
+            CorruptMetadataRecordError: this version cannot decode a record.
         """
         ends = {}
-        # The consumer could return these offsets, too, but it waits for the end of a fetch for each partition.
+        # The consumer could return these offsets, too, but would wait for a fetch of each partition.
         for number, (low, end) in self._cluster.offsets_of_topic(METADATA_TOPIC, self._partitions).items():
             ends[number] = end
             if self._newest is not None and not self._next[number]:
@@ -169,13 +177,15 @@ class MetadataReader:
             self._next[number] = max(self._next[number], low)
         heard = time.monotonic()
         while any(self._next[number] < end for number, end in ends.items()):
-            found = self._consumer.consume(_FETCH, _FETCH_SECONDS)  # waits for all of them as long as it may
+            found = self._consumer.consume(
+                _FETCH, _FETCH_SECONDS
+            )  # waits _FETCH_SECONDS unless it gets _FETCH messages
             messages = [each for each in found if not _is_of_group(each.error())]
             if messages:
                 heard = time.monotonic()
             elif time.monotonic() - heard > SECONDS:
                 raise BrokerUnavailableError(
-                    f"{self._cluster.bootstrap_server}: {METADATA_TOPIC} gave nothing for {SECONDS:.0f} s",
+                    f"{self._cluster.bootstrap_server}: {METADATA_TOPIC} returned no record for {SECONDS:.0f} s",
                     hint="run the same command again",
                 )
             for message in messages:
@@ -188,7 +198,7 @@ class MetadataReader:
             raise self._cluster.to_error(f"reading {METADATA_TOPIC}", error, f"READ of {METADATA_TOPIC}")
         assert partition is not None
         assert offset is not None
-        # The offset of an end-of-partition event counts entries that are no records, too, such as transaction markers.
+        # The offset of an end-of-partition event also counts entries that are no records, such as transaction markers.
         self._next[partition] = offset + (error is None)
         if error is not None:
             return
@@ -225,7 +235,7 @@ class Publication:
             {
                 "enable.idempotence": True,
                 "acks": "all",
-                # If a record fails, the producer stops: later records must not be written without it.
+                # If a record fails, the producer stops: it must not write later records without the failed one.
                 "enable.gapless.guarantee": True,
                 "message.timeout.ms": DELIVERY_MS,
                 "linger.ms": 5,
@@ -234,7 +244,7 @@ class Publication:
         )
 
     def send(self, records: Iterable[tuple[int, bytes]]) -> int:
-        """Send (metadata partition, value) pairs; return their number after all were acknowledged."""
+        """Send (metadata partition, value) pairs. Return their number after all were acknowledged."""
         sent = 0
         for partition, value in records:
             self._produce(partition, value)
@@ -243,11 +253,13 @@ class Publication:
                 break
         left = self._producer.flush(DELIVERY_MS / 1000 + 5)
         if self._errors or left:
-            why = self._errors[0].str() if self._errors else f"no answer within {DELIVERY_MS // 1000} s"
+            why = f"no answer within {DELIVERY_MS // 1000} s"
+            if self._errors:
+                why = self._errors[0].str()
             raise DeliveryFailedError(
                 f"{self._cluster.bootstrap_server}: {METADATA_TOPIC}: {sent - self._delivered} of "
                 f"{count_of(sent, 'record')} were not acknowledged: {why}",
-                hint="run the same command again: it publishes what is not there yet",
+                hint="run the same command again: it publishes the missing records",
                 acknowledged=self._delivered,
             )
         return sent
@@ -261,9 +273,9 @@ class Publication:
                 continue
             except Exception as error:
                 if self._errors:
-                    return  # the producer has stopped; the failed delivery has the reason
+                    return  # the producer has stopped, and the failed delivery contains the reason
                 raise DeliveryFailedError(
-                    f"{METADATA_TOPIC}: {error}", hint="run the same command again: it publishes what is not there yet"
+                    f"{METADATA_TOPIC}: {error}", hint="run the same command again: it publishes the missing records"
                 ) from error
             self._producer.poll(0)
             return

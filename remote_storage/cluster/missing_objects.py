@@ -1,7 +1,7 @@
-"""Find finished segments that brokers know and that lack objects in a store.
+"""Find finished segments that brokers read and that lack objects in a store.
 
-After their local files are deleted, consumers cannot read these segments. The search takes one listing for each
-partition, and reads no object.
+After the local files are deleted, consumers cannot read these segments. The search needs one listing per partition, and
+reads no object.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Known = Mapping[TopicIdPartition, Sequence[RemoteLogSegmentMetadata]]
 
 @dataclass(frozen=True, slots=True)
 class ReadByBrokers:
-    """Finished segments that brokers read, ascending, and the log start of each partition that has a leader."""
+    """The finished segments that brokers read, ascending, and the log start offset of each partition with a leader."""
 
     segments: Known
     log_starts: Mapping[TopicIdPartition, int]
@@ -40,21 +40,21 @@ class ReadByBrokers:
 
 @dataclass(frozen=True, slots=True)
 class MissingSegment:
-    """A segment that brokers know and that lacks objects."""
+    """A segment that brokers read and that lacks objects."""
 
     metadata: RemoteLogSegmentMetadata
     is_ours: bool  # whether tiersnap published it
-    lacking: tuple[str, ...]  # suffixes of the missing mandatory objects
+    lacking: tuple[str, ...]  # key suffixes of the missing mandatory objects
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The missing segments of one remote location; the partition with the most of them is first."""
+    """The missing segments of one remote location. The partition with the most missing segments is first."""
 
     uri: str  # of the remote location
-    known: int  # number of segments that brokers know and read
+    known: int  # number of segments that brokers read
     segments: tuple[MissingSegment, ...] = ()
-    # Name of another layout in which the first segment is complete in the same location; None if it is not.
+    # Name of the other layout if the first missing segment is complete in that layout at the same location, else None.
     elsewhere: str | None = None
 
     @property
@@ -64,7 +64,7 @@ class Missing:
 
     @property
     def sentence(self) -> str:
-        """Return the finding in words, with its consequence and the worst partition."""
+        """Return the finding as a sentence with the consequence and the partition with the most missing segments."""
         if not self.known:
             return "brokers have tiered nothing yet"
         if not self.segments:
@@ -78,27 +78,28 @@ class Missing:
         return (
             f"{len(self.segments)} of {count_of(self.known, 'segment')} that brokers know "
             f"{verb} not at {self.uri}, in "
-            f"{count_of(self.partitions, 'partition')}: once local files are deleted consumers read nothing of them; "
+            f"{count_of(self.partitions, 'partition')}: consumers cannot read them after local files are deleted; "
             f"{worst} lacks {count_of(len(of_worst), 'segment')} between offsets {first} and {last}"
         )
 
 
 def find_missing(known: Known, ask: Callable[[], Known], ours: Collection[str], location: RemoteLocation) -> Missing:
-    """Find the segments that brokers read and that are incomplete in a store.
+    """Return the segments that brokers read and that are incomplete in a store.
 
     Args:
-        known: the segments that brokers read.
-        ask: returns the segments that they read now; called only if a segment is missing.
+        known: the segments that brokers read, by partition.
+        ask: returns the segments that brokers read now; called only if a segment is missing.
         ours: ids of the segments that tiersnap published.
 
     Raises:
         TransientError: brokers or the store do not answer.
     """
     partitions, uri = list(known), location.store.uri
-    there = in_parallel(partial(segments_by_id, location), partitions)
-    missing = dict(_missing(known, dict(zip(partitions, there, strict=True)), local=location.is_local))
+    listings = in_parallel(partial(segments_by_id, location), partitions)
+    listed = dict(zip(partitions, listings, strict=True))
+    missing = dict(_missing(known, listed, local=location.is_local))
     if missing:
-        # Brokers may have deleted some since. They publish a deletion before they delete an object.
+        # Brokers may have deleted segments since. They publish a deletion before they delete an object.
         still = set(chain.from_iterable(ask().values()))
         missing = {each: lacking for each, lacking in missing.items() if each in still}
     _log.debug("%d segments are missing in %s", len(missing), uri)
@@ -111,14 +112,19 @@ def find_missing(known: Known, ask: Callable[[], Known], ours: Collection[str], 
 
 def _other_layout(location: RemoteLocation, segment: RemoteLogSegmentMetadata) -> str | None:
     other = location.in_other_layout.layout
-    return other.name if other.inspect(location.store, segment) is StoredState.COMPLETE else None
+    if other.inspect(location.store, segment) is StoredState.COMPLETE:
+        return other.name
+    return None
 
 
 def read_by_brokers(cluster: Cluster, reader: MetadataReader, is_wanted: Callable[[str], bool]) -> ReadByBrokers:
-    """Return the segments that brokers read now, of the wanted topics that the cluster has.
+    """Return the segments of the wanted topics that brokers read now.
 
-    It leaves out segments below the log start, and those that brokers passed over for another segment of the same
-    offsets. `reader` reads the whole metadata topic.
+    The result has no segments below the log start offset, and no segments that a segment with the same offsets
+    replaced.
+
+    Args:
+        reader: a reader of the whole metadata topic.
     """
     cache = reader.read_to_end()
     wanted = [each for each in cache.partitions() if is_wanted(each.topic)]
@@ -126,7 +132,7 @@ def read_by_brokers(cluster: Cluster, reader: MetadataReader, is_wanted: Callabl
     starts = cluster.log_starts(live)
     found = {}
     for each in live:
-        start = starts.get(each, 0)  # without a leader the log start is unknown, so all segments count
+        start = starts.get(each, 0)  # without a leader the log start offset is unknown, so all segments count
         segments = _found_from(cache, each, start)
         if segments:
             found[each] = segments
@@ -134,24 +140,23 @@ def read_by_brokers(cluster: Cluster, reader: MetadataReader, is_wanted: Callabl
 
 
 def _found_from(cache: MetadataCache, partition: TopicIdPartition, start: int) -> list[RemoteLogSegmentMetadata]:
-    """Return the segments that brokers find from an offset on, ascending."""
+    """Return the segments that brokers find at or above the offset `start`, ascending."""
     found_ids = cache.index(partition).found()
-    finished = (each for each in cache.in_state(partition, _FINISHED) if each.id in found_ids)
-    living = (each for each in finished if each.end_offset >= start)
-    return sorted(living, key=lambda each: (each.start_offset, each.id.segment_id))
+    finished = cache.in_state(partition, _FINISHED)
+    found = [each for each in finished if each.id in found_ids and each.end_offset >= start]
+    return sorted(found, key=lambda each: (each.start_offset, each.id.segment_id))
 
 
 def worst_first(missing: Iterable[MissingSegment]) -> list[MissingSegment]:
-    """Sort by partition, those with the most missing segments first, and within one by offset."""
+    """Return the segments sorted by partition, then by offset. Partitions with more missing segments come first."""
     by_partition: dict[TopicIdPartition, list[MissingSegment]] = {}
     for each in missing:
         by_partition.setdefault(each.metadata.id.topic_id_partition, []).append(each)
     order = sorted(by_partition, key=lambda partition: (-len(by_partition[partition]), partition))
-    return [
-        each
-        for partition in order
-        for each in sorted(by_partition[partition], key=lambda each: (each.metadata.start_offset, each.metadata.id))
-    ]
+    found: list[MissingSegment] = []
+    for partition in order:
+        found += sorted(by_partition[partition], key=lambda each: (each.metadata.start_offset, each.metadata.id))
+    return found
 
 
 def _missing(
@@ -160,6 +165,8 @@ def _missing(
     for partition, segments in known.items():
         for segment in segments:
             there = listed[partition].get(segment.id.segment_id)
-            lacking = mandatory(local=local) if there is None else there.missing
+            lacking = mandatory(local=local)
+            if there is not None:
+                lacking = there.missing
             if lacking:
                 yield segment, lacking

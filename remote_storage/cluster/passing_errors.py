@@ -1,21 +1,21 @@
-"""Transient errors of brokers: an election is under way, a broker starts, an answer is late.
+"""Transient errors of brokers: an election is running, a broker starts, or an answer is late.
 
-The names are librdkafka's. They follow the subclasses of org.apache.kafka.common.errors.RetriableException, plus
-librdkafka's own errors for a partition with an unknown leader. `KafkaError.retriable()` does not help: it is about
-transactions only.
+The names are librdkafka's. They are the subclasses of org.apache.kafka.common.errors.RetriableException, and
+librdkafka's own errors for a partition with an unknown leader. `KafkaError.retriable()` does not help, because it is
+only about transactions.
 """
 
 NO_CONNECTION = frozenset({"_ALL_BROKERS_DOWN", "_TRANSPORT", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_RESOLVE"})
-"""No broker answers; the client logged the reason before."""
+"""Errors if no broker answers. The client's error callback has received the reason before."""
 
 NO_GROUP = "GROUP_AUTHORIZATION_FAILED"
-"""This user may not use the group that a consumer must name; tiersnap's consumers use assigned partitions instead."""
+"""Error if this user may not use the consumer group. tiersnap's consumers do not need the group."""
 
 PASSING = NO_CONNECTION | {
     NO_GROUP,
-    "_UNKNOWN_PARTITION",  # also for an existing topic while it has no leader
+    "_UNKNOWN_PARTITION",  # also an existing partition without a leader
     "_NOENT",  # "No leaders found": none of the requested partitions has a leader
-    "_DESTROY_BROKER",  # another broker took over its address
+    "_DESTROY_BROKER",  # another broker took over the address of this broker
     "_UNKNOWN_BROKER",
     "_UNKNOWN_TOPIC",
     "_RETRY",
@@ -41,7 +41,7 @@ PASSING = NO_CONNECTION | {
     "PREFERRED_LEADER_NOT_AVAILABLE",
     "ELIGIBLE_LEADERS_NOT_AVAILABLE",
     "THROTTLING_QUOTA_EXCEEDED",
-    # The topic was deleted between two requests; the next run will not request it.
+    # The topic was deleted between two requests. The next run will not request it.
     "UNKNOWN_TOPIC_OR_PART",
     "UNKNOWN_TOPIC_ID",
     "INCONSISTENT_TOPIC_ID",

@@ -1,4 +1,4 @@
-"""Name the permission that a user of the cluster lacks."""
+"""Hints and errors that name the permission which a user of the cluster lacks."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from tiersnap.remote_storage.errors import ClusterRefusedError
 
 
 def needs_permission(permission: str) -> str:
-    """Return the hint about a missing permission, as in "READ of orders"."""
+    """Return the hint about a missing permission, such as "READ of orders"."""
     return f"the user that --command-config names, or ANONYMOUS, needs {permission}: kafka-acls --add"
 
 
 def not_described(name: str, topic: str) -> ClusterRefusedError:
-    """Return the error of a partition or cluster, by `name`, that needs a topic which this user may not describe."""
+    """Return the error that this user may not describe a topic.
+
+    `name` is the cluster or partition that needs the topic.
+    """
     return ClusterRefusedError(
         f"{name}: this user may not describe {topic}",
         hint=needs_permission(f"DESCRIBE of {topic}"),

@@ -1,4 +1,4 @@
-"""The records of a cluster about the partitions of log directories."""
+"""Read a cluster's records of the partitions in log directories."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tiersnap.snapshot.replay.remote_records import Records
 
 
 def partitions_of(log_dirs: Iterable[NamedLogDir], topic: re.Pattern[str] | None = None) -> set[TopicPartition]:
-    """Return the partitions in log directories; `topic` matches the names of topics, None for all."""
+    """Return the partitions in log directories. `topic` matches the names of topics; None matches all."""
     found = set()
     for each in log_dirs:
         for folder in each.log_dir.folders:
@@ -29,27 +29,27 @@ def partitions_of(log_dirs: Iterable[NamedLogDir], topic: re.Pattern[str] | None
 
 
 def with_topic_ids(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[TopicIdPartition]:
-    """Return the partitions whose topics the cluster has, with its topic ids."""
+    """Return the partitions whose topics the cluster has, with the cluster's topic ids."""
     wanted = list(partitions)
     topics = cluster.topics({topic for topic, _ in wanted})
     return with_ids_of(topics, wanted)
 
 
 def records_read(topic: MetadataTopic, reader: MetadataReader, partitions: Iterable[TopicIdPartition]) -> Records:
-    """Return the records of the partitions that `reader` has read."""
-    return {
-        (each.topic, each.partition): recorded(
-            reader.cache, each, is_complete=not reader.log_starts[topic.partition_of(each)]
-        )
-        for each in partitions
-    }
+    """Return the records of the partitions from the cache of `reader`."""
+    found = {}
+    for each in partitions:
+        is_complete = not reader.log_starts[topic.partition_of(each)]
+        found[each.topic, each.partition] = recorded(reader.cache, each, is_complete=is_complete)
+    return found
 
 
 def read_records(cluster: Cluster, log_dirs: Iterable[NamedLogDir]) -> Records | None:
-    """Return the records of the partitions in log directories; None if the cluster has no `__remote_log_metadata`.
+    """Return the records of the partitions in log directories, or None if the cluster has no `__remote_log_metadata`.
 
     Raises:
-        BrokerUnavailableError, ClusterRefusedError: the cluster does not answer, or refuses.
+        BrokerUnavailableError: the cluster does not answer.
+        ClusterRefusedError: the cluster refuses a request.
     """
     partitions = with_topic_ids(cluster, partitions_of(log_dirs))
     try:

@@ -1,4 +1,7 @@
-"""The Spark task that reads `__remote_log_metadata`: each of its partitions once, for all rows that need it."""
+"""The Spark task that reads `__remote_log_metadata`.
+
+It reads each metadata partition once, for all rows that need it.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,10 @@ from tiersnap.snapshot.rows import Int32, Rows
 
 @dataclass(frozen=True, slots=True)
 class WantedRecords:
-    """A row of WANTED: records to read from the partition `number` of `__remote_log_metadata`.
+    """A row of WANTED: records to read from the metadata partition `number`.
 
-    A row for a cluster asks for the records of one partition. A row with `log_dir` asks for all records of the replica
-    there.
+    Without `log_dir`, a row asks a cluster for the records of one user partition. With `log_dir`, it asks for all
+    records in the replica of the metadata partition in that log directory.
     """
 
     number: Int32
@@ -38,7 +41,7 @@ class WantedRecords:
 
 @dataclass(frozen=True, slots=True)
 class FoundRecords:
-    """A row of FOUND: the records of a partition; `folder` is `<topic>-<partition>`."""
+    """A row of FOUND: the records of one user partition. `folder` is `<topic>-<partition>`."""
 
     folder: str
     records: tuple[PartitionRecords, ...]
@@ -49,10 +52,11 @@ WANTED, FOUND = WANTED_ROWS.schema, FOUND_ROWS.schema
 
 
 def wanted_of_cluster(cluster: Cluster, partitions: Iterable[TopicPartition]) -> pa.RecordBatch | None:
-    """Return WANTED rows of the partitions that a cluster has; None if it has no `__remote_log_metadata`.
+    """Return WANTED rows for the partitions that a cluster has, or None if the cluster has no `__remote_log_metadata`.
 
     Raises:
-        BrokerUnavailableError, ClusterRefusedError: the cluster does not answer, or refuses.
+        BrokerUnavailableError: the cluster does not answer.
+        ClusterRefusedError: the cluster refuses a request.
     """
     named = with_topic_ids(cluster, partitions)
     try:
@@ -64,20 +68,29 @@ def wanted_of_cluster(cluster: Cluster, partitions: Iterable[TopicPartition]) ->
 
 
 def wanted_of_replicas(replicas: Iterable[tuple[int, str]]) -> pa.RecordBatch | None:
-    """Return WANTED rows of replicas, given as number and URI of a log directory; None without replicas."""
+    """Return WANTED rows for replicas of metadata partitions, or None without replicas.
+
+    Args:
+        replicas: pairs of a metadata partition and the URI of a log directory.
+    """
     rows = [WantedRecords(*each) for each in replicas]
-    return WANTED_ROWS.batch(rows) if rows else None
+    if not rows:
+        return None
+    return WANTED_ROWS.batch(rows)
 
 
 @dataclass(frozen=True)
 class ReadRecords:
-    """Maps the WANTED rows of one number to FOUND rows; a row has the error if its records cannot be read."""
+    """Maps the WANTED rows of one metadata partition to FOUND rows.
 
-    bootstrap_server: str | None = None  # of the cluster; None reads replicas
+    If records cannot be read, the FOUND row has the error.
+    """
+
+    bootstrap_server: str | None = None  # of the cluster to ask; None to read replicas
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read the records once, and yield a row for each partition."""
+        """Read the records once, and yield a row for each user partition."""
         rows = list(WANTED_ROWS.read(batches))
         if rows:
             yield FOUND_ROWS.batch(FoundRecords(str(each), (records,)) for each, records in self._read(rows).items())
@@ -105,12 +118,12 @@ def _name_of(row: WantedRecords) -> TopicIdPartition:
 
 
 def _of_replicas(log_dirs: Iterable[str], number: int) -> dict[TopicIdPartition, PartitionRecords]:
-    """Return the records in the replicas of one partition of `__remote_log_metadata`."""
+    """Return the records in the replicas of the metadata partition `number`."""
     caches = [each.read() for each in replicas(_opened(log_dirs), lambda found: found == number).values()]
     return {at: recorded(cache, at, is_complete=False) for cache in caches for at in cache.partitions()}
 
 
 def _opened(log_dirs: Iterable[str]) -> Iterator[LogDir]:
     for each in log_dirs:
-        with suppress(TiersnapError):  # the listing of the partitions names it
+        with suppress(TiersnapError):  # the listing of partitions reports a log directory that cannot be read
             yield open_log_dir(each)

@@ -1,22 +1,23 @@
-"""Find last stable offsets that have stood for an hour or more, with closed segments waiting above them.
+"""Find partitions whose last stable offset has not advanced for an hour, with closed segments waiting above it.
 
-A copy task copies a segment only if it ends at or below the last stable offset. An open transaction, or a high
-watermark that does not advance, keeps that offset where it is.
+A copy task copies a segment only if it ends at or below the last stable offset. An open transaction stops this offset
+from advancing, and so does a high watermark that does not advance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration, utc
 
 STANDS_AFTER_MS = 3_600_000
-"""Transactions end within 15 minutes by default (transaction.max.timeout.ms)."""
+"""ms. By default, a transaction ends within 15 minutes (transaction.max.timeout.ms)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +26,13 @@ class StandingOffset:
 
     partition: str
     last_stable_offset: int
-    since: int  # ms: time of the first record above it
+    since: int  # ms: time of the first record at or above the last stable offset
     age_ms: int
-    segments: int  # closed, above it
-    waiting_bytes: int  # of these segments
+    segments: int  # number of closed segments that end above the last stable offset
+    waiting_bytes: int  # bytes of the closed segments that end above the last stable offset
 
     def says(self) -> str:
-        """Return the finding in words."""
+        """Return the finding as a sentence."""
         wait = count_of(self.segments, "closed segment", "closed segments")
         return (
             f"{self.partition}: the last stable offset has stood at {self.last_stable_offset} for "
@@ -49,25 +50,27 @@ def find_standing(
         partitions: local partitions that brokers copy and that have a leader.
         now: ms.
     """
-    found = list(_find_standing_now(cluster, partitions, now))
-    # A transaction with old timestamps may have been open only for a moment, so the offset is requested again.
-    again = cluster.stable_offsets([(each.topic, each.partition) for each in _named(found, partitions)])
-    still = {f"{topic}-{number}": offset for (topic, number), offset in again.items()}
-    return [each for each in found if still[each.partition] == each.last_stable_offset]
+    found = dict(_find_standing_now(cluster, partitions, now))
+    # A transaction with old timestamps may have been open only for a moment, so request the offset again.
+    again = cluster.stable_offsets(found)
+    return [each for name, each in found.items() if again[name] == each.last_stable_offset]
 
 
 def _find_standing_now(
     cluster: Cluster, partitions: Mapping[TopicIdPartition, tuple[FileSystem, Partition]], now: int
-) -> Iterator[StandingOffset]:
+) -> Iterator[tuple[TopicPartition, StandingOffset]]:
     names = {(each.topic, each.partition): each for each in partitions if partitions[each][1].segments[1:]}
     for name, offset in cluster.stable_offsets(names).items():
         standing = _standing(*partitions[names[name]], offset, now)
         if standing is not None:
-            yield standing
+            yield name, standing
 
 
 def _standing(filesystem: FileSystem, partition: Partition, offset: int, now: int) -> StandingOffset | None:
-    """Return a last stable offset that has stood long enough; None if it has not, or if no closed segment waits."""
+    """Return the partition as a StandingOffset.
+
+    None if no closed segment waits, or the offset advanced within the hour.
+    """
     waiting = list(_waiting(partition, offset))
     if not waiting:
         return None
@@ -78,13 +81,6 @@ def _standing(filesystem: FileSystem, partition: Partition, offset: int, now: in
     return StandingOffset(partition.name, offset, since, now - since, len(waiting), size)
 
 
-def _named(
-    found: Sequence[StandingOffset], partitions: Mapping[TopicIdPartition, tuple[FileSystem, Partition]]
-) -> list[TopicIdPartition]:
-    standing = {each.partition for each in found}
-    return [each for each, (_, partition) in partitions.items() if partition.name in standing]
-
-
 def _waiting(partition: Partition, offset: int) -> Iterator[Segment]:
     """Yield the closed segments that end above an offset."""
     for each in partition.segments:
@@ -93,10 +89,10 @@ def _waiting(partition: Partition, offset: int) -> Iterator[Segment]:
 
 
 def _time_at(filesystem: FileSystem, partition: Partition, offset: int, now: int) -> int:
-    """Return the time (ms) at which the record at an offset was written; `now` if no local segment has it.
+    """Return the time (ms) at which the record at an offset was written, or `now` if no local segment has the offset.
 
-    The record was written after the previous segment ended, so the result is at least that file's time. If its
-    timestamp is missing or in the future, the result is the time of its own file.
+    The result is never before the file time of the previous segment, because that segment ended first. If the timestamp
+    is missing or in the future, the result is the file time of the record's own segment.
     """
     previous = holding = None
     for each in partition.segments:
@@ -119,7 +115,7 @@ def _ended_at(segment: Segment) -> int:
 
 
 def _timestamp(filesystem: FileSystem, segment: Segment, offset: int) -> int | None:
-    """Return the largest timestamp (ms) of the batch that contains an offset, or of the first batch above it."""
+    """Return the largest timestamp (ms) of the batch that contains an offset, or of the next batch if there is none."""
     from tiersnap.snapshot.log.segment_scan import SegmentScan  # with numpy
 
     for rows in SegmentScan.of(filesystem, segment, check_crc=False):

@@ -1,4 +1,4 @@
-"""Find the stuck partitions of a log directory: their copy task begins a segment again and again."""
+"""Find stuck partitions: their copy task begins the same segment again and again."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ class StuckPartition:
 
     Attributes:
         next_offset: end of the remote log, exclusive.
-        attempts: number of failed attempts, at that offset or at segments that were finished since.
-        has_not_looked: the copy task may not have read published records: a run was interrupted, or copying was not
-            disabled and enabled after the publication.
+        attempts: number of failed copy attempts, at `next_offset` or at segments that were finished meanwhile.
+        has_not_looked: whether the copy task may not have read published records, because a run was interrupted or
+            copying was not disabled and enabled after the publication.
         fails_at: start offsets of unfinished attempts; empty if the copy task may be healthy.
-        seen: ids of all segments that the records named when the partition was found stuck.
-        hung: the hung copy. Such a partition lacks nothing, and its copy task starts again once it is freed.
+        seen: ids of all segments in the records when the partition was found stuck.
+        hung: the hung copy, or None. A partition with a hung copy lacks nothing: its copy task continues after a
+            restart.
     """
 
     partition: TopicIdPartition
@@ -51,10 +52,10 @@ class StuckPartition:
     hung: HungCopy | None = None
 
     def is_at_work(self, cache: MetadataCache) -> bool:
-        """Return whether a broker copies this partition now; then no segment of it may be published.
+        """Return whether a broker copies this partition now. If so, no segment of the partition may be published.
 
-        A stuck copy task begins the same segment again, and finishes none. After a restart, a new leader or another
-        run has freed it, it begins or finishes another segment.
+        A stuck copy task begins the same segment again, and finishes none. A copy task that a restart, a new leader or
+        another run has freed begins or finishes another segment.
         """
         if not self.fails_at:
             return True
@@ -68,7 +69,7 @@ class StuckPartition:
 
 
 def tiered_topics(cluster: Cluster, names: Iterable[str], talk: Callable[[str], None]) -> dict[str, Topic]:
-    """Return the topics of `names` with enabled copying; report each tiered topic with disabled copying to `talk`."""
+    """Return the topics of `names` with enabled copying. Report each tiered topic with disabled copying to `talk`."""
     topics: dict[str, Topic] = {}
     for name, topic in cluster.topics(names).items():
         settings = cluster.settings(name)
@@ -78,11 +79,13 @@ def tiered_topics(cluster: Cluster, names: Iterable[str], talk: Callable[[str], 
             continue
         except CopyingOffError:
             pass
-        if is_copying_off(settings):
-            by_us = f", and {RETENTION_MS}={MARK}: tiersnap set both" if is_marked(settings) else ""
-            talk(f"{name} is left out: copying is off ({COPY_DISABLE}=true{by_us})")
-        else:
+        if not is_copying_off(settings):
             topics[name] = topic
+            continue
+        by_us = ""
+        if is_marked(settings):
+            by_us = f" and {RETENTION_MS}={MARK}, both set by tiersnap"
+        talk(f"{name}: skipped: copying is disabled ({COPY_DISABLE}=true{by_us})")
     return topics
 
 
@@ -95,9 +98,14 @@ def find_stuck(
     talk: Callable[[str], None],
     hung: HungLimit | None = None,
 ) -> list[StuckPartition]:
-    """Return the `candidates` (values are leaders) that are stuck or `resumed`, and with `hung` those with a hung copy.
+    """Return the stuck partitions among `candidates`, and all `resumed` partitions.
 
-    If a copy task may be stuck, it watches the records for up to three task intervals.
+    If a copy task may be stuck, watch its records for up to three task intervals.
+
+    Args:
+        candidates: the leaders of the partitions to examine.
+        resumed: partitions whose copying an earlier run enabled again; they need not be stuck.
+        hung: if given, partitions with a hung copy are returned, too.
     """
     cache = reader.read_to_end()
     starts = cluster.log_starts(candidates)
@@ -126,20 +134,26 @@ def find_stuck(
     found = [stuck(each) for each in candidates if each in wanted]
     if hung is None:
         return found
-    told = {each.partition for each in found}
-    others = {each: leader for each, leader in candidates.items() if each not in told}
+    others = dict(candidates)
+    for each in found:
+        del others[each.partition]
     for copy in find_hung(cluster, cache, lineage, others, hung):
-        each, seen = copy.partition, frozenset(cache.segments(copy.partition))
-        found.append(StuckPartition(each, others[each], end_of(each), 1, has_not_looked=True, seen=seen, hung=copy))
+        name, seen = copy.partition, frozenset(cache.segments(copy.partition))
+        found.append(StuckPartition(name, others[name], end_of(name), 1, has_not_looked=True, seen=seen, hung=copy))
     return found
 
 
 def _suspects(
     cache: MetadataCache, candidates: Iterable[TopicIdPartition], end_of: Callable[[TopicIdPartition], int]
 ) -> Iterator[Watched]:
-    """Yield the partitions whose unended attempts raise a suspicion; `end_of` is called only for those with such."""
+    """Yield the partitions whose unended attempts raise a suspicion.
+
+    `end_of` is called only for partitions with attempts.
+    """
     for each in candidates:
-        suspect = suspected(cache, each, end_of(each)) if has_unended(cache, each) else None
+        if not has_unended(cache, each):
+            continue
+        suspect = suspected(cache, each, end_of(each))
         if suspect is not None:
             yield suspect
 
@@ -151,11 +165,11 @@ def _failing(
     suspects: Sequence[Watched],
     talk: Callable[[str], None],
 ) -> dict[TopicIdPartition, CopyProgress]:
-    """Watch the suspects, and return those that fail: at a segment in remote storage, or at the next one."""
+    """Watch the suspects, and return those whose copy task fails, with the progress (FAILING or STUCK_AHEAD)."""
     if not suspects:
         return {}
-    # Two attempts must begin, and one may have begun just now.
+    # The copy task must begin two attempts, and one may have begun just now.
     seconds = quiet_seconds(cluster, [leaders[each.partition] for each in suspects], intervals=3)
-    talk(f"waiting up to {seconds:.0f} s to see which copiers fail")
+    talk(f"waiting up to {seconds:.0f} s for failing copy tasks")
     found = watch(reader, suspects, seconds)
     return {each: how for each, how in found.items() if how in (CopyProgress.FAILING, CopyProgress.STUCK_AHEAD)}

@@ -1,4 +1,4 @@
-"""Check that a cluster has the requested topics, and that their configs permit the publication of segments."""
+"""Check that a cluster has the requested topics, and that their configs allow the publication of segments."""
 
 from __future__ import annotations
 
@@ -31,78 +31,82 @@ from tiersnap.snapshot.units import count_of
 
 
 def value_of(settings: Mapping[str, TopicConfig], name: str, default: str) -> str:
-    """Return the value of a config; `default` if this version of Kafka does not have the config."""
+    """Return the value of a config, or `default` if this Kafka version does not have the config."""
     setting = settings.get(name)
-    return default if setting is None or setting.value is None else setting.value
+    if setting is None or setting.value is None:
+        return default
+    return setting.value
 
 
 def is_copying_off(settings: Mapping[str, TopicConfig]) -> bool:
-    """Return whether the topic's copying is disabled."""
+    """Return whether copying is disabled for the topic."""
     return value_of(settings, COPY_DISABLE, "false") == "true"
 
 
 def is_copied(settings: Mapping[str, TopicConfig]) -> bool:
-    """Return whether brokers copy the topic's segments to remote storage by themselves."""
+    """Return whether brokers copy the topic's segments to remote storage."""
     is_tiered = value_of(settings, REMOTE_STORAGE, "false") == "true"
     is_compacted = "compact" in value_of(settings, "cleanup.policy", "delete")
     return is_tiered and not is_compacted and not is_copying_off(settings)
 
 
 def is_marked(settings: Mapping[str, TopicConfig]) -> bool:
-    """Return whether the topic has the mark that its configs are overridden."""
+    """Return whether the topic has the mark of tiersnap's config overrides (`retention.ms`)."""
     retention = settings.get(RETENTION_MS)
     return retention is not None and retention.is_own and retention.value == MARK
 
 
 def check_copying_was_not_switched_off(topic: str, settings: Mapping[str, TopicConfig], by_us: Collection[str]) -> None:
-    """Refuse to pause copying if another user disabled it, or if the saved configs of an earlier pause are missing.
+    """Check that no other user disabled copying, and that the saved configs of an earlier pause exist.
 
     Args:
-        by_us: configs that an earlier run overrode and did not restore.
+        by_us: names of the configs that an earlier run overrode and did not restore.
 
     Raises:
-        CopyingOffError: copying is disabled, but not by tiersnap.
+        CopyingOffError: another user disabled copying.
         SettingsAsideError: tiersnap paused copying, and the topic's saved configs are missing.
     """
     if is_marked(settings) and RETENTION_MS not in by_us:
         raise SettingsAsideError(
-            f"{topic}: {RETENTION_MS}={MARK} says that tiersnap overrode its configs, and the saved configs in "
-            "remote storage are gone",
-            hint=f"kafka-configs --alter --topic {topic} with what the topic had: {COPY_DISABLE}, "
-            f"{', '.join(RETENTION + LOCAL_RETENTION)}; then the same command again",
+            f"{topic}: {RETENTION_MS}={MARK} shows that tiersnap overrode configs, and the saved configs in "
+            "remote storage are missing",
+            hint=f"kafka-configs --alter --topic {topic} with the topic's former {COPY_DISABLE}, "
+            f"{', '.join(RETENTION + LOCAL_RETENTION)}; then run the same command again",
         )
     if is_copying_off(settings) and COPY_DISABLE not in by_us:
         raise CopyingOffError(
-            f"{topic}: {COPY_DISABLE}=true, and no saved configs say that tiersnap set it: somebody "
-            "else has switched copying off",
-            hint="tiersnap publish tells the brokers what was tiered, while copying is off and retention endless; or "
-            f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false, then the same command again",
+            f"{topic}: {COPY_DISABLE}=true, and tiersnap has saved no configs of the topic: another user disabled "
+            "copying",
+            hint="set unlimited retention and run tiersnap publish, which works while copying is disabled; or "
+            f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false, then run the same command again",
         )
 
 
 def check_selected(cluster: Cluster, topic: re.Pattern[str]) -> None:
-    """Refuse a --topic that selects no topic of the cluster, so that a mistyped name does not look like no problems.
+    """Check that --topic matches a topic of the cluster.
+
+    Otherwise a mistyped name would look like a cluster without problems.
 
     Raises:
-        UsageError: no topic's whole name matches.
+        UsageError: the regular expression matches no whole topic name.
     """
     if not any(matches_topic(name, topic) for name in cluster.partition_counts()):
         raise UsageError(
             f"{cluster.bootstrap_server}: no topic matches {topic.pattern!r}",
-            hint="--topic must match a topic's whole name, and the right to describe the topic is needed",
+            hint="--topic must match a topic's whole name, and this user needs DESCRIBE of the topic",
         )
 
 
 def check_identity(partition: TopicIdPartition, topics: Mapping[str, Topic], hidden: Collection[str]) -> None:
-    """Refuse a partition that the cluster does not have, or whose topic this user may not describe.
+    """Check that the cluster has the partition with the same topic id.
 
     Args:
         topics: the topics that the cluster describes.
         hidden: names of topics that this user may not describe.
 
     Raises:
-        ClusterRefusedError: the topic is hidden.
-        UnknownTopicError: the cluster has no such topic or partition, or another topic of that name.
+        ClusterRefusedError: this user may not describe the topic.
+        UnknownTopicError: the cluster lacks the topic or the partition, or the topic has another id.
     """
     topic = topics.get(partition.topic)
     if topic is None and partition.topic in hidden:
@@ -115,7 +119,8 @@ def check_identity(partition: TopicIdPartition, topics: Mapping[str, Topic], hid
     if topic.topic_id != partition.topic_id:
         raise UnknownTopicError(
             f"{partition}: topic id {topic.topic_id} in the cluster, {partition.topic_id} in remote storage",
-            hint="the topic was deleted and made anew, or this is another cluster: its segments are not of this topic",
+            hint="the topic was deleted and created again, or this is another cluster: these segments are not of this "
+            "topic",
         )
     if partition.partition not in topic.leaders:
         raise UnknownTopicError(
@@ -125,11 +130,11 @@ def check_identity(partition: TopicIdPartition, topics: Mapping[str, Topic], hid
 
 
 def check_settings(topic: str, settings: Mapping[str, TopicConfig]) -> None:
-    """Refuse a topic if brokers would not read published segments, or would delete them.
+    """Check that brokers would read published segments of a topic, and would not delete them.
 
     Raises:
         TieringOffError: remote storage is disabled, or the topic is compacted.
-        CopyingOffError: copying is disabled, and retention is finite.
+        CopyingOffError: copying is disabled, and retention is limited.
     """
     if "compact" in value_of(settings, "cleanup.policy", "delete"):
         raise TieringOffError(
@@ -137,9 +142,9 @@ def check_settings(topic: str, settings: Mapping[str, TopicConfig]) -> None:
         )
     if value_of(settings, REMOTE_STORAGE, "false") != "true":
         raise TieringOffError(
-            f"{topic}: {REMOTE_STORAGE} is off: no broker reads remote segments of it",
-            hint=f"kafka-configs --alter --topic {topic} --add-config {REMOTE_STORAGE}=true; where its copier is then "
-            "stuck for want of a snapshot: tiersnap unblock",
+            f"{topic}: {REMOTE_STORAGE}=false: brokers read no remote segments of the topic",
+            hint=f"kafka-configs --alter --topic {topic} --add-config {REMOTE_STORAGE}=true; if its copy task is then "
+            "stuck because a snapshot is missing: tiersnap unblock",
         )
     finite = {}
     for name in RETENTION:
@@ -149,20 +154,20 @@ def check_settings(topic: str, settings: Mapping[str, TopicConfig]) -> None:
     if is_copying_off(settings) and finite:
         listed = ", ".join(f"{name}={value}" for name, value in finite.items())
         raise CopyingOffError(
-            f"{topic}: {COPY_DISABLE}=true with {listed}: the broker would apply it to the local log alone and delete "
-            "local and remote segments",
-            hint=f"switch copying on (kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false), or "
-            "give the topic endless retention (-1) until it is",
+            f"{topic}: {COPY_DISABLE}=true with {listed}: the broker would apply this retention to the local log, and "
+            "delete local and remote segments",
+            hint=f"enable copying (kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false), or set "
+            "unlimited retention (-1) until copying is enabled",
         )
 
 
 def check_copier_rests(topic: str, settings: Mapping[str, TopicConfig]) -> None:
-    """Refuse to publish while copying is enabled. Raises CopyingOnError."""
+    """Check that copying is disabled, so that segments can be published. Raises CopyingOnError: copying is enabled."""
     if not is_copying_off(settings):
         endless = ",".join(f"{name}={UNLIMITED}" for name in RETENTION)
         raise CopyingOnError(
-            f"{topic}: copying is on: the copier of a partition does not see what is published, and copies the same "
+            f"{topic}: copying is enabled: a running copy task ignores published segments, and copies the same "
             "segments again",
-            hint=f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=true,{endless} until it is "
-            "published; where the copier is stuck for want of a snapshot: tiersnap unblock",
+            hint=f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=true,{endless} until the segments "
+            "are published; if the copy task is stuck because a snapshot is missing: tiersnap unblock",
         )

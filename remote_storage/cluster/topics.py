@@ -1,4 +1,4 @@
-"""Topics of a cluster: their partitions with topic ids, leaders and settings."""
+"""Topics of a cluster: partitions with topic ids, leaders, and configs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tiersnap.snapshot.formats.checkpoints import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as the cluster describes it; `leaders` are broker ids by partition, -1 without a leader."""
+    """A topic as the cluster describes it. `leaders` maps a partition to a broker id, or to -1 if it has no leader."""
 
     name: str
     topic_id: str
@@ -19,34 +19,34 @@ class Topic:
 
 
 def is_there(topics: Mapping[str, Topic], partition: TopicIdPartition) -> bool:
-    """Return whether the cluster has a topic of the partition's name and topic id."""
+    """Return whether the cluster has a topic with the partition's topic name and topic id."""
     known = topics.get(partition.topic)
     return known is not None and known.topic_id == partition.topic_id
 
 
 def leaders_of(topics: Mapping[str, Topic], partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, int]:
-    """Return the leaders of the partitions that the cluster has with the same topic id; -1 without a leader."""
-    return {
-        each: topics[each.topic].leaders[each.partition]
-        for each in partitions
-        if is_there(topics, each) and each.partition in topics[each.topic].leaders
-    }
+    """Return the leaders of the partitions that the cluster has with the same topic id; -1 if there is no leader."""
+    found = {}
+    for each in partitions:
+        if is_there(topics, each) and each.partition in topics[each.topic].leaders:
+            found[each] = topics[each.topic].leaders[each.partition]
+    return found
 
 
 def with_ids_of(topics: Mapping[str, Topic], partitions: Iterable[TopicPartition]) -> list[TopicIdPartition]:
-    """Return the partitions of `topics` with their topic ids."""
+    """Return the partitions whose topic is in `topics`, with their topic ids."""
     return [TopicIdPartition(topic, topics[topic].topic_id, number) for topic, number in partitions if topic in topics]
 
 
 def led_partitions(topics: Mapping[str, Topic], partitions: Iterable[TopicPartition]) -> dict[TopicIdPartition, int]:
-    """Return the id of the leader of each partition of `topics` that has one."""
+    """Return the leaders of the partitions that are in `topics` and have a leader."""
     leaders = leaders_of(topics, with_ids_of(topics, partitions))
     return {each: leader for each, leader in leaders.items() if leader >= 0}
 
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """A topic's setting: the value in force, and whether the topic itself sets it."""
+    """A config of a topic or broker: the effective value, and whether the topic itself sets it."""
 
     value: str | None
     is_own: bool

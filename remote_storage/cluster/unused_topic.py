@@ -1,4 +1,4 @@
-"""A topic of a remote location that the cluster does not have; see unused_topics."""
+"""A topic of a remote location that the cluster does not have. See `unused_topics`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from tiersnap.snapshot.units import count_of
 
 @dataclass(frozen=True, slots=True)
 class UnusedTopic:
-    """A topic of a remote location whose id the cluster does not have."""
+    """A topic of a remote location whose topic id the cluster does not have."""
 
     topic: str
     topic_id: str
-    folders: list[str]  # URIs, in order: one, or one for each partition as LocalTieredStorage lays them
+    folders: list[str]  # URIs, ascending: one, or one per partition in the layout of LocalTieredStorage
 
     def says(self) -> str:
-        """Return a sentence for the owner of the location."""
-        others = f" and {count_of(len(self.folders) - 1, 'folder')} more" if self.folders[1:] else ""
+        """Return a sentence for the owner of the remote location."""
+        others = ""
+        if self.folders[1:]:
+            others = f" and {count_of(len(self.folders) - 1, 'folder')} more"
         return (
-            f"{self.folders[0]}{others}: no topic of this cluster has the id {self.topic_id}. Unless it was deleted "
-            f"a moment ago, brokers leave it there; the bucket's owner may delete it if no other cluster uses it"
+            f"{self.folders[0]}{others}: no topic of this cluster has the id {self.topic_id}. Brokers will not delete "
+            f"it, unless the topic was deleted just now. The bucket's owner may delete it if no other cluster uses it"
         )

@@ -1,4 +1,4 @@
-"""Topics of a remote location that a cluster certainly does not have, so that no broker deletes their segments."""
+"""Find topics of a remote location that a cluster certainly does not have, so that no broker deletes their segments."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tiersnap.snapshot.errors import CorruptDataError
 def find_unused(store: ObjectStore, cluster: Cluster) -> list[UnusedTopic]:
     """Return the topics with segments that the cluster certainly does not have, ascending by name and id.
 
-    A topic is left out if one of its `cluster.json` objects names another cluster or cannot be read. The search takes
-    two listings, and for each candidate one listing and a read of each `cluster.json`.
+    A topic is left out if one of its `cluster.json` objects names another cluster or cannot be read. The search needs
+    two listings. Each candidate needs one more listing, and a read of each of its `cluster.json` objects.
     """
-    folders = _topic_folders(store)  # before the cluster's topics: each topic with segments exists by then
+    folders = _topic_folders(store)  # list first: a topic with segments then exists when the cluster is asked
     topics = cluster.topics({each.topic for each in folders})
     gone = sorted(certainly_gone(cluster, topics, folders), key=lambda each: (each.topic, each.topic_id or ""))
     cluster_id = cluster.cluster_id()
@@ -45,7 +45,7 @@ def _topic_folders(store: ObjectStore) -> dict[TopicIdPartition, Sequence[str]]:
 
 
 def _is_of_another(store: ObjectStore, topic: TopicIdPartition, cluster_id: str) -> bool:
-    """Return whether a `cluster.json` of the topic may name another cluster."""
+    """Return whether a `cluster.json` of the topic names another cluster, or cannot be read."""
     for folder in store.folders(keys.partition_snapshots(topic).removesuffix(f"{topic.partition}/")):
         key = keys.recognise(folder + KeyKind.CLUSTER.value)
         try:

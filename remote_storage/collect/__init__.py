@@ -1,1 +1,1 @@
-"""`tiersnap collect`: the decodes of one log directory, shipped to a folder that a fleet's run reads."""
+"""`tiersnap collect`: write the decodes of a log directory to a folder that a run of the fleet reads."""

@@ -1,13 +1,14 @@
-"""Collect a log directory partition by partition; a listing is replaced when every object in it exists.
+"""Collect a log directory partition by partition. A listing is replaced only after all objects in it exist.
 
-A collection may be killed at any time. The next one ships the objects that no listing names yet, and after a day a run
-deletes the leftovers of the killed one. A segment whose file does not change is read and shipped once.
+A collection may be killed at any time. The next collection ships the objects that are in no listing. A day later, a
+collection deletes the leftovers of the killed one. A segment whose file does not change is read and shipped only once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from msgspec import structs
 
@@ -30,7 +31,7 @@ from tiersnap.snapshot.replay.segment_runs import fold_segment
 from tiersnap.snapshot.tables.decodes import SegmentFile
 from tiersnap.snapshot.units import count_of
 
-# Retention and rolls change a partition while it is read.
+# Attempts at a partition, because retention and rolls may change it during the read.
 _ATTEMPTS = 3
 
 
@@ -39,8 +40,8 @@ class Collected:
     """The outcome of one partition.
 
     Attributes:
-        plan: None if planning failed, or the folder was deleted after the listing.
-        error: why the shipped listing is still the earlier one; None if it equals the disk.
+        plan: None if planning failed, or if the folder was deleted after the listing.
+        error: the reason why the listing was not replaced; None if the listing equals the disk.
     """
 
     folder: str
@@ -54,9 +55,9 @@ class Collection:
 
     Attributes:
         uri: the log directory, as the rows of its partitions name it.
-        with_batches: ship batch headers, too.
-        now: epoch ms; the only time that the run uses.
-        apply: write; else only plan.
+        with_batches: whether batch headers are shipped, too.
+        now: epoch ms, the only time that the run uses.
+        apply: whether objects are written; if not, only plan.
     """
 
     to: CollectedFolder
@@ -68,7 +69,7 @@ class Collection:
     apply: bool
 
     def partitions(self, selected: list[str]) -> Iterator[Collected]:
-        """Collect the partition folders `selected`, one after another; a failure becomes the error of its partition.
+        """Collect the partition folders `selected`, one after another. An error of a partition is in its result.
 
         Raises:
             UsageError: another log directory was collected into this folder.
@@ -87,14 +88,14 @@ class Collection:
             if done.error is None:
                 complete.update({folder} if done.plan is not None else ())
             elif isinstance(done.error, TransientError) and not isinstance(done.error, _OF_ONE_PARTITION):
-                # Else every partition would wait until a server that does not answer times out.
+                # Stop, because every further partition would wait for the time-out of the store.
                 away = done.error
             yield done
         if self.apply and away is None:
             self._finish(marker, complete)
 
     def _announce(self, before: Read[Marker], selected: list[str]) -> Read[Marker]:
-        """Name the folders before their first object is written, so that a later run finds the objects."""
+        """Write the folder names to the marker before their first objects, so that a later run finds the objects."""
         marker = before.value or Marker.of(self.uri, self.properties)
         new = set(selected).difference(marker.partitions, marker.absent)
         if before.value is not None and not new:
@@ -103,7 +104,7 @@ class Collection:
         return self.to.put_marker(announced, before)
 
     def _finish(self, before: Read[Marker], complete: set[str]) -> None:
-        """Write the list of partitions, and delete those that vanished a day ago."""
+        """Write the list of partitions, and delete folders that vanished a day ago."""
         assert before.value is not None
         marker = before.value
         partitions = set(self.log_dir.folders).intersection(marker.partitions) | complete
@@ -113,12 +114,12 @@ class Collection:
             self.to.put_marker(after, before)
 
     def _absent(self, marker: Marker, partitions: set[str]) -> dict[str, int]:
-        """Return the folders that vanished, or are no partitions yet, and since when (epoch ms)."""
+        """Return the folders in the marker that are no complete partitions, with the time (epoch ms) since when."""
         absent = {folder: since for folder, since in marker.absent.items() if folder not in partitions}
         return absent | dict.fromkeys(sorted(set(marker.partitions).difference(self.log_dir.folders)), self.now)
 
     def _without_deleted(self, absent: dict[str, int]) -> dict[str, int]:
-        """Delete the folders that vanished a day ago; return the others, and since when (epoch ms)."""
+        """Delete the folders that vanished a day ago. Return the remaining folders with the times (epoch ms)."""
         on_disk, left = set(self.log_dir.folders), {}
         for folder, since in absent.items():
             is_due = folder not in on_disk and since + GRACE_MS <= self.now
@@ -137,7 +138,7 @@ class Collection:
                     self._ship(folder, plan, before)
             except TiersnapError as error:
                 if self.log_dir.filesystem.is_gone(f"{self.log_dir.path}/{folder}"):
-                    return Collected(folder)  # its topic was deleted, or it was moved to another disk
+                    return Collected(folder)  # the topic was deleted, or the partition moved to another disk
                 done = replace(done, error=error)
                 if isinstance(error, _MovedError):
                     continue
@@ -169,14 +170,19 @@ class Collection:
             self.to.put_part(folder, snapshots[offset], self._snapshot(file))
         listing = replace(plan, snapshots=snapshots).listing
         others = self.to.parts(folder) - listing.objects
-        superseded = {name: listing.superseded.get(name, self.now) for name in others}
-        due = {name for name, since in superseded.items() if since + GRACE_MS <= self.now}
-        left = {name: since for name, since in superseded.items() if name not in due}
+        due: set[str] = set()
+        left: dict[str, int] = {}
+        for name in others:
+            since = listing.superseded.get(name, self.now)
+            if since + GRACE_MS <= self.now:
+                due.add(name)
+            else:
+                left[name] = since
         self.to.put_listing(folder, replace(listing, superseded=left), before)
         self.to.delete_parts(folder, due)
 
     def _decoded(self, plan: CollectPlan) -> Iterator[DecodePart]:
-        """Yield the segments to ship, decoded: neighbours share an object; the active one, which changes, is alone."""
+        """Yield the decoded segments to ship. Neighbouring segments share an object; the active segment has its own."""
         part: DecodePart | None = None
         files = plan.files()
         for segment in plan.segments:
@@ -189,12 +195,10 @@ class Collection:
             yield part
 
     def _decode(self, partition: Partition, segment: Segment, file: SegmentFile, part: DecodePart) -> None:
-        runs, end = fold_segment(
-            self.log_dir.filesystem,
-            segment,
-            cuts=cut_offsets(partition),
-            on_rows=(lambda rows: part.add_batches(rows, file)) if self.with_batches else None,
-        )
+        on_rows = None
+        if self.with_batches:
+            on_rows = partial(part.add_batches, file=file)
+        runs, end = fold_segment(self.log_dir.filesystem, segment, cuts=cut_offsets(partition), on_rows=on_rows)
         self._check_read(segment, end)
         part.add(file, end, runs)
 
@@ -208,7 +212,7 @@ class Collection:
     def _snapshot(self, file: FileRef) -> bytes:
         if file.size > SMALL_FILE_BYTES:
             raise UnfinishedError(
-                f"{file.path}: {count_of(file.size, 'byte')}, and no snapshot has as many", hint="look at the file"
+                f"{file.path}: {count_of(file.size, 'byte')} exceed the limit of a snapshot", hint="look at the file"
             )
         try:
             return SourceFile(self.log_dir.filesystem, file.path, file.size).read()
@@ -221,20 +225,20 @@ class _UnreadError(TransientError):
 
 
 class _MovedError(_UnreadError):
-    """Raised when a file has changed since it was listed; the partition is listed again."""
+    """Raised when a file changed after its partition was listed. The partition is listed again."""
 
 
-# Errors that do not mean that the store fails.
+# Transient errors that are not failures of the store.
 _OF_ONE_PARTITION = (_UnreadError, ObjectChangedError)
 
 
 def _check_findings(path: str, partition: Partition) -> None:
-    """Refuse a partition if its folder, at `path`, or one of its segments cannot be read."""
+    """Refuse a partition if its folder `path` or one of its segment files cannot be read."""
     logs = {segment.log.path for segment in partition.segments}
     for finding in partition.findings:
         if finding.finding_kind is FindingKind.PERMISSION_DENIED or finding.path == path:
             raise _unread(finding.path, finding.finding_kind, finding.message)
-        # Another attempt would not help, and a log without the segment would have a hole.
+        # A retry would not help, and without the segment the collected log would have a hole.
         if finding.finding_kind is FindingKind.UNREADABLE_FILE and finding.path in logs:
             raise CorruptDataError(f"{finding.path}: {finding.message}", hint="move the file itself there")
 
@@ -242,20 +246,22 @@ def _check_findings(path: str, partition: Partition) -> None:
 def _unread(path: str, kind: FindingKind, message: str) -> TiersnapError:
     if kind is FindingKind.PERMISSION_DENIED:
         return UnfinishedError(f"{path}: {message}", hint="run it as the user that runs the broker")
-    return _UnreadError(f"{path}: {message}", hint="run the same command again; tiersnap scan LOGDIR looks at it here")
+    return _UnreadError(
+        f"{path}: {message}", hint="run the same command again; tiersnap scan LOGDIR checks the file on this host"
+    )
 
 
 @dataclass
 class CollectTotals:
-    """Counts over the partitions; no plan is kept.
+    """Counts over the partitions. Plans are not kept.
 
     Attributes:
-        changed: partitions with something to ship.
-        segments: segments that were decoded, or will be.
-        bytes: size of these segments.
-        snapshots: snapshot files that were shipped, or will be.
+        changed: number of partitions with something to ship.
+        segments: number of segments that were decoded, or will be.
+        bytes: total size of the decoded segments.
+        snapshots: number of snapshot files that were shipped, or will be.
         errors: errors of the partitions that were not collected.
-        findings: findings in log directories and folders; `run` judges the content of segments.
+        findings: findings about log directories and folders. `run` judges the content of segments.
     """
 
     changed: int = 0
@@ -266,7 +272,7 @@ class CollectTotals:
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, done: Collected) -> None:
-        """Count a partition."""
+        """Add the counts of a partition."""
         if done.error is not None:
             self.errors.append(done.error)
         elif done.plan is not None:
@@ -277,6 +283,6 @@ class CollectTotals:
             self.snapshots += len(done.plan.snapshot_files)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the problems, for the exit code."""
+        """Yield the problems that determine the exit code."""
         yield from self.findings
         yield from self.errors

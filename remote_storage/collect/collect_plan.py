@@ -1,4 +1,4 @@
-"""Plan the collection of one partition: compare its log directory with the listing that was shipped before."""
+"""Plan the collection of one partition: compare its log directory with the last shipped listing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.tables.decodes import SegmentFile
 from tiersnap.snapshot.tables.listed import ListedPartition, ListedSnapshot
 
-# ms; a run that reads an older listing has ended after this time.
+# ms. After this time, every run that reads an older listing has ended.
 GRACE_MS = 86_400_000
 
 
@@ -20,14 +20,14 @@ class CollectPlan:
     """A partition to collect.
 
     Attributes:
-        listed: the partition now, without `decode` and `object`.
-        before: the listing that was shipped last; None the first time.
-        decodes: decodes that stay, by base offset.
+        listed: the partition on disk, without `decode` and `object`.
+        before: the last shipped listing; None the first time.
+        decodes: decodes that are kept, by base offset.
         segments: segments to decode and ship, ascending.
-        snapshots: snapshot objects that stay, by exclusive end offset.
+        snapshots: snapshot objects that are kept, by exclusive end offset.
         snapshot_files: snapshot files to ship, by exclusive end offset.
         gone: base offsets of shipped segments that the log no longer has.
-        is_due: objects that no run reads any more can be deleted.
+        is_due: whether objects that no run reads can be deleted.
     """
 
     partition: Partition
@@ -42,7 +42,7 @@ class CollectPlan:
 
     @property
     def bytes_to_read(self) -> int:
-        """Return the bytes of segment files to read."""
+        """Return the bytes of the segment files to read."""
         return sum(segment.log.size for segment in self.segments)
 
     @property
@@ -50,7 +50,7 @@ class CollectPlan:
         """Return the listing to ship.
 
         Raises:
-            KeyError: `decodes` or `snapshots` still lacks a segment or file.
+            KeyError: `decodes` or `snapshots` lacks a segment or file.
         """
         segments, files = self.listed.segments, self.listed.snapshots
         listed = replace(
@@ -66,13 +66,13 @@ class CollectPlan:
 
     @property
     def progress(self) -> Listing:
-        """Return the listing that was shipped last, with the decodes made since."""
+        """Return the last shipped listing, with the decodes that were made since."""
         before = self.before or Listing(replace(self.listed, segments=(), snapshots=()))
         return replace(before, decodes={**before.decodes, **self.decodes})
 
     @property
     def is_changed(self) -> bool:
-        """Return whether there is anything to write."""
+        """Return whether anything must be written or deleted."""
         if self.segments or self.snapshot_files or self.before is None:
             return True
         return self.is_due or self.listing.listed != self.before.listed
@@ -91,9 +91,9 @@ def plan_partition(
 
     Args:
         log_dir: the log directory as the user named it.
-        before: the listing that was shipped last; None the first time.
+        before: the last shipped listing; None the first time.
         properties: meta.properties of the log directory.
-        with_batches: batch headers are shipped, too.
+        with_batches: whether batch headers are shipped, too.
         now: epoch ms.
     """
     listed = ListedPartition.of(log_dir, partition, properties)
@@ -115,10 +115,7 @@ def plan_partition(
 
 
 def _known_decodes(listed: ListedPartition, before: Listing | None) -> Mapping[int, CollectedDecode]:
-    """Return the decodes of the earlier listing, by base offset.
-
-    A topic that was created again has another id, and other segments.
-    """
+    """Return the decodes of the last listing by base offset; none if the topic was deleted and created again."""
     if before is None or before.listed.topic_id != listed.topic_id:
         return {}
     return before.decodes
@@ -130,14 +127,17 @@ def _without(files: Mapping[int, FileRef], shipped: Mapping[int, str]) -> dict[i
 
 
 def _is_due(before: Listing | None, now: int) -> bool:
-    """Return whether an object that the earlier listing superseded can be deleted."""
+    """Return whether an object that the last listing superseded can be deleted."""
     return before is not None and any(since + GRACE_MS <= now for since in before.superseded.values())
 
 
 def _right_decodes(
     listed: ListedPartition, known: Mapping[int, CollectedDecode], *, with_batches: bool
 ) -> dict[int, CollectedDecode]:
-    """Return the known decodes of segments that have not changed, by base offset; with batch headers if wanted."""
+    """Return the known decodes of unchanged segments, by base offset.
+
+    If `with_batches`, they must have batch headers.
+    """
     found: dict[int, CollectedDecode] = {}
     for segment in listed.segments:
         decode = known.get(segment.base_offset)
@@ -150,7 +150,7 @@ def _right_decodes(
 
 
 def _same_files(files: Iterable[ListedSnapshot], before: Iterable[ListedSnapshot]) -> Iterator[tuple[int, str]]:
-    """Yield exclusive end offset and object of each file that has not changed since it was shipped."""
+    """Yield exclusive end offset and object name of each file that is unchanged since it was shipped."""
     known = {replace(each, object=None): each.object for each in before}
     for file in files:
         if (name := known.get(file)) is not None:

@@ -18,9 +18,9 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._]+")
 
 
 def folders_below(to: str, log_dirs: Sequence[NamedLogDir]) -> tuple[str, ...]:
-    """Return the folder that each log directory is collected to.
+    """Return the folder for each log directory.
 
-    One log directory is collected to `to`; several to folders below it, named after the paths of the log directories.
+    A single log directory is collected to `to`. Several are collected to folders below `to`, named after their paths.
 
     Raises:
         UsageError: two log directories would have the same folder.
@@ -34,13 +34,13 @@ def folders_below(to: str, log_dirs: Sequence[NamedLogDir]) -> tuple[str, ...]:
         if other is not each:
             raise UsageError(
                 f"{other.uri} and {each.uri} would both be collected to {place}",
-                hint="collect each by itself, with a --to of its own",
+                hint="collect each log directory with its own --to",
             )
     return tuple(found)
 
 
 def refuse_folder_of_one(store: ObjectStore) -> None:
-    """Refuse to collect several log directories below a folder that one was collected to.
+    """Refuse a folder to which one log directory was collected directly, if several are to be collected below it.
 
     Raises:
         UsageError: a log directory was collected to this folder.
@@ -55,7 +55,7 @@ def refuse_folder_of_one(store: ObjectStore) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DiskCollection:
-    """The collection of one log directory; `folders` are those of the selected partitions."""
+    """The collection of one log directory. `folders` are the folders of the selected partitions."""
 
     log_dir: NamedLogDir
     store: ObjectStore
@@ -63,12 +63,12 @@ class DiskCollection:
 
     @property
     def is_new(self) -> bool:
-        """Return whether the log directory was never collected, or a collected partition has vanished from it."""
+        """Return whether the log directory was never collected, or lacks a partition that was collected."""
         marker = CollectedFolder(self.store).marker().value
         return marker is None or not set(marker.partitions) <= set(self.log_dir.log_dir.folders)
 
     def run(self, *, with_batches: bool, now: int, apply: bool) -> Iterator[tuple[NamedLogDir, Collected]]:
-        """Collect the log directory; arguments and errors are those of `Collection`."""
+        """Collect the log directory. Arguments and errors are those of `Collection`."""
         opened = self.log_dir.log_dir
         properties = read_properties(opened.filesystem, opened.path)
         place = place_of(self.log_dir.uri)

@@ -1,4 +1,4 @@
-"""A collected folder in a store; it is written so that every reader sees a complete listing."""
+"""A collected folder in a store. Readers always see a complete listing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Read(Generic[_T]):
-    """An object as it was read, and the `etag` under which it may be replaced; None and "" if it does not exist."""
+    """An object as it was read, and its `etag` for a conditional replacement. None and "" if it does not exist."""
 
     value: _T | None = None
     etag: str = ""
@@ -30,12 +30,12 @@ class Read(Generic[_T]):
 
 @dataclass(frozen=True, slots=True)
 class CollectedFolder:
-    """The objects of snapshot.collected below one URI."""
+    """The objects of `snapshot.collected` below one URI."""
 
     store: ObjectStore
 
     def marker(self) -> Read[Marker]:
-        """Return `collected.json`; raise CorruptDataError and UsageError as Marker.decode."""
+        """Return `collected.json`. Raises CorruptDataError and UsageError like `Marker.decode`."""
         try:
             found = self.store.read(MARKER, limit=_LARGEST)
         except ObjectNotFoundError:
@@ -43,29 +43,29 @@ class CollectedFolder:
         return Read(Marker.decode(found.data, name=f"{self.store.uri}{MARKER}"), found.info.etag)
 
     def marker_of(self, mine: Marker) -> Read[Marker]:
-        """Return `collected.json` of the log directory `mine`.
+        """Return `collected.json`. `mine` identifies the log directory to collect.
 
         Raises:
-            UsageError: another log directory was collected here.
+            UsageError: another log directory was collected to this folder.
         """
         found = self.marker()
         if found.value is not None and not found.value.is_same_disk(mine):
             raise UsageError(
                 f"{self.store.uri} holds the collection of {found.value.place}, and this is {mine.place}",
-                hint="give each log directory a folder of its own as --to",
+                hint="give each log directory its own --to",
             )
         return found
 
     def put_marker(self, marker: Marker, before: Read[Marker]) -> Read[Marker]:
-        """Replace `collected.json` if it did not change since it was read.
+        """Replace `collected.json` if it is unchanged since it was read.
 
         Raises:
-            ObjectChangedError: another collection was faster.
+            ObjectChangedError: another collection changed it first.
         """
         return Read(marker, self._put(MARKER, marker.encode(), before.etag))
 
     def listing(self, partition: str) -> Read[Listing]:
-        """Return the listing of a partition folder; raise CorruptDataError and UsageError as Listing.decode."""
+        """Return the listing of a partition folder. Raises CorruptDataError and UsageError like `Listing.decode`."""
         key = f"{partition}/{LISTING}"
         try:
             found = self.store.read(key, limit=_LARGEST)
@@ -74,29 +74,29 @@ class CollectedFolder:
         return Read(Listing.decode(found.data, name=f"{self.store.uri}{key}"), found.info.etag)
 
     def put_listing(self, partition: str, listing: Listing, before: Read[Listing]) -> Read[Listing]:
-        """Replace the listing of a partition folder if it did not change since it was read; raise as `put_marker`."""
+        """Replace the listing of a partition folder if it is unchanged since it was read. Raises like `put_marker`."""
         return Read(listing, self._put(f"{partition}/{LISTING}", listing.encode(), before.etag))
 
     def put_part(self, partition: str, name: str, data: bytes) -> None:
-        """Ship one object under a unique name."""
+        """Write one object. `name` must be unique."""
         self.store.put_if_absent(f"{partition}/{name}", data)
         _log.debug("shipped %s%s/%s", self.store.uri, partition, name)
 
     def parts(self, partition: str) -> set[str]:
-        """Return the names of a partition's objects, including the objects of killed attempts."""
+        """Return the names of a partition's objects, including those of killed collections."""
         names = (info.key.rpartition("/")[2] for info in self.store.list(f"{partition}/"))
         return {name for name in names if is_part(name)}
 
     def delete_parts(self, partition: str, names: set[str]) -> None:
-        """Delete objects; the next collection finds an object that could not be deleted."""
+        """Delete objects. If a deletion fails, the next collection finds the object."""
         if names:
             _log.debug("deleting %d parts of %s%s that are not listed", len(names), self.store.uri, partition)
             self.store.delete([f"{partition}/{name}" for name in sorted(names)])
 
     def delete_partition(self, partition: str) -> bool:
-        """Delete a partition's objects, its listing first; return whether all were deleted.
+        """Delete a partition's listing and then its objects. Return whether all were deleted.
 
-        An object that `collect` did not name stays.
+        Objects with other names than `collect` uses are kept.
         """
         keys = [f"{partition}/{name}" for name in (LISTING, *sorted(self.parts(partition)))]
         _log.info("deleting %d objects of %s%s, which is gone from the disk", len(keys), self.store.uri, partition)

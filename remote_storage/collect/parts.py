@@ -1,4 +1,4 @@
-"""Decodes of neighbouring segments, and their batch headers, as the bytes of Parquet objects."""
+"""The Parquet objects of a collection: decodes of neighbouring segments, and their batch headers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tiersnap.snapshot.tables.decodes import SEGMENTS, SegmentFile, StoredDecode
 from tiersnap.snapshot.tables.spark_made_tables import RECORD_BATCHES, to_batch
 
 MOST_DELTA_BYTES = 32 << 20
-"""Uncompressed deltas in one object, which a task of a run holds at once. A segment with more has its own object."""
+"""Uncompressed bytes of deltas in one object. A task of a run holds an object in memory."""
 MOST_HEADER_BYTES = 32 << 20
-"""Compressed headers in one object; they are kept in memory until the object is shipped."""
+"""Compressed bytes of headers in one object. They are in memory until the object is shipped."""
 MOST_LOG_BYTES = 4 << 30
-"""Bytes of segment files in one object, which a killed collection has to read again."""
+"""Bytes of segment files in one object. After a kill, these bytes must be read again."""
 _ROW_GROUP_BYTES = 4 << 20
 
 
 class DecodePart:
-    """One object with rows of SEGMENTS and, with batches, one with rows of RECORD_BATCHES."""
+    """An object with rows of SEGMENTS, and with `with_batches` a second one with rows of RECORD_BATCHES."""
 
     def __init__(self, base_offset: int, *, with_batches: bool) -> None:
         self.name = new_name(base_offset, Part.SEGMENTS)
@@ -36,8 +36,10 @@ class DecodePart:
 
     @property
     def is_full(self) -> bool:
-        """Return whether the next segment belongs to another object."""
-        header_bytes = 0 if self._batches is None else self._batches.size
+        """Return whether the next segment must go to another object."""
+        header_bytes = 0
+        if self._batches is not None:
+            header_bytes = self._batches.size
         return (
             self._log_bytes >= MOST_LOG_BYTES
             or self._delta_bytes >= MOST_DELTA_BYTES
@@ -45,7 +47,7 @@ class DecodePart:
         )
 
     def add_batches(self, rows: np.ndarray, file: SegmentFile) -> None:
-        """Add decoded batches (RECORD_BATCH_DTYPE) of a segment."""
+        """Add decoded batches (dtype RECORD_BATCH_DTYPE) of a segment."""
         if self._batches is not None:
             identity = {"log_dir": file.log_dir, "topic": file.topic, "partition": file.partition}
             self._batches.write(to_batch(rows, {**identity, "segment_base_offset": file.base_offset}))
@@ -69,7 +71,7 @@ class DecodePart:
         )
 
     def objects(self) -> dict[str, bytes]:
-        """Return the content of each object by name, and end the part: nothing can be added after that."""
+        """Return the content of each object by name. After this call nothing can be added."""
         objects = {self.name: self._rows.finish()}
         if self.batches_name is not None and self._batches is not None:
             objects[self.batches_name] = self._batches.finish()
@@ -77,7 +79,7 @@ class DecodePart:
 
 
 class _ParquetBytes:
-    """A Parquet file in memory, compressed as it grows."""
+    """A Parquet file in memory, which is compressed while it grows."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -85,10 +87,10 @@ class _ParquetBytes:
         self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd", write_page_checksum=True)
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
-        self.size = 0  # bytes so far, compressed
+        self.size = 0  # compressed bytes of the finished row groups
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows; several batches make a row group."""
+        """Add rows. A row group may contain several batches."""
         self._waiting.append(batch)
         self._bytes += batch.nbytes
         if self._bytes >= _ROW_GROUP_BYTES:

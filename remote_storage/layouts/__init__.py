@@ -1,1 +1,1 @@
-"""Layouts: the objects of a segment, and their keys."""
+"""Layouts: the objects of a remote segment, and their keys."""

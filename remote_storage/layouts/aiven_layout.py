@@ -1,12 +1,12 @@
-"""Three objects a segment, as the Aiven plugin (segment format `kafka`) writes them with nothing compressed.
+"""Three objects per segment, as the Aiven plugin writes them uncompressed (segment format `kafka`).
 
-    .log            the segment file, verbatim
-    .indexes        offset index, time index, producer snapshot, leader epochs, transaction index: one after the other,
-                    no header, the last only if there is one; parts may be empty
-    .rsm-manifest   see rsm_manifest; written last, so that it stands for a complete segment
+    .log            the segment file, unchanged
+    .indexes        offset index, time index, producer snapshot, leader epochs, and the transaction index if there is
+                    one, one after the other without a header; a part may be empty
+    .rsm-manifest   see rsm_manifest; it is written last, so an existing manifest means that the segment is complete
 
-Follows io.aiven.kafka.tieredstorage.KafkaRemoteStorageManager. The plugin writes no object for a stream without bytes;
-no such object exists here: a bundle has no empty log, and a snapshot has at least 10 bytes.
+Follows io.aiven.kafka.tieredstorage.KafkaRemoteStorageManager. The plugin writes no object for an empty stream. This
+case cannot occur here: a bundle has no empty log, and a snapshot has at least 10 bytes.
 """
 
 from __future__ import annotations
@@ -29,21 +29,24 @@ _CHUNK_SIZE = 4 << 20  # bytes
 
 @dataclass(frozen=True, slots=True)
 class AivenLayout(Layout):
-    """Objects that a broker with the plugin reads."""
+    """The objects that a broker with the Aiven plugin reads."""
 
     name = "aiven"
     is_local = False
     kinds = (KeyKind.LOG, KeyKind.INDEXES, KeyKind.RSM_MANIFEST)
 
     def plan(self, indexes: Mapping[IndexType, bytes], metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
-        parts = {index: indexes[index] for index in IndexType if index in indexes}
-        sizes = {index: len(part) for index, part in parts.items()}
+        content, sizes = b"", {}
+        for index in IndexType:
+            if index in indexes:
+                content += indexes[index]
+                sizes[index] = len(indexes[index])
         manifest = rsm_manifest.encode(metadata, sizes, chunk_size=_CHUNK_SIZE)
         _, indexes_key, manifest_key = self.object_keys(metadata)
-        return (PlannedObject(indexes_key, b"".join(parts.values())), PlannedObject(manifest_key, manifest))
+        return (PlannedObject(indexes_key, content), PlannedObject(manifest_key, manifest))
 
     def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> StoredState:
-        """See Layout; complete is a manifest that is right about the other two."""
+        """See Layout. A segment is complete if its manifest is valid and agrees with the sizes of the other objects."""
         sizes = {found.key: found.size for found in store.list(self.stem(metadata))}
         if not sizes:
             return StoredState.ABSENT
@@ -56,7 +59,9 @@ class AivenLayout(Layout):
             return StoredState.PARTIAL
         expected = (metadata.segment_size, manifest.log_size, manifest.indexes_size)
         found = (manifest.file_size, sizes.get(log), sizes.get(indexes))
-        return StoredState.COMPLETE if found == expected else StoredState.PARTIAL
+        if found != expected:
+            return StoredState.PARTIAL
+        return StoredState.COMPLETE
 
     def fetch_index(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes | None:
         manifest = self._manifest(store, metadata)
@@ -70,7 +75,7 @@ class AivenLayout(Layout):
             return None
         key = keys.segment(KeyKind.INDEXES, metadata)
         if place[1] > INDEXES_BYTES:
-            raise CorruptDataError(f"{store.uri}{key}: {index} of {count_of(place[1], 'byte')}, and none has as many")
+            raise CorruptDataError(f"{store.uri}{key}: {index} of {count_of(place[1], 'byte')} exceeds the limit")
         data = store.get_range(key, *place)
         if len(data) != place[1]:
             raise CorruptDataError(f"{store.uri}{key}: {index} ends after {len(data)} of {count_of(place[1], 'byte')}")

@@ -1,9 +1,10 @@
 """The `chunkIndex` of the Aiven plugin's manifest: the positions of a remote segment's chunks.
 
-A segment file is cut into chunks of `originalChunkSize` bytes, the last one shorter, and each is transformed by itself
-(compressed with zstd, encrypted, or left as it is); the log object is the transformed chunks end to end.
+The plugin cuts a segment file into chunks of `originalChunkSize` bytes; the last chunk may be shorter. It transforms
+each chunk separately: compressed with zstd, encrypted, both, or unchanged. The log object is the concatenation of the
+transformed chunks.
 
-    type "fixed"      transformedChunkSize of all but the last, finalTransformedChunkSize of the last
+    type "fixed"      finalTransformedChunkSize is the size of the last chunk, transformedChunkSize that of all others
     type "variable"   transformedChunks: base64 of zstd of the transformed sizes, numbers big-endian:
                           int32 count
                           count 1:  int32 the size
@@ -35,12 +36,12 @@ Size = Annotated[int, Meta(ge=1, le=MAX_FILE_SIZE)]
 _INT = struct.Struct(">i")
 _MOST_SIZES = 1 << 22
 _SHOWN = 200  # characters of an error
-_LARGEST_OVERHEAD = 64 + 9  # of the base, width, last and count; and what a stream adds
+_LARGEST_OVERHEAD = 64 + 9  # bytes besides the sizes: header fields, and a margin
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One chunk: its position and size in the log object, and its size in the segment file."""
+    """The position and size of a chunk in the log object, and its size in the segment file, in bytes."""
 
     position: int
     size: int
@@ -49,12 +50,12 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class ChunkIndex:
-    """Sizes in bytes."""
+    """The sizes of a segment's chunks, in bytes."""
 
-    original_chunk_size: int  # of all chunks but the last
-    file_size: int
-    count: int  # of chunks
-    # Sizes of the transformed chunks. A "fixed" index has two: one for all chunks but the last, and one for the last.
+    original_chunk_size: int  # size of each chunk except the last, in the segment file
+    file_size: int  # size of the segment file
+    count: int  # number of chunks
+    # Sizes of the transformed chunks. A "fixed" index with several chunks has two sizes, the second for the last chunk.
     transformed: tuple[int, ...]
 
     @property
@@ -70,7 +71,9 @@ class ChunkIndex:
         for number in range(self.count):
             is_last = number == self.count - 1
             size = self.transformed[-1 if is_last else min(number, len(self.transformed) - 2)]
-            original = self.file_size - number * self.original_chunk_size if is_last else self.original_chunk_size
+            original = self.original_chunk_size
+            if is_last:
+                original = self.file_size - number * self.original_chunk_size
             yield Chunk(position, size, original)
             position += size
 
@@ -90,32 +93,37 @@ class _VariableChunks(_Chunks, tag="variable"):
 
 
 for _form in (_FixedChunks, _VariableChunks):
-    decoder(_form)  # so that msgspec has learned it
+    decoder(_form)  # makes msgspec collect the types now, before the first `convert`
 
 
 def decode(found: object) -> ChunkIndex:
-    """Return the chunk index of a manifest, given as its decoded JSON.
+    """Return the chunk index from a manifest's decoded JSON.
 
     Raises:
-        ValueError: the JSON is no chunk index, or contradicts itself.
+        ValueError: the JSON is not a chunk index, or contradicts itself.
     """
     try:
         form = msgspec.convert(found, _FixedChunks | _VariableChunks)
     except msgspec.ValidationError as error:
-        raise ValueError(str(error)[:_SHOWN]) from error  # it repeats what it found, however long
+        raise ValueError(str(error)[:_SHOWN]) from error  # the message may repeat very long input
     chunk_size, file_size = form.original_chunk_size, form.original_file_size
     count = -(-file_size // chunk_size)
     if isinstance(form, _VariableChunks):
         return ChunkIndex(chunk_size, file_size, count, tuple(_sizes(form.transformed_chunks, count)))
     last = form.final_transformed_chunk_size
-    return ChunkIndex(chunk_size, file_size, count, (last,) if count == 1 else (form.transformed_chunk_size, last))
+    if count == 1:
+        return ChunkIndex(chunk_size, file_size, count, (last,))
+    return ChunkIndex(chunk_size, file_size, count, (form.transformed_chunk_size, last))
 
 
 def decompress(data: bytes, size: int) -> Iterator[bytes]:
-    """Yield the `size` bytes that were compressed with zstd into `data`, in pieces of at most 1 MiB.
+    """Yield the decompressed bytes of `data` (zstd) in pieces of at most 1 MiB.
+
+    Args:
+        size: number of decompressed bytes.
 
     Raises:
-        ValueError: it is not zstd, or holds another number of bytes.
+        ValueError: `data` is not zstd, or has another number of decompressed bytes.
     """
     found = 0
     try:

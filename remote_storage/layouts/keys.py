@@ -71,7 +71,7 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+~=-]{0,127}")
 
 
 class KeyKind(StrEnum):
-    """A kind of object; the last word of the value is the suffix of its key."""
+    """A kind of object. The last word of the value is the suffix of its key."""
 
     LOG = ".log"
     INDEXES = ".indexes"
@@ -96,7 +96,7 @@ class KeyKind(StrEnum):
 
     @property
     def is_local(self) -> bool:
-        """Return whether LocalTieredStorage names it."""
+        """Return whether the key belongs to the layout of LocalTieredStorage."""
         return self.value.startswith("local ")
 
 
@@ -120,11 +120,11 @@ _UNBLOCK = re.compile(rf"{CLAIMS}/(.+)-({UUID_PATTERN})/unblock\.json")
 
 @dataclass(frozen=True, slots=True)
 class ParsedKey:
-    """The parts of a key; fields that its kind does not have are None."""
+    """The parts of a key. A field is None if keys of this kind do not have it."""
 
     kind: KeyKind
-    partition: TopicIdPartition  # the topic's partition 0 for UNBLOCK, which is of the topic as a whole
-    # start offset of a segment, base offset of a claimed one, exclusive end offset of a snapshot
+    partition: TopicIdPartition  # partition 0 for UNBLOCK, because that key has no partition
+    # start offset of a segment, base offset of a claim, or exclusive end offset of a snapshot
     offset: int | None = None
     segment_id: str | None = None
     run_id: str | None = None
@@ -132,45 +132,57 @@ class ParsedKey:
 
 
 def offset_text(offset: int) -> str:
-    """Return 20 digits, as in Kafka's file names. Raises InvalidKeyError: `offset` is negative or over 63 bits."""
+    """Return an offset as 20 digits, as in Kafka's file names.
+
+    Raises:
+        InvalidKeyError: `offset` is negative, or needs more than 63 bits.
+    """
     if not 0 <= offset < 1 << 63:
         raise InvalidKeyError(f"{offset} is not an offset")
     return f"{offset:020d}"
 
 
 def segment(kind: KeyKind, metadata: RemoteLogSegmentMetadata) -> str:
-    """Return the key of one object of a remote segment, in either layout."""
+    """Return the key of one object of a remote segment. `kind` also determines the layout."""
     return _segment(kind, metadata.id, metadata.start_offset)
 
 
 def segment_stem(metadata: RemoteLogSegmentMetadata, *, local: bool = False) -> str:
-    """Return the prefix that the keys of a remote segment's objects share with no others."""
-    kind = KeyKind.LOCAL_LOG if local else KeyKind.LOG
+    """Return the prefix of the keys of a remote segment's objects. No other key has this prefix."""
+    kind = KeyKind.LOG
+    if local:
+        kind = KeyKind.LOCAL_LOG
     return segment(kind, metadata).removesuffix(kind.suffix)
 
 
 def partition_segments(partition: TopicIdPartition, *, local: bool = False) -> str:
-    """Return the prefix of the keys of a partition's segments, and of no others; it needs a topic id."""
+    """Return the prefix of the keys of a partition's segments. No other key has this prefix.
+
+    The partition must have a topic id.
+    """
     if local:
         return f"{LOCAL_TIERED_STORAGE}/{partition.topic}-{partition.partition}-{_id(partition)}/"
     return f"{partition.topic}-{_id(partition)}/{partition.partition}/"
 
 
 def partition_snapshots(partition: TopicIdPartition) -> str:
-    """Return the prefix of the keys of a partition's snapshots and snapshot manifests, and of no others."""
+    """Return the prefix of the keys of a partition's snapshots, snapshot manifests and cluster.
+
+    No other key has this prefix.
+    """
     return f"{SNAPSHOTS}/{partition.topic}-{partition.topic_id or NO_TOPIC_ID}/{partition.partition}/"
 
 
 def snapshot(partition: TopicIdPartition, offset: int) -> str:
-    """Return the key of the producer snapshot at an exclusive end offset."""
+    """Return the key of the producer snapshot at a snapshot offset (exclusive)."""
     return f"{partition_snapshots(partition)}{offset_text(offset)}{KeyKind.SNAPSHOT.suffix}"
 
 
 def snapshot_manifest(partition: TopicIdPartition, run_id: str) -> str:
-    """Return the key of one run's manifest of a partition's snapshots.
+    """Return the key of a run's manifest of a partition's snapshots.
 
     Raises:
-        InvalidKeyError: a run id is 1 to 128 letters, digits and `._:+~=-`, the first a letter or digit.
+        InvalidKeyError: `run_id` is not 1 to 128 letters, digits and `._:+~=-`, beginning with a letter or digit.
     """
     if not _RUN_ID.fullmatch(run_id):
         raise InvalidKeyError(f"{run_id!r} is not a run id: 1 to 128 letters, digits and ._:+~=-")
@@ -178,20 +190,21 @@ def snapshot_manifest(partition: TopicIdPartition, run_id: str) -> str:
 
 
 def cluster(partition: TopicIdPartition) -> str:
-    """Return the key of the object that names the cluster of a partition's segments."""
+    """Return the key of the object with the cluster id of a partition's segments."""
     return f"{partition_snapshots(partition)}{KeyKind.CLUSTER.suffix}"
 
 
 def partition_claims(partition: TopicIdPartition) -> str:
-    """Return the prefix of a partition's claims and its manifest cache; the partition must have a topic id."""
+    """Return the prefix of a partition's claims and its manifest cache. The partition must have a topic id."""
     return f"{CLAIMS}/{partition.topic}-{_id(partition)}/{partition.partition}/"
 
 
 def claim(partition: TopicIdPartition, base_offset: int, leader_epoch: int) -> str:
-    """Return the key of the claim of the segment at a base offset whose last leader epoch entry is `leader_epoch`.
+    """Return the key of a segment's claim. `leader_epoch` is the epoch of the segment's last leader epoch entry.
 
     Raises:
-        InvalidKeyError: no offset, no topic id, or a leader epoch that is negative or has more than 31 bits.
+        InvalidKeyError: `base_offset` is not an offset, the partition has no topic id, or `leader_epoch` is negative or
+            above 31 bits.
     """
     if not 0 <= leader_epoch < 1 << 31:
         raise InvalidKeyError(f"{leader_epoch} is not a leader epoch")
@@ -199,7 +212,7 @@ def claim(partition: TopicIdPartition, base_offset: int, leader_epoch: int) -> s
 
 
 def manifests(partition: TopicIdPartition) -> str:
-    """Return the key of a partition's manifest cache; the partition must have a topic id."""
+    """Return the key of a partition's manifest cache. The partition must have a topic id."""
     return f"{partition_claims(partition)}{KeyKind.MANIFESTS.suffix}"
 
 
@@ -210,10 +223,10 @@ def unblock(topic: str, topic_id: str) -> str:
 
 
 def read_back(cluster_id: str) -> str:
-    """Return the key of the proof that brokers of a cluster read a record back from a location.
+    """Return the key of the proof that a cluster's brokers read a record back from a location.
 
     Raises:
-        InvalidKeyError: a cluster id is 1 to 64 letters, digits and `-_`.
+        InvalidKeyError: `cluster_id` is not 1 to 64 letters, digits and `-_`.
     """
     if not _CLUSTER_ID.fullmatch(cluster_id):
         raise InvalidKeyError(f"{cluster_id[:_SHOWN]!r} is not a cluster id: 1 to 64 letters, digits, dashes, _")
@@ -221,27 +234,39 @@ def read_back(cluster_id: str) -> str:
 
 
 def topic(topic: str, *, local: bool = False) -> str:
-    """Return a prefix of the keys of a topic's segments, for any topic id; other topics may share it."""
-    return f"{LOCAL_TIERED_STORAGE}/{topic}-" if local else f"{topic}-"
+    """Return a prefix of the keys of a topic's segments with any topic id.
+
+    Keys of other topics may have the same prefix.
+    """
+    if local:
+        return f"{LOCAL_TIERED_STORAGE}/{topic}-"
+    return f"{topic}-"
 
 
 def topic_snapshots(topic: str) -> str:
-    """Return a prefix of the keys of a topic's snapshots, for any topic id; other topics may share it."""
+    """Return a prefix of the keys of a topic's snapshots with any topic id.
+
+    Keys of other topics may have the same prefix.
+    """
     return f"{SNAPSHOTS}/{topic}-"
 
 
 def topic_of_folder(folder: str) -> TopicIdPartition | None:
-    """Return partition 0 of the topic whose segments are in a folder of either layout; None for any other folder."""
-    local = _LOCAL_FOLDER.fullmatch(folder)
-    found = _TOPIC_FOLDER.fullmatch(folder) if local is None else local
+    """Return partition 0 of the topic with segments in `folder`, in either layout.
+
+    None if it is no folder of segments.
+    """
+    found = _LOCAL_FOLDER.fullmatch(folder) or _TOPIC_FOLDER.fullmatch(folder)
+    if found is None:
+        return None
     try:
-        return None if found is None else partition_of(found[1], found[found.re.groups], 0)
+        return partition_of(found[1], found[found.re.groups], 0)
     except InvalidKeyError:
         return None
 
 
 def parse(key: str) -> ParsedKey:
-    """Take a key apart. Raises InvalidKeyError: it is of no kind listed above."""
+    """Return the parts of a key. Raises InvalidKeyError: the key has none of the forms of this module."""
     folder, _, _ = key.partition("/")
     found = _PARSERS.get(folder, _parse_aiven)(key)
     if found is not None:
@@ -257,13 +282,16 @@ def _parse_snapshot(key: str) -> ParsedKey | None:
     if not (match := _SNAPSHOT.fullmatch(key)):
         return None
     topic, topic_id, number, offset, run_id, cluster = match.groups()
-    partition = partition_of(topic, None if topic_id == NO_TOPIC_ID else topic_id, int(number))
+    if topic_id == NO_TOPIC_ID:
+        topic_id = None
+    partition = partition_of(topic, topic_id, int(number))
     if offset is not None:
         return ParsedKey(KeyKind.SNAPSHOT, partition, offset=_offset(offset, key))
     if cluster is not None:
         return ParsedKey(KeyKind.CLUSTER, partition)
-    is_run = _RUN_ID.fullmatch(run_id) is not None
-    return ParsedKey(KeyKind.SNAPSHOT_MANIFEST, partition, run_id=run_id) if is_run else None
+    if _RUN_ID.fullmatch(run_id) is None:
+        return None
+    return ParsedKey(KeyKind.SNAPSHOT_MANIFEST, partition, run_id=run_id)
 
 
 def _parse_claim(key: str) -> ParsedKey | None:
@@ -293,12 +321,12 @@ def _parse_aiven(key: str) -> ParsedKey | None:
     return ParsedKey(_AIVEN_KINDS[match[6]], partition, _offset(match[4], key), match[5])
 
 
-# By the first folder of a key. Topic names contain no slash, so no segment key of a topic begins with such a folder.
+# Parsers by the first folder of a key. Segment keys never begin with such a folder, because it has no topic id.
 _PARSERS = {SNAPSHOTS: _parse_snapshot, CLAIMS: _parse_claim, LOCAL_TIERED_STORAGE: _parse_local}
 
 
 def recognise(key: str) -> ParsedKey | None:
-    """Take a key apart; return None if it is no key of this project."""
+    """Return the parts of a key, or None if it has none of the forms of this module."""
     try:
         return parse(key)
     except InvalidKeyError:

@@ -1,4 +1,4 @@
-"""The base of layouts: which objects a remote segment has, their order, and how a reader finds its indexes."""
+"""The base of layouts: the objects of a remote segment, their order, and the way to read its indexes."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ INDEXES_OF_ENTRIES = {
     "time index": IndexType.TIMESTAMP,
     "transaction index": IndexType.TRANSACTION,
 }
-"""Indexes whose entries have an order, by the names that their faults give them (formats.index_order)."""
+"""Indexes with ordered entries, by their names in the faults of `formats.index_order`."""
 
 
 class StoredState(StrEnum):
-    """The part of one attempt's objects that is in the store."""
+    """The completeness of an attempt's objects in the store."""
 
     ABSENT = "ABSENT"
-    PARTIAL = "PARTIAL"  # no reader will take it for a segment
+    PARTIAL = "PARTIAL"  # readers do not see a segment
     COMPLETE = "COMPLETE"
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedObject:
-    """An object to be written."""
+    """An object to write."""
 
     key: str
     content: bytes
@@ -50,40 +50,40 @@ class PlannedObject:
 
 @dataclass(frozen=True, slots=True)
 class Layout(ABC):
-    """The objects of a segment; layouts are values and can be pickled."""
+    """The objects of a remote segment. Layouts are values and can be pickled."""
 
     name: ClassVar[str]  # for reports and settings
     is_local: ClassVar[bool]  # whether this is the layout of LocalTieredStorage
-    kinds: ClassVar[tuple[KeyKind, ...]]  # of all objects that a segment can have, the log first
+    kinds: ClassVar[tuple[KeyKind, ...]]  # of all possible objects of a segment, the log first
 
     def object_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
-        """Return every key that a remote segment can have, in the order of `kinds`."""
+        """Return all possible keys of a remote segment's objects, in the order of `kinds`."""
         return tuple(keys.segment(kind, metadata) for kind in self.kinds)
 
     def log_key(self, metadata: RemoteLogSegmentMetadata) -> str:
-        """Return the key of the segment file, which all layouts here store unchanged."""
+        """Return the key of the segment file. Both layouts store it unchanged."""
         return keys.segment(self.kinds[0], metadata)
 
     def stem(self, metadata: RemoteLogSegmentMetadata) -> str:
-        """Return the prefix that the keys of the segment's objects share with no others."""
+        """Return the prefix of the keys of the segment's objects. No other key has this prefix."""
         return keys.segment_stem(metadata, local=self.is_local)
 
     @abstractmethod
     def plan(self, indexes: Mapping[IndexType, bytes], metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
-        """Return the objects to write after the log, in this order; the last one makes the segment visible.
+        """Return the objects to write after the log, in this order. The last one makes the segment visible.
 
         Args:
-            indexes: all but the transaction index, which not every segment has.
+            indexes: all indexes; the transaction index may be missing.
         """
 
     @abstractmethod
     def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> StoredState:
-        """Return how much of the segment is in the store."""
+        """Return whether the segment's objects in the store are absent, partial or complete."""
 
     @abstractmethod
     def fetch_index(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes | None:
-        """Return the content of one index; None for a transaction index that the segment never had.
+        """Return the content of an index, or None for a transaction index that the segment never had.
 
         Raises:
-            ObjectNotFoundError: the segment, or that index, is not in the store.
+            ObjectNotFoundError: the segment or the index is not in the store.
         """

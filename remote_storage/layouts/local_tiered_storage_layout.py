@@ -1,10 +1,11 @@
-"""One file for each part of a segment, as Kafka's LocalTieredStorage keeps them; for a directory target.
+"""One file for each part of a segment, as Kafka's LocalTieredStorage stores them in a directory.
 
     kafka-tiered-storage/<topic>-<partition>-<topic id>/<20 digits>-<segment id>
         .log .index .timeindex .txnindex (if there is one) .leader_epoch_checkpoint .snapshot
 
-Plain copies. There is no manifest; the snapshot is written last, and a reader needs all but `.txnindex`. The store's
-root is the plugin's `dir`. Follows org.apache.kafka.server.log.remote.storage.LocalTieredStorage.
+The files are plain copies, without a manifest. The snapshot is written last. A reader needs all files except
+`.txnindex`. The store's root is the plugin's `dir`. Follows
+org.apache.kafka.server.log.remote.storage.LocalTieredStorage.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ KIND_OF_INDEX = {
 
 @dataclass(frozen=True, slots=True)
 class LocalTieredStorageLayout(Layout):
-    """Files that a broker with LocalTieredStorage reads."""
+    """The files that a broker with LocalTieredStorage reads."""
 
     name = "local-tiered-storage"
     is_local = True
@@ -46,18 +47,18 @@ class LocalTieredStorageLayout(Layout):
 
     def plan(self, indexes: Mapping[IndexType, bytes], metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
         contents = {KIND_OF_INDEX[index]: content for index, content in indexes.items()}
-        return tuple(
-            PlannedObject(keys.segment(kind, metadata), contents[kind]) for kind in self.kinds if kind in contents
-        )
+        present = [kind for kind in self.kinds if kind in contents]
+        return tuple(PlannedObject(keys.segment(kind, metadata), contents[kind]) for kind in present)
 
     def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> StoredState:
-        """See Layout. A segment is complete if all mandatory files exist and its log has the right size."""
+        """See Layout. A segment is complete if all mandatory files exist and its log has the expected size."""
         sizes = {found.key: found.size for found in store.list(self.stem(metadata))}
         if not sizes:
             return StoredState.ABSENT
         mandatory = set(self.object_keys(metadata)) - {keys.segment(KeyKind.LOCAL_TRANSACTION_INDEX, metadata)}
-        is_complete = mandatory <= sizes.keys() and sizes[self.log_key(metadata)] == metadata.segment_size
-        return StoredState.COMPLETE if is_complete else StoredState.PARTIAL
+        if mandatory <= sizes.keys() and sizes[self.log_key(metadata)] == metadata.segment_size:
+            return StoredState.COMPLETE
+        return StoredState.PARTIAL
 
     def fetch_index(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes | None:
         try:

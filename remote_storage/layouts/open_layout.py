@@ -1,4 +1,4 @@
-"""From a name to its layout."""
+"""The layouts by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LAYOUTS: dict[str, type[AivenLayout] | type[LocalTieredStorageLayout]] = {
 
 
 def open_layout(name: str) -> Layout:
-    """Return the layout of a name. Raises UsageError: there is none."""
+    """Return the layout with this name. Raises UsageError: there is no such layout."""
     if name not in LAYOUTS:
         raise UsageError(f"no layout is called {name!r}", hint=f"known are {', '.join(LAYOUTS)}")
     return LAYOUTS[name]()

@@ -1,4 +1,4 @@
-"""The remote location: a store, and the layout of remote segments in it."""
+"""The remote location: a store, and the layout of the remote segments in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tiersnap.remote_storage.stores.store_settings import location_words
 
 @dataclass(frozen=True, slots=True)
 class RemoteLocation:
-    """Remote storage as one plugin reads it: the store with its prefix, and the layout of segments."""
+    """Remote storage as one plugin reads it: the store with its prefix, and the layout of the segments."""
 
     store: ObjectStore
     layout: Layout
@@ -25,13 +25,13 @@ class RemoteLocation:
 
     @property
     def in_other_layout(self) -> RemoteLocation:
-        """Return the store as the plugin of the other layout reads it."""
+        """Return the same store with the other layout."""
         (other,) = LAYOUTS.keys() - {self.layout.name}
         return replace(self, layout=LAYOUTS[other]())
 
     @property
     def words(self) -> list[str]:
-        """Return the value of --remote and the options by which the location is reached."""
+        """Return the value of --remote and the options that reach the location."""
         return location_words(self.store.uri, self.layout.name, self.store.words)
 
     def log_uri(self, metadata: RemoteLogSegmentMetadata) -> str:
@@ -40,10 +40,10 @@ class RemoteLocation:
 
 
 def open_location(store: ObjectStore, layout: str) -> RemoteLocation:
-    """Return a store in the layout of this name. Raises UsageError: there is none."""
+    """Return a store with the layout of this name. Raises UsageError: there is no such layout."""
     return RemoteLocation(store, open_layout(layout))
 
 
 def in_each_layout(store: ObjectStore) -> tuple[RemoteLocation, ...]:
-    """Return a store as each plugin reads it."""
+    """Return a store with each layout."""
     return tuple(RemoteLocation(store, layout()) for layout in LAYOUTS.values())

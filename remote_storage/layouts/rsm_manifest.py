@@ -3,12 +3,13 @@
     version                       "1"
     chunkIndex                    see chunk_index; tiersnap writes a "fixed" one, with untransformed chunks
     segmentIndexes                offset, timestamp, producerSnapshot, leaderEpoch, transaction: each {position, size}
-                                  in the indexes object; without a transaction index the value is null
+                                  in the indexes object; null for a missing transaction index
     compression                   true if each chunk is compressed with zstd; tiersnap writes false
-    encryption                    absent, or an object if chunks and indexes are encrypted
-    remoteLogSegmentMetadata      the plugin writes it, but does not read it; tiersnap reads the segment's offsets here
+    encryption                    an object if chunks and indexes are encrypted, else absent
+    remoteLogSegmentMetadata      the segment's metadata, with its offsets; the plugin writes it and never reads it,
+                                  tiersnap reads it
 
-Follows io.aiven.kafka.tieredstorage.manifest.SegmentManifestV1, whose reader refuses any other property.
+Follows io.aiven.kafka.tieredstorage.manifest.SegmentManifestV1, whose reader refuses unknown properties.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ Offset = Annotated[int, Meta(ge=0, le=LARGEST_LONG)]
 class RsmManifest:
     """The content of a manifest."""
 
-    metadata: RemoteLogSegmentMetadata  # as COPY_SEGMENT_FINISHED
-    # Position and size in bytes in the indexes object; None without a transaction index.
+    metadata: RemoteLogSegmentMetadata  # in the state COPY_SEGMENT_FINISHED
+    # Position and size in bytes in the indexes object; None for a missing transaction index.
     indexes: Mapping[IndexType, tuple[int, int] | None]
     chunks: ChunkIndex  # positions of the chunks in the log object
     # Transformations of each chunk. If both are false, the log object equals the segment file.
@@ -72,11 +73,12 @@ class RsmManifest:
     @property
     def indexes_size(self) -> int:
         """Return the size of the indexes object in bytes."""
-        return max((place[0] + place[1] for place in self.indexes.values() if place), default=0)
+        places = filter(None, self.indexes.values())  # (position, size) of each index
+        return max(map(sum, places), default=0)
 
 
 def encode(metadata: RemoteLogSegmentMetadata, index_sizes: Mapping[IndexType, int], *, chunk_size: int) -> bytes:
-    """Return the manifest of an uncompressed, unencrypted segment; indexes that are not in `index_sizes` are null."""
+    """Return the manifest of an uncompressed, unencrypted segment. Indexes that are not in `index_sizes` are null."""
     file_size = metadata.segment_size
     if not 0 < file_size <= MAX_FILE_SIZE or not 0 < chunk_size <= MAX_CHUNK_SIZE:
         raise RemoteStorageError(
@@ -85,9 +87,10 @@ def encode(metadata: RemoteLogSegmentMetadata, index_sizes: Mapping[IndexType, i
     position = 0
     indexes: dict[str, dict[str, int] | None] = {}
     for index in IndexType:
-        size = index_sizes.get(index)
-        indexes[NAMES[index]] = None if size is None else {"position": position, "size": size}
-        position += size or 0
+        indexes[NAMES[index]] = None
+        if index in index_sizes:
+            indexes[NAMES[index]] = {"position": position, "size": index_sizes[index]}
+            position += index_sizes[index]
     manifest = {
         "version": "1",
         "chunkIndex": {
@@ -124,7 +127,7 @@ def _metadata(metadata: RemoteLogSegmentMetadata) -> dict[str, object]:
 
 
 class _Part(Struct, rename="camel"):
-    """A part of a manifest; properties that are not named here are passed over."""
+    """A part of a manifest. Unknown properties are ignored."""
 
 
 class _Place(_Part):
@@ -150,7 +153,7 @@ class _SegmentId(_Part):
 class _Metadata(_Part):
     remote_log_segment_id: _SegmentId
     start_offset: Offset
-    end_offset: Annotated[int, Meta(ge=0, lt=LARGEST_LONG)]  # its end, exclusive, is an offset
+    end_offset: Annotated[int, Meta(ge=0, lt=LARGEST_LONG)]  # inclusive; the exclusive end must be an offset, too
     max_timestamp_ms: Long
     broker_id: Annotated[int, Meta(ge=-1, lt=1 << 31)]
     event_timestamp_ms: Long
@@ -166,23 +169,23 @@ class _Manifest(_Part):
 
 
 def decode(data: bytes, *, name: str) -> RsmManifest:
-    """Return a manifest of tiersnap or the plugin, also of a segment that only the plugin can read: it counts, too.
+    """Return the content of a manifest of tiersnap or of the plugin, even if only the plugin can read the segment.
 
     Raises:
-        CorruptDataError: not such a manifest, or its numbers cannot be.
+        CorruptDataError: `data` is not a manifest, or contains impossible numbers.
     """
     try:
         return _read(data)
     except (ValueError, RecursionError, InvalidKeyError) as error:
         raise CorruptDataError(
             f"{name}: not an rsm-manifest: {str(error)[:_SHOWN]}",
-            hint="the copy is not used; look at the object, and copy the segment again if the broker has it still",
+            hint="tiersnap ignores this remote segment; upload the segment again if a broker still has it",
         ) from error
 
 
 def _read(data: bytes) -> RsmManifest:
     if len(data) > MANIFEST_BYTES:
-        raise ValueError(f"{human_bytes(len(data))}, and none has more than {MANIFEST_BYTES} bytes")
+        raise ValueError(f"{human_bytes(len(data))} exceed the limit of {MANIFEST_BYTES} bytes")
     found = decoder(_Manifest).decode(data)
     is_encrypted = bytes(found.encryption) != b"null"
     chunks = chunk_index.decode(found.chunk_index)
@@ -199,7 +202,9 @@ def _place(indexes: Mapping[str, _Place | None], index: IndexType) -> tuple[int,
     place = indexes[NAMES[index]]
     if place is None and index is not IndexType.TRANSACTION:
         raise ValueError(f"{NAMES[index]!r} is null")
-    return None if place is None else (place.position, place.size)
+    if place is None:
+        return None
+    return place.position, place.size
 
 
 def _read_metadata(found: _Metadata, size: int) -> RemoteLogSegmentMetadata:

@@ -1,7 +1,7 @@
-"""Our own JSON in remote storage: one line, a format version, camelCase names.
+"""tiersnap's own JSON in remote storage: one line, a format version, camelCase names.
 
-Each kind of object is one Struct, whose schema checks the members. A kind checks the rest in `__post_init__`, which
-raises ValueError. Bytes that are not of their kind raise CorruptDataError.
+Each kind of object is a msgspec Struct, whose schema checks the members. `__post_init__` checks the rest, and raises
+ValueError. Bytes that are not of the expected kind raise CorruptDataError.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class StoredObject(Stored, frozen=True, kw_only=True):
     """A kind of object. All kinds have the same format version.
 
     Attributes:
-        what: the kind, for messages.
-        limit: bytes; a larger object is refused before it is parsed.
-        hint: hint of the error about a damaged object.
+        what: name of the kind, for messages.
+        limit: bytes. A larger object is refused before it is parsed.
+        hint: hint of the error that an object is damaged.
     """
 
     what: ClassVar[str]
@@ -46,23 +46,23 @@ class StoredObject(Stored, frozen=True, kw_only=True):
     version: int = 1
 
     def encode(self) -> bytes:
-        """Return one line of JSON."""
+        """Return the object as one line of JSON."""
         return msgspec.json.encode(self)
 
     @classmethod
     def decode(cls, data: bytes, *, name: str) -> Self:
-        """Return the object of these bytes. The format version is checked before the members.
+        """Return the object of these bytes. The format version is checked first, then the members.
 
         Args:
             name: URI or path, for messages.
 
         Raises:
-            NewerFormatError: a newer tiersnap wrote it.
+            NewerFormatError: a newer tiersnap wrote the object.
             CorruptDataError: the bytes are not of this kind.
         """
         try:
             if len(data) > cls.limit:
-                raise ValueError(f"{human_bytes(len(data))}, and none of its kind has more than {cls.limit} bytes")  # noqa: TRY301
+                raise ValueError(f"{human_bytes(len(data))} exceed the limit of {cls.limit} bytes")  # noqa: TRY301
             version = decoder(_Versioned).decode(data).version
             if version == 1:
                 return decoder(cls).decode(data)
@@ -72,12 +72,12 @@ class StoredObject(Stored, frozen=True, kw_only=True):
             raise cls.corrupt(name, error) from error
         raise NewerFormatError(
             f"{name}: format version {str(version)[:40]} of a newer tiersnap, this one reads up to 1",
-            hint="upgrade tiersnap on this host; leave the object as it is",
+            hint="upgrade tiersnap on this host, and do not change the object",
         )
 
     @classmethod
     def corrupt(cls, name: str, why: object) -> CorruptDataError:
-        """Return the error that an object is not of this kind."""
+        """Return the error that an object is not of this kind. `why` is the reason."""
         return CorruptDataError(f"{name}: not {cls.what} that this tiersnap reads: {str(why)[:_SHOWN]}", hint=cls.hint)
 
 

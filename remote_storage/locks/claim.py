@@ -1,4 +1,4 @@
-"""A claim: one JSON object per segment, which names every attempt to upload it.
+"""A claim: one JSON object per segment, which names all copy attempts at the segment.
 
     {"version":1,
      "attempts":[{"segmentId":"…","runId":"…","warehouse":"s3://…"|null,
@@ -7,13 +7,14 @@
      "snapshot":{"crc32c":"8 hex digits","provenance":"…","verdict":"…"}|null,
      "kept":["<segment id>", …]}                                                    newest last
 
-`ended` marks an attempt that gave up and deleted its objects. `finished` names the attempt whose remote segment counts,
-and `snapshot` describes the snapshot that was uploaded with it. The other attempts are over, and objects with their
-segment ids are leftovers.
+`ended` marks an attempt that gave up and deleted its objects. `finished` is the segment id of the attempt whose remote
+segment is valid, and `snapshot` describes the producer snapshot of that segment. All other attempts have ended, and
+objects with their segment ids are leftovers.
 
-`kept` names remote segments that were finished before another attempt replaced them, because they lost objects or
-because a replica rolled at other offsets. It also names those that `mend` restores. Records may name a segment that was
-finished once, so `may_delete` refuses it, unless the caller read the records and none names it.
+`kept` contains the ids of remote segments that were finished and then replaced, because they lost objects or because a
+replica rolled at other offsets. It also contains the ids of segments that `mend` restores. Records of the cluster may
+name every segment that was finished once. Therefore `may_delete` refuses such a segment, unless the caller has read the
+records and none of them names it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ MAX_ATTEMPTS = 64
 
 @dataclass(frozen=True, slots=True)
 class ClaimedSegment:
-    """The segment that is claimed; `leader_epoch` is that of its last leader epoch entry."""
+    """A segment with a claim. `leader_epoch` is the epoch of the segment's last leader epoch entry."""
 
     partition: TopicIdPartition
     base_offset: int
@@ -44,20 +45,20 @@ class ClaimedSegment:
 
 
 class Attempt(Stored, frozen=True):
-    """One attempt to upload a segment."""
+    """A copy attempt: one try to upload a segment."""
 
-    segment_id: SegmentId  # no other attempt has it
+    segment_id: SegmentId  # of this attempt only
     run_id: Text
-    warehouse: Text | None  # URI of the tables of the run, None for a run without tables
+    warehouse: Text | None  # URI of the run's tables, None if the run has no tables
     process: Process
     ended: bool
 
     @classmethod
     def of(cls, segment_id: str, run_id: str, warehouse: str | None = None, process: Process | None = None) -> Self:
-        """Return a new attempt of a process, by default of this one.
+        """Return a new attempt of a process, by default this process.
 
         Raises:
-            UsageError: a segment id of another form, or a text of more than 1,024 characters.
+            UsageError: `segment_id` is not a segment id, or a text has more than 1,024 characters.
         """
         made = cls(segment_id, run_id, warehouse, process or this_process(), ended=False)
         if not is_uuid(segment_id):
@@ -69,11 +70,11 @@ class Attempt(Stored, frozen=True):
 
 
 class ClaimedSnapshot(Stored, frozen=True):
-    """The snapshot that was uploaded with the segment."""
+    """The producer snapshot that was uploaded with the segment."""
 
     crc32c: Crc
     provenance: Text
-    verdict: Text  # of the comparison of a broker's file in which every entry counts; "" for a computed snapshot
+    verdict: Text  # result of comparing a broker's file with the log; "" for a computed snapshot
 
     @classmethod
     def of(cls, crc32c: int, provenance: str, verdict: str) -> Self:
@@ -82,29 +83,29 @@ class ClaimedSnapshot(Stored, frozen=True):
 
 
 class Claim(StoredObject, frozen=True, kw_only=True):
-    """The content of a claim."""
+    """The content of a claim object."""
 
     what = "a claim"
     limit = 2 << 20
-    hint = "look at it; if no run is at this segment, delete the object and run the same command again"
+    hint = "if no run is uploading this segment, delete the object and run the same command again"
 
     attempts: Annotated[tuple[Attempt, ...], Meta(min_length=1, max_length=MAX_ATTEMPTS)]  # newest last
-    finished: SegmentId | None  # of the attempt whose remote segment counts, None before one finished
+    finished: SegmentId | None  # of the attempt whose remote segment is valid; None until an attempt finishes
     snapshot: ClaimedSnapshot | None
-    kept: Annotated[tuple[SegmentId, ...], Meta(max_length=MAX_ATTEMPTS)]  # of replaced segments, newest last
+    kept: Annotated[tuple[SegmentId, ...], Meta(max_length=MAX_ATTEMPTS)]  # ids of kept segments, newest last
 
     def __post_init__(self) -> None:
         if self.finished not in (None, self.holder.segment_id):
-            raise ValueError(f"finished by {self.finished}, which does not hold it")
+            raise ValueError(f"finished by {self.finished}, which is not its holder")
 
     @classmethod
     def of(cls, attempt: Attempt) -> Self:
-        """Return the claim of a first attempt."""
+        """Return the claim of the first attempt at a segment."""
         return cls(attempts=(attempt,), finished=None, snapshot=None, kept=())
 
     @property
     def holder(self) -> Attempt:
-        """Return the newest attempt."""
+        """Return the newest attempt, which holds the claim."""
         return self.attempts[-1]
 
     @property
@@ -114,59 +115,61 @@ class Claim(StoredObject, frozen=True, kw_only=True):
 
     @property
     def earlier(self) -> tuple[Attempt, ...]:
-        """Return the attempts that are over and never finished. Objects with their segment ids may be deleted."""
+        """Return the ended attempts that never finished. Objects with their segment ids may be deleted."""
         return tuple(attempt for attempt in self.attempts[:-1] if self.may_delete(attempt.segment_id))
 
     def was_finished(self, segment_id: str) -> bool:
-        """Return whether the segment was finished once, so that the records of a cluster may name it."""
+        """Return whether the segment was finished once. Records of a cluster may name such a segment."""
         return segment_id == self.finished or segment_id in self.kept
 
     def may_delete(self, segment_id: str, *, has_no_record: bool = False) -> bool:
-        """Return whether a segment that this claim names may be deleted once its attempt is over.
+        """Return whether a segment of this claim may be deleted after its attempt has ended.
 
         Args:
-            has_no_record: the records of the segment's cluster were read, and none names it.
+            has_no_record: whether the caller has read the records of the segment's cluster, and none names the segment.
         """
         return has_no_record or not self.was_finished(segment_id)
 
     def names(self, segment_id: str | None) -> bool:
-        """Return whether an attempt has that segment id."""
+        """Return whether an attempt has this segment id."""
         return any(each.segment_id == segment_id for each in self.attempts)
 
     def taken_by(self, attempt: Attempt) -> Claim:
-        """Return this claim with a new holder and nothing finished.
+        """Return this claim with a new holder and without a finished attempt.
 
-        It drops the oldest attempts: each attempt after them had to delete their objects.
+        If there are more than MAX_ATTEMPTS, the oldest are dropped. Later attempts had to delete their objects.
         """
         attempts = (*self.attempts, attempt)[-MAX_ATTEMPTS:]
         return Claim(attempts=attempts, finished=None, snapshot=None, kept=self.kept)
 
     def reopened_by(self, attempt: Attempt) -> Claim:
-        """Return this claim with a new holder; the remote segment that was finished is kept."""
+        """Return this claim with a new holder. The segment id of the finished attempt moves to `kept`."""
         earlier = tuple(each for each in self.attempts if each.segment_id != self.finished)
-        kept = (*self.kept, self.finished) if self.finished else self.kept
+        kept = self.kept
+        if self.finished:
+            kept = (*kept, self.finished)
         attempts = (*earlier, attempt)[-MAX_ATTEMPTS:]
         return Claim(attempts=attempts, finished=None, snapshot=None, kept=kept[-MAX_ATTEMPTS:])
 
     def keeping(self, segment_id: str) -> Claim:
-        """Return this claim, by which no attempt deletes the remote segment with that id."""
+        """Return this claim with `segment_id` in `kept`, so that no attempt deletes that remote segment."""
         earlier = tuple(each for each in self.attempts[:-1] if each.segment_id != segment_id)
         kept = (*self.kept, segment_id)[-MAX_ATTEMPTS:]
         return structs.replace(self, attempts=(*earlier, self.holder), kept=kept)
 
     def finished_by_holder(self, snapshot: ClaimedSnapshot | None) -> Claim:
-        """Return this claim, by which the holder's remote segment counts."""
+        """Return this claim with the holder's attempt as the finished one."""
         return structs.replace(self, finished=self.holder.segment_id, snapshot=snapshot)
 
     def released(self) -> Claim:
-        """Return this claim, whose holder gave up."""
+        """Return this claim with the holder's attempt marked as ended."""
         return structs.replace(self, attempts=(*self.attempts[:-1], structs.replace(self.holder, ended=True)))
 
 
 @dataclass(frozen=True, slots=True)
 class HeldClaim:
-    """A version of a segment's claim, which one process read or wrote."""
+    """A version of a segment's claim that this process read or wrote."""
 
     segment: ClaimedSegment
     claim: Claim
-    etag: str  # of the object; a write replaces this version and no other
+    etag: str  # of the object; a write replaces only this version

@@ -2,20 +2,20 @@
 
 Each attempt has its own segment id. It takes these steps in this order:
 
-    claim            before its first byte; the claim names the attempt
-    copy             log and indexes, which are not visible yet. It may delete leftovers of `claim.earlier`, except
-                     complete remote segments, which may be the only ones
-    is_still_ours    if the claim was taken over: delete the copied objects, and stop
-    make visible     the manifest
-    finish           if that raises ObjectChangedError: delete the remote segment, manifest first, and stop
+    claim            before the first byte; the claim then contains the attempt
+    copy             log and indexes, which readers do not see yet. The attempt may delete leftovers of `claim.earlier`,
+                     but no complete remote segments, which may be the only ones
+    is_still_ours    if another attempt took over the claim: delete the copied objects, and stop
+    make visible     write the manifest
+    finish           if it raises ObjectChangedError: delete the remote segment, manifest first, and stop
     delete           complete remote segments of `claim.earlier`
 
-`finish` decides. It replaces only the version of the claim that the attempt read, so exactly one attempt finishes. Only
-its remote segment counts. If another attempt takes over between `is_still_ours` and `finish`, two remote segments are
-complete for a moment. The claim names both, and the one that is not `finished` is deleted. The claim also names a
-killed attempt, so the next attempt knows that tiersnap wrote its objects, and deletes them.
+`finish` replaces only the version of the claim that the attempt read. So exactly one attempt finishes, and only its
+remote segment is valid. If another attempt takes over between `is_still_ours` and `finish`, two remote segments are
+complete for a moment. The claim contains the ids of both, and the segment that is not `finished` is deleted. The claim
+also contains killed attempts, so the next attempt knows which objects tiersnap wrote, and deletes these objects.
 
-Brokers do not read claims, so tiersnap uploads nothing to a partition with a working copy task.
+Brokers do not read claims. Therefore tiersnap uploads nothing to a partition with a working copy task.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tiersnap.snapshot.errors import CorruptDataError
 
 _log = logging.getLogger(__name__)
 STALE_AFTER_MS = int(2 * DEFAULT_UPLOAD_SECONDS * 1000)
-"""Longer than any upload may take: the deadline of an attempt ends it long before."""
+"""Longer than any upload: the deadline of an attempt is only half of this time."""
 _RACES = 8
 
 
@@ -48,10 +48,10 @@ def claim(
     *,
     stale_after_ms: int = STALE_AFTER_MS,
 ) -> HeldClaim:
-    """Claim a segment for a new attempt; one request if the segment has no claim.
+    """Claim a segment for a new attempt. If the segment has no claim, this needs one request.
 
-    Return the claim with `attempt` as its holder. If another attempt finished it, return it with `finished` set; then
-    check the objects, and `reopen` the claim if they are missing or do not hold the whole segment.
+    Return the claim with `attempt` as its holder. If another attempt has finished the segment, return its claim, with
+    `finished` set. Then the caller must check the objects, and `reopen` the claim if the segment is incomplete.
 
     Raises:
         ClaimedError: another attempt holds the claim and may be running.
@@ -63,7 +63,7 @@ def claim(
             return _write(store, segment, fresh, None)
         found = _read(store, segment)
         if found is None:
-            continue  # deleted since
+            continue  # deleted meanwhile
         held = found.content
         if held.finished is not None or held.holder == attempt:
             return HeldClaim(segment, held, found.etag)
@@ -77,17 +77,21 @@ def claim(
         _log.info("claim taken over key=%s from=%s because=%s", _key(segment), held.holder.segment_id, reason)
         return taken
     raise ClaimedError(
-        f"{store.uri}{_key(segment)}: other attempts took this claim {_RACES} times while it was asked for",
+        f"{store.uri}{_key(segment)}: other attempts took this claim {_RACES} times while this run asked for it",
         hint="run the same command again when they are done",
         key=_key(segment),
     )
 
 
 def may_take_over(held: Claim, attempt: Attempt, age: int, stale_after_ms: int) -> str | None:
-    """Return why `attempt` may take over an unfinished claim, `age` ms after its last change; None if it may not."""
+    """Return the reason why `attempt` may take over an unfinished claim, or None if it may not.
+
+    Args:
+        age: ms since the last change of the claim.
+    """
     holder = held.holder
     if held.names(attempt.segment_id):
-        return None  # it was taken over itself: a new attempt has a new segment id
+        return None  # another attempt took over from this one: a new attempt would have a new segment id
     if holder.run_id == attempt.run_id:
         return "its holder is an attempt of the same task"
     if attempt.warehouse is not None and holder.warehouse == attempt.warehouse:
@@ -96,13 +100,13 @@ def may_take_over(held: Claim, attempt: Attempt, age: int, stale_after_ms: int) 
 
 
 def reopen(store: ObjectStore, finished: HeldClaim, attempt: Attempt) -> HeldClaim:
-    """Claim a finished segment again, because it lost objects or does not hold the whole local segment.
+    """Claim a finished segment again, because its remote segment lost objects or lacks offsets of the local segment.
 
-    The claim still names the remote segment: brokers may know it. If another replica rolled its segments at other
-    offsets, it holds offsets that are needed.
+    The claim keeps the id of the remote segment, because brokers may know this segment. The segment may contain offsets
+    that no other segment has, because another replica may have rolled at other offsets.
 
     Raises:
-        ObjectChangedError: another attempt was faster.
+        ObjectChangedError: another attempt changed the claim first.
     """
     return _write(store, finished.segment, finished.claim.reopened_by(attempt), finished.etag)
 
@@ -110,11 +114,11 @@ def reopen(store: ObjectStore, finished: HeldClaim, attempt: Attempt) -> HeldCla
 def keep(store: ObjectStore, segment: ClaimedSegment, segment_id: str) -> None:
     """Mark a published segment as kept before its objects are restored, so that no attempt deletes them.
 
-    A damaged claim names no segment, so no attempt deletes one by it.
+    If the claim cannot be decoded, nothing is done, because attempts delete nothing by such a claim.
 
     Raises:
         ClaimedError: another attempt at the segment may be running, and would delete the objects.
-        ObjectChangedError: another attempt was faster.
+        ObjectChangedError: another attempt changed the claim first.
     """
     try:
         found = _read(store, segment)
@@ -131,22 +135,25 @@ def keep(store: ObjectStore, segment: ClaimedSegment, segment_id: str) -> None:
 
 
 def is_still_ours(store: ObjectStore, held: HeldClaim) -> bool:
-    """Return whether the claim still has this holder. Ask before the holder's remote segment is made visible."""
+    """Return whether the claim still has the same holder. Call this before the remote segment is made visible."""
     found = read_claim(store, held.segment)
     return found is not None and found.holder == held.claim.holder
 
 
 def finish(store: ObjectStore, held: HeldClaim, snapshot: ClaimedSnapshot | None = None) -> HeldClaim:
-    """Record that the holder's remote segment is the one that counts. A repeated call changes nothing.
+    """Record that the holder's remote segment is the valid one. A repeated call changes nothing.
 
     Raises:
-        ObjectChangedError: the claim was taken over, so the holder's remote segment must be deleted.
+        ObjectChangedError: another attempt took over the claim, so the holder's remote segment must be deleted.
     """
     return _write(store, held.segment, held.claim.finished_by_holder(snapshot), held.etag)
 
 
 def release(store: ObjectStore, held: HeldClaim) -> bool:
-    """Give up after the holder deleted its objects, so that no attempt waits; False if it was taken over before."""
+    """Record that the holder gave up and deleted its objects, so that no attempt waits for it.
+
+    Return False if another attempt took over the claim before.
+    """
     try:
         _write(store, held.segment, held.claim.released(), held.etag)
     except ObjectChangedError:
@@ -155,34 +162,41 @@ def release(store: ObjectStore, held: HeldClaim) -> bool:
 
 
 def put_again(store: ObjectStore, held: HeldClaim) -> None:
-    """Write a lost claim again, in the state of a released one: it names objects that may arrive late.
+    """Write a lost claim again as a released one, because it names objects that may still arrive.
 
-    If another attempt wrote a claim since, that one stays.
+    If another attempt has written a claim meanwhile, that claim stays.
     """
     with suppress(ObjectChangedError):
         _write(store, held.segment, held.claim.released(), None)
 
 
 def read_claim(store: ObjectStore, segment: ClaimedSegment) -> Claim | None:
-    """Return the claim of a segment, None without one. Raises CorruptDataError: the object is not a claim."""
+    """Return the claim of a segment, or None if it has none. Raises CorruptDataError: the object is not a claim."""
     found = _read(store, segment)
-    return None if found is None else found.content
+    if found is None:
+        return None
+    return found.content
 
 
 def read_claim_and_age(store: ObjectStore, segment: ClaimedSegment) -> tuple[HeldClaim, int] | None:
-    """Return the claim of a segment and the ms since its last change, by the store's clock; None without a claim.
+    """Return the claim of a segment and the ms since its last change (store's clock), or None if it has none.
 
     Raises:
         CorruptDataError: the object is not a claim.
     """
     found = _read(store, segment)
-    return None if found is None else (HeldClaim(segment, found.content, found.etag), found.age)
+    if found is None:
+        return None
+    return HeldClaim(segment, found.content, found.etag), found.age
 
 
 def claim_naming(
     store: ObjectStore, claimed: Iterable[ClaimedSegment], base_offset: int, segment_id: str
 ) -> Claim | None:
-    """Return the readable claim at a base offset that names a segment id, None without one."""
+    """Return the claim at a base offset that contains a segment id, or None.
+
+    Claims that cannot be decoded are skipped.
+    """
     for segment in claimed:
         if segment.base_offset == base_offset:
             with suppress(CorruptDataError):
@@ -193,15 +207,15 @@ def claim_naming(
 
 
 def claimed_segments(store: ObjectStore, partition: TopicIdPartition) -> dict[ClaimedSegment, int]:
-    """Return the claimed segments of a partition, by base offset, with the time when each claim was last written.
+    """Return the claimed segments of a partition, ascending, with the time of each claim's last change.
 
-    Times are in ms, by the store's clock. No claim is read.
+    Times are in ms, by the store's clock. The claims themselves are not read.
     """
     return claims_among(store.list(keys.partition_claims(partition)), partition)
 
 
 def claims_among(listed: Iterable[ObjectInfo], partition: TopicIdPartition) -> dict[ClaimedSegment, int]:
-    """Return `claimed_segments` of a listing of the folder of a partition's claims."""
+    """Return the claimed segments in a listing of a partition's claims folder, as `claimed_segments` does."""
     claimed: dict[ClaimedSegment, int] = {}
     for found in listed:
         parsed = keys.recognise(found.key)
@@ -219,7 +233,7 @@ def _read(store: ObjectStore, segment: ClaimedSegment) -> StoredContent[Claim] |
 
 
 def _write(store: ObjectStore, segment: ClaimedSegment, new: Claim, etag: str | None) -> HeldClaim:
-    """Write `new` over the version with this ETag; None creates the object."""
+    """Write `new` over the version with this ETag, or create the object if `etag` is None."""
     return HeldClaim(segment, new, lock_object.write(store, _key(segment), new, etag))
 
 
@@ -228,11 +242,14 @@ def _held(
 ) -> ClaimedError:
     holder = found.content.holder
     moment = datetime.fromtimestamp(found.written_at / 1000, UTC).isoformat(" ", "seconds")
-    of = f" of {holder.warehouse}" if holder.warehouse is not None else ""
+    of = ""
+    if holder.warehouse is not None:
+        of = f" of {holder.warehouse}"
     return ClaimedError(
         f"{segment}: held since {moment} by run {holder.run_id}{of}"
         f" (host {holder.process.host}, process {holder.process.pid})",
-        hint=f"run the same command again when it is done; after {stale_after_ms / 1000:g} s it is taken over",
+        hint=f"run the same command again when that run is done; after {stale_after_ms / 1000:g} s a run takes the "
+        "claim over",
         claim=store.uri + _key(segment),
         segment_id=holder.segment_id,
     )

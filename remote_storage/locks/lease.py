@@ -2,8 +2,9 @@
 
     {"version":1,"runId":"…","process":{"host":"…","pid":1,"processStart":"…"},"renewals":0,"ended":false}
 
-A run takes over a lease that was given back, was not renewed for STALE_AFTER_MS by the store's clock, or whose process
-has certainly ended. The earlier holder learns it when it renews the lease or checks it before a commit, and stops.
+A run takes over a lease if its holder released it, if its process has certainly ended, or if the lease was not renewed
+for STALE_AFTER_MS by the store's clock. The earlier holder notices this at its next renewal or at the check before a
+commit, and stops.
 """
 
 from __future__ import annotations
@@ -32,40 +33,43 @@ _RACES = 8
 
 
 class LeaseHolder(StoredObject, frozen=True, kw_only=True):
-    """The holder of a lease. Each renewal is another object, with its own time."""
+    """The holder of a lease. Each renewal writes another version of the object, with a new time."""
 
     what = "a lease"
     limit = 4096
-    hint = "if no run is at work on this warehouse, delete the object and run the same command again"
+    hint = "if no run uses this warehouse, delete the object and run the same command again"
 
     run_id: str
     process: Process
     renewals: Count
-    ended: bool  # whether the holder gave the lease back
+    ended: bool  # whether the holder released the lease
 
     @classmethod
     def of(cls, run_id: str, process: Process | None = None) -> Self:
-        """Return a new holder: a run in a process, by default in this one."""
+        """Return a new holder: a run in a process, by default this process."""
         return cls(run_id=run_id, process=process or this_process(), renewals=0, ended=False)
 
 
 def held_by_another(name: str, held: LeaseHolder, heard_at: int, otherwise: str) -> TransientError:
-    """Return the error for a run that has to wait.
+    """Return the error that another run holds the lease.
 
     Args:
         name: URI of the lease, or path of the lock file.
-        heard_at: ms, when the holder last wrote it.
-        otherwise: the end of the hint, for a holder that is not at work any more.
+        heard_at: ms, time of the holder's last write.
+        otherwise: the end of the hint, for the case that the holder is dead.
     """
     heard = datetime.fromtimestamp(heard_at / 1000, UTC).isoformat(timespec="seconds")
     return TransientError(
         f"{name}: run {held.run_id} on {held.process} is at work on this warehouse, last heard of at {heard}",
-        hint=f"wait for it, then run this again; {otherwise}",
+        hint=f"wait for that run, then run this again; {otherwise}",
     )
 
 
 def refuse_held(store: ObjectStore, key: str, *, stale_after_ms: int = STALE_AFTER_MS) -> None:
-    """Raise TransientError if a run holds the lease now; nothing is written, so one may take it right after."""
+    """Raise TransientError if a run holds the lease now.
+
+    Nothing is written, so another run may take the lease right after.
+    """
     found = lock_object.read(store, key, LeaseHolder)
     if found is not None:
         _refuse_working(store.uri + key, found, stale_after_ms)
@@ -75,22 +79,22 @@ def _refuse_working(name: str, found: StoredContent[LeaseHolder], stale_after_ms
     held = found.content
     if why_over(held.process, found.age, stale_after_ms, is_ended=held.ended) is None:
         left = max(stale_after_ms - found.age, 0) // 1000
-        raise held_by_another(name, held, found.written_at, f"if it is dead, its lease is over in {left} s")
+        raise held_by_another(name, held, found.written_at, f"if that run is dead, its lease ends in {left} s")
 
 
 class Lease:
-    """A lease that this process holds; `key` is that of the object."""
+    """A lease that this process holds. `key` is the key of its object."""
 
     def __init__(self, store: ObjectStore, key: str, run_id: str, *, stale_after_ms: int = STALE_AFTER_MS) -> None:
-        """Take it.
+        """Take the lease.
 
         Raises:
-            TransientError: another run holds it; the message names the run, its host and its last renewal.
+            TransientError: another run holds the lease. The message names the run, its host and its last renewal.
             CorruptDataError: the object is not a lease.
         """
         self._store, self.key = store, key
         self._holder = LeaseHolder.of(run_id)
-        self._turn = threading.Lock()  # one thread renews, another checks
+        self._turn = threading.Lock()  # two threads use the lease: one renews, and the other checks
         self._etag = self._take(stale_after_ms)
 
     def _take(self, stale_after_ms: int) -> str:
@@ -106,12 +110,12 @@ class Lease:
                 _log.info("took the lease %s%s over from run %s", self._store.uri, self.key, found.content.run_id)
                 return etag
         raise TransientError(
-            f"{self._store.uri}{self.key}: other runs took this lease {_RACES} times while it was asked for",
+            f"{self._store.uri}{self.key}: other runs took this lease {_RACES} times while this run asked for it",
             hint="let runs on one warehouse not overlap",
         )
 
     def renew(self) -> None:
-        """Record that the run is alive. Raises LeaseLostError: another run has taken over."""
+        """Renew the lease. Raises LeaseLostError: another run took over the lease."""
         with self._turn:
             renewed = structs.replace(self._holder, renewals=self._holder.renewals + 1)
             try:
@@ -121,24 +125,27 @@ class Lease:
             self._holder = renewed
 
     def check(self) -> None:
-        """Raise LeaseLostError if another run has taken over. Call it before each commit."""
+        """Raise LeaseLostError if another run took over the lease. Call this before each commit."""
         with self._turn:
             is_current = lock_object.is_current(self._store, self.key, self._etag)
         if not is_current:
             raise self._lost()
 
     def release(self) -> None:
-        """Give it back, unless another run has taken over. If that fails, the lease becomes stale: the work is done."""
+        """Release the lease, unless another run took it over.
+
+        A failure is only logged: the lease becomes stale by itself.
+        """
         try:
             self._write(structs.replace(self._holder, ended=True), self._etag)
         except TiersnapError as error:
-            _log.info("the lease is not given back: %s", error.message)
+            _log.info("lease not released: %s", error.message)
 
     def _write(self, holder: LeaseHolder, etag: str | None) -> str:
         return lock_object.write(self._store, self.key, holder, etag)
 
     def _lost(self) -> LeaseLostError:
-        _log.warning("the lease %s%s is another run's by now", self._store.uri, self.key)
+        _log.warning("another run took over the lease %s%s", self._store.uri, self.key)
         return LeaseLostError(
             f"{self._store.uri}{self.key}: another run has taken over this warehouse",
             hint="run this again when the other is done",

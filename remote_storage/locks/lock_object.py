@@ -1,6 +1,6 @@
-"""The object of a lock: a conditional write, a conditional deletion, and the rule when its holder has ended.
+"""The object of a lock: conditional write, conditional deletion, and the rule whether its holder has ended.
 
-A write replaces only the version that was read. So one of several writers wins, and the others get an error.
+A write replaces only the version that was read. So one of several writers succeeds, and the others get an error.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ C = TypeVar("C", bound=StoredObject)
 
 @dataclass(frozen=True, slots=True)
 class StoredContent(Generic[C]):
-    """The content of an object as it was read; times are in ms, by the store's clock."""
+    """The content of a lock object as it was read. Times are in ms, by the store's clock."""
 
     content: C
     etag: str  # for `write`
-    age: int  # since it was written
+    age: int  # ms since the object was written
     written_at: int
 
 
 def read(store: ObjectStore, key: str, kind: type[C], decode: Decode[C] | None = None) -> StoredContent[C] | None:
-    """Return an object, None if it does not exist. A damaged object is read a second time.
+    """Return the content of an object, or None if it does not exist. A damaged object is read a second time.
 
     Args:
-        decode: in place of `kind.decode`, for a kind whose content depends on its key.
+        decode: replaces `kind.decode` if the check of the content needs the key.
 
     Raises:
-        NewerFormatError, CorruptDataError: as `StoredObject.decode`.
+        NewerFormatError, CorruptDataError: see `StoredObject.decode`.
     """
 
     def once() -> StoredContent[C]:
@@ -52,10 +52,10 @@ def read(store: ObjectStore, key: str, kind: type[C], decode: Decode[C] | None =
 
 
 def write(store: ObjectStore, key: str, content: StoredObject, etag: str | None) -> str:
-    """Replace the version with this ETag, or create the object if the ETag is None; return the new ETag.
+    """Replace the version with this ETag, or create the object if `etag` is None. Return the new ETag.
 
     Raises:
-        ObjectChangedError: another version exists, or none.
+        ObjectChangedError: the object has another ETag, was deleted, or already exists.
     """
     data = content.encode()
     try:
@@ -67,27 +67,31 @@ def write(store: ObjectStore, key: str, content: StoredObject, etag: str | None)
 
 
 def is_current(store: ObjectStore, key: str, etag: str | None) -> bool:
-    """Return whether the object is still the version with this ETag."""
+    """Return whether the object still has this ETag."""
     found = store.head(key)
     return found is not None and found.etag == etag
 
 
 def delete(store: ObjectStore, key: str, etag: str | None) -> tuple[DeleteFailure, ...]:
-    """Delete the object if it still has this ETag; return it if it could not be deleted."""
-    return store.delete([key]) if is_current(store, key, etag) else ()
+    """Delete the object if it still has this ETag. Return the failure to delete it, if any."""
+    if not is_current(store, key, etag):
+        return ()
+    return store.delete([key])
 
 
 def why_over(process: Process | None, age: int, stale_after_ms: int, *, is_ended: bool = False) -> str | None:
-    """Return why the holder of a lock has ended; None if it may be running.
+    """Return the reason why the holder of a lock has ended, or None if it may be running.
 
     Args:
-        process: the holder's process; None if it released the lock.
+        process: the holder's process; None if the holder released the lock.
         age: ms since the holder last wrote the object, by the store's clock.
-        stale_after_ms: age that no working holder reaches.
+        stale_after_ms: an age that no running holder reaches.
         is_ended: whether the object records that the holder gave up.
     """
     if is_ended or process is None:
         return "its holder gave up"
     if age > stale_after_ms:
         return "it is stale"
-    return "its holder's process is gone" if is_gone(process) else None
+    if is_gone(process):
+        return "its holder's process has ended"
+    return None

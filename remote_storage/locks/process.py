@@ -1,9 +1,9 @@
 """The process that holds a lock, and whether it has ended.
 
-A process is identified by its host, its pid and its start: boot id, pid namespace and clock ticks since the boot, from
-Linux' /proc. `is_gone` returns True only if this process can see the other one's end: on the same boot of the same
-host, in the same pid namespace. It cannot see it for two hosts with one name, for two containers of one host, and after
-a reboot. The age of the lock decides then.
+A process is identified by its host, its pid and its start. The start consists of boot id, pid namespace and clock ticks
+since the boot, from Linux' /proc. `is_gone` returns True only if this process can see the other process: on the same
+boot of the same host, and in the same pid namespace. Between hosts or containers, and after a reboot, the age of the
+lock decides.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PROC = Path("/proc")
 
 
 class Process(Stored, frozen=True):
-    """A process as objects in remote storage name it; `process_start` is empty if the system does not provide it."""
+    """A process in the objects of remote storage. `process_start` is empty if the system does not provide it."""
 
     host: Text
     pid: Count
@@ -34,7 +34,7 @@ def this_process() -> Process:
 
 
 def is_gone(process: Process) -> bool:
-    """Return whether `process` has certainly ended; False if this process cannot see it."""
+    """Return whether `process` has certainly ended. False if this process cannot see it."""
     place = _place()
     if process.host != socket.gethostname() or place is None or not process.process_start.startswith(place):
         return False
@@ -42,7 +42,7 @@ def is_gone(process: Process) -> bool:
 
 
 def _place() -> str | None:
-    """Return boot id and pid namespace; None if the system does not provide them."""
+    """Return boot id and pid namespace, or None if the system does not provide them."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}/{(_PROC / 'self/ns/pid').stat().st_ino}/"
@@ -51,14 +51,14 @@ def _place() -> str | None:
 
 
 def _start(pid: int) -> str | None:
-    """Return the start of the process with this pid on this host; None without one, or if the start is unknown."""
+    """Return the start of the process with this pid on this host, or None if it has ended or its start is unknown."""
     place = _place()
     try:
         status = (_PROC / str(pid) / "stat").read_bytes()
     except OSError:
         return None
-    # The name may contain spaces and brackets; the start is the 20th field after it.
+    # The process name may contain spaces and brackets. The start is the 20th field after the name.
     fields = status.rpartition(b")")[2].split()
-    if place is None or len(fields) < 20 or fields[0] in (b"Z", b"X"):  # ended, but its parent has not waited for it
+    if place is None or len(fields) < 20 or fields[0] in (b"Z", b"X"):  # Z or X: the process has ended
         return None
     return f"{place}{int(fields[19])}"

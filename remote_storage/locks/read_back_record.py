@@ -1,12 +1,12 @@
-"""The result of a read-back: one object per cluster, in the remote location itself.
+"""The record of a read-back: one object per cluster, in the remote location itself.
 
     claims/read-back-<cluster id>.json
     {"version":1,"clusterId":"…","uri":"s3://bucket/prefix/","server":"minio:9000","brokers":"<digest>","topic":null,
      "process":null,"renewals":0}
 
-A replica of the location holds the object, too, but under another URI or on another server, so it does not count there.
-`brokers` is a digest of the brokers' configuration; the result ends when the digest changes. During a read-back
-`brokers` is null, `topic` is the topic of the read-back, and `process` will delete that topic.
+A replica of the location contains the object, too. In a replica, the object is ignored: the URI or the server differs.
+`brokers` is a digest of the brokers' configuration. If the digest changes, the proof is no longer valid. During a
+read-back `brokers` is null, `topic` is the topic of the read-back, and `process` will delete that topic.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ STALE_AFTER_MS = 120_000
 
 
 class ReadBackRecord(StoredObject, frozen=True, kw_only=True):
-    """A finished read-back, or one under way; see the module."""
+    """The record of a finished or running read-back. See the module."""
 
     what = "a record of what brokers read back"
     limit = 4096
-    hint = "delete the object, then run the same command again: it is written anew"
+    hint = "delete the object, then run the same command again: tiersnap writes it again"
 
     cluster_id: Text
     uri: Text
@@ -53,7 +53,10 @@ class ReadBackRecord(StoredObject, frozen=True, kw_only=True):
 
 
 class ReadBackStore:
-    """The object of one cluster in one location. A write replaces only the version that this object read or wrote."""
+    """The read-back record of one cluster in one location.
+
+    A write replaces only the version that this object read or wrote.
+    """
 
     def __init__(self, store: ObjectStore, cluster_id: str, server: str, *, process: Process | None = None) -> None:
         """Use the location `store` on `server`, for the brokers of a cluster."""
@@ -65,14 +68,19 @@ class ReadBackStore:
         self._written = self._empty
 
     def find(self) -> ReadBackRecord | None:
-        """Return the record of this location, None without one: a copy of the location also holds the object.
+        """Return the record of this location, or None.
+
+        The record of another location is ignored: a replica contains it.
 
         Raises:
             CorruptDataError: the object is damaged.
         """
         found = lock_object.read(self._store, self._key, ReadBackRecord)
-        self._etag, self._holder = None if found is None else found.etag, None
-        if found is None or self._place_of(found.content) != self._place_of(self._empty):
+        self._etag = self._holder = None
+        if found is None:
+            return None
+        self._etag = found.etag
+        if self._place_of(found.content) != self._place_of(self._empty):
             return None
         process = found.content.process
         if process != self._process and why_over(process, found.age, STALE_AFTER_MS) is None:
@@ -81,29 +89,33 @@ class ReadBackStore:
 
     @property
     def is_held(self) -> bool:
-        """Return whether another run was reading a record back at the last `find`."""
+        """Return whether another read-back was running at the last `find`."""
         return self._holder is not None
 
     def check_not_held(self) -> None:
-        """Raise ReadBackHeldError if another run was reading a record back at the last `find`."""
+        """Raise ReadBackHeldError if another read-back was running at the last `find`."""
         if self._holder is not None:
             raise self._holder
 
     def begin(self, topic: str) -> None:
-        """Record that this process reads a record back by a topic. Raises ReadBackHeldError: another run does."""
+        """Record that this process begins a read-back with `topic`.
+
+        Raises:
+            ReadBackHeldError: another read-back is running.
+        """
         self.check_not_held()
         self._write(structs.replace(self._empty, topic=topic, process=self._process))
 
     def renew(self) -> None:
-        """Record that this process still reads. Raises ReadBackHeldError: another run has taken over."""
+        """Record that this read-back is still running. Raises ReadBackHeldError: another read-back took over."""
         self._write(structs.replace(self._written, renewals=self._written.renewals + 1))
 
     def keep(self, brokers: str) -> None:
-        """Record a proof; `brokers` is the digest of their configuration."""
+        """Record a successful read-back. `brokers` is the digest of the brokers' configuration."""
         self._write(structs.replace(self._empty, brokers=brokers))
 
     def drop(self) -> None:
-        """Delete the record that this object found or wrote, unless another run has replaced it."""
+        """Delete the record that this object read or wrote, unless another run has replaced it."""
         failures = lock_object.delete(self._store, self._key, self._etag)
         self._etag, self._written = None, self._empty
         for failure in failures:
@@ -118,11 +130,13 @@ class ReadBackStore:
         _log.info("recorded %s%s", self._store.uri, self._key)
 
     def _held(self, holder: Process | None, age: int) -> ReadBackHeldError:
-        where = f" on {holder}" if holder else ""
+        where = ""
+        if holder:
+            where = f" on {holder}"
         return ReadBackHeldError(
             f"{self._store.uri}{self._key}: another run of tiersnap{where} is reading a record back from this location",
-            hint="wait for it, then run the same command again; if it is dead, its record counts for "
-            f"{max(STALE_AFTER_MS - age, 0) // 1000} s more",
+            hint="wait for that run, then run the same command again; if that run is dead, its record expires in "
+            f"{max(STALE_AFTER_MS - age, 0) // 1000} s",
         )
 
     @staticmethod

@@ -1,15 +1,15 @@
-"""The saved configs of topics whose copying is paused: the values to restore, in one object for each topic.
+"""The saved configs of topics whose copying is paused: the values to restore, one object per topic.
 
     claims/<topic>-<topic id>/unblock.json
     {"version":1,"clusterId":"…","topic":"…","topicId":"…","partitions":[0, …],
      "before":{"remote.log.copy.disable":null, …},"process":{"host":"…","pid":1,"processStart":"…"}|null}
 
-null is a config that the topic itself did not set. Everyone with write access to the bucket can write such an object,
-so an object is refused if it names other configs than those that a pause overrides (OVERRIDES).
+null means that the topic itself did not set the config. All users with write access to the bucket can write such an
+object. Therefore an object is refused if it contains other configs than those that a pause overrides (OVERRIDES).
 
-`process` holds the topic: two runs that paused one topic would each publish while the other has resumed copying. The
-hold ends with the process, or STALE_AFTER_MS after it last wrote the object. A deleted topic has no configs to put
-back, and `tiersnap maintain remove-orphans` removes its object.
+`process` holds the topic. If two runs paused one topic, one could publish after the other has enabled copying again.
+The hold ends with the process, or STALE_AFTER_MS after its last write. A deleted topic has no configs to restore, and
+`tiersnap maintain remove-orphans` removes its object.
 """
 
 from __future__ import annotations
@@ -35,32 +35,32 @@ from tiersnap.snapshot.errors import TiersnapError, TransientError
 
 _log = logging.getLogger(__name__)
 
-_OTHERS_SECONDS = 180.0  # a run holds a topic for a minute or two
+_OTHERS_SECONDS = 180.0  # a run usually holds a topic for one or two minutes
 _POLL_SECONDS = 2.0
 T = TypeVar("T")
 STALE_AFTER_MS = 600_000
-"""Longer than any pause of a topic, and than any round of pausing and watching."""
+"""Longer than any pause of a topic, and longer than any round of pausing and watching."""
 
 
 class SavedConfigs(StoredObject, frozen=True, kw_only=True):
-    """The saved configs of a topic whose partitions are being freed; see the module."""
+    """The saved configs of a topic whose partitions are being freed. See the module."""
 
     what = "saved configs of a topic"
     limit = 1 << 20
-    hint = f"see with kafka-configs --describe whether {COPY_DISABLE} is set, then delete the object"
+    hint = f"check with kafka-configs --describe whether {COPY_DISABLE} is set, then delete the object"
 
     cluster_id: str
     topic: str
     topic_id: str
     partitions: tuple[Count, ...]
     before: dict[str, Annotated[str, Meta(pattern="^(true|false|-?[0-9]{1,19})$")] | None]
-    process: Process | None  # of the run that frees them; None if no run does
+    process: Process | None  # of the run that frees the partitions; None if no run does
 
     @classmethod
     def of(
         cls, cluster_id: str, topic: str, topic_id: str, partitions: tuple[int, ...], before: Mapping[str, str | None]
     ) -> SavedConfigs:
-        """Return the configs of a topic that no run frees yet."""
+        """Return the saved configs of a topic that no run holds yet."""
         return cls(
             cluster_id=cluster_id,
             topic=topic,
@@ -81,17 +81,20 @@ class SavedConfigsStore:
         self._noted: dict[str, SavedConfigs] = {}
 
     def find(self, topic_ids: Mapping[str, str], cluster_id: str) -> list[SavedConfigs]:
-        """Return the saved configs of a cluster's topics, given with their ids; one request per topic.
+        """Return the saved configs of a cluster's topics. Needs one request per topic.
+
+        Args:
+            topic_ids: topic ids, by topic name.
 
         Raises:
-            UnblockHeldError: another run holds one of them.
-            CorruptDataError: an object is not the record of that topic, or is of another cluster.
+            UnblockHeldError: another run holds one of the topics.
+            CorruptDataError: an object contains the configs of another topic or cluster, or is damaged.
         """
         found = in_parallel(lambda topic: self._find(topic, topic_ids[topic], cluster_id), sorted(topic_ids))
         return [saved for saved in found if saved is not None]
 
     def noted(self, topic: str, topic_id: str) -> SavedConfigs | None:
-        """Return the saved configs of a topic that this object read or wrote last, and did not drop."""
+        """Return the saved configs of a topic that this object last read or wrote. None if it dropped them."""
         return self._noted.get(keys.unblock(topic, topic_id))
 
     def _find(self, topic: str, topic_id: str, cluster_id: str) -> SavedConfigs | None:
@@ -100,7 +103,7 @@ class SavedConfigsStore:
         def decode(data: bytes, *, name: str) -> SavedConfigs:
             saved = decode_saved_configs(data, topic, topic_id, name=name)
             if saved.cluster_id != cluster_id:
-                raise SavedConfigs.corrupt(name, f"tells of cluster {saved.cluster_id[:80]}, this is {cluster_id}")
+                raise SavedConfigs.corrupt(name, f"it is for cluster {saved.cluster_id[:80]}, this is {cluster_id}")
             return saved
 
         found = lock_object.read(self._store, key, SavedConfigs, decode)
@@ -113,10 +116,10 @@ class SavedConfigsStore:
         return saved
 
     def put(self, saved: SavedConfigs) -> None:
-        """Hold a topic and save its configs, durably; a repeated call renews the hold.
+        """Hold a topic and save its configs durably. A repeated call renews the hold.
 
         Raises:
-            UnblockHeldError: another run has taken the topic since.
+            UnblockHeldError: another run took the topic meanwhile.
         """
         key = keys.unblock(saved.topic, saved.topic_id)
         held = structs.replace(saved, process=self._process)
@@ -130,7 +133,11 @@ class SavedConfigsStore:
         _log.info("recorded %s%s before its settings are changed", self._store.uri, key)
 
     def drop(self, saved: SavedConfigs) -> None:
-        """Delete a topic's object, unless another run has taken the topic. Raises TransientError: the delete failed."""
+        """Delete the object of a topic, unless another run took the topic.
+
+        Raises:
+            TransientError: the deletion failed.
+        """
         key = keys.unblock(saved.topic, saved.topic_id)
         for known in (self._mine, self._noted):
             known.pop(key, None)
@@ -143,7 +150,7 @@ class SavedConfigsStore:
             )
 
     def release(self) -> None:
-        """Release the topics that this process holds. If that fails, the hold becomes stale."""
+        """Release the topics that this process holds. If that fails, the hold becomes stale by itself."""
         for key, saved in self._mine.items():
             with suppress(TiersnapError):
                 lock_object.write(self._store, key, saved, self._etags[key])
@@ -151,16 +158,18 @@ class SavedConfigsStore:
 
     def _held(self, saved: SavedConfigs, age: int) -> UnblockHeldError:
         key = keys.unblock(saved.topic, saved.topic_id)
-        who = f"another run of tiersnap{f' on {saved.process}' if saved.process else ''}"
+        who = "another run of tiersnap"
+        if saved.process:
+            who = f"another run of tiersnap on {saved.process}"
         return UnblockHeldError(
-            f"{self._store.uri}{key}: {who} is at {saved.topic}",
-            hint="wait for it, then run the same command again; if it is dead, its record counts for "
-            f"{max(STALE_AFTER_MS - age, 0) // 1000} s more",
+            f"{self._store.uri}{key}: {who} holds {saved.topic}",
+            hint="wait for that run, then run the same command again; if that run is dead, its record expires in "
+            f"{max(STALE_AFTER_MS - age, 0) // 1000} s",
         )
 
 
 def when_nobody_is_at_it(act: Callable[[], T], talk: Callable[[str], None]) -> T:
-    """Call `act` until it does not raise UnblockHeldError, at most three minutes, and return its result."""
+    """Return the result of `act`. While `act` raises UnblockHeldError, repeat it for at most three minutes."""
     deadline, told = time.monotonic() + _OTHERS_SECONDS, False
     while True:
         try:
@@ -176,11 +185,11 @@ def when_nobody_is_at_it(act: Callable[[], T], talk: Callable[[str], None]) -> T
 
 
 def decode_saved_configs(data: bytes, topic: str, topic_id: str, *, name: str) -> SavedConfigs:
-    """Return the saved configs of this topic; raises as `StoredObject.decode`, also for those of another topic."""
+    """Return the saved configs of a topic. The errors are those of `StoredObject.decode`, also if the topic differs."""
     found = SavedConfigs.decode(data, name=name)
     if (found.topic, found.topic_id) != (topic, topic_id):
-        raise SavedConfigs.corrupt(name, f"tells of {found.topic[:80]}")
+        raise SavedConfigs.corrupt(name, f"it is for {found.topic[:80]}")
     others = sorted(found.before.keys() - OVERRIDES.keys())
     if others:
-        raise SavedConfigs.corrupt(name, f"{others[0][:80]} is no setting that it overrides")
+        raise SavedConfigs.corrupt(name, f"{others[0][:80]} is no config that tiersnap overrides")
     return found

@@ -1,1 +1,1 @@
-"""Remote segments mended: missing objects put back or made again, wrong segments replaced by right ones."""
+"""Mend remote segments: put missing objects back or rebuild them, and replace wrong segments by right ones."""

@@ -1,4 +1,4 @@
-"""The actions of `mend` on segments, and their outcomes."""
+"""The actions of `mend` on segments, and the outcomes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from enum import StrEnum
 class MendAction(StrEnum):
     """The way in which a segment is mended."""
 
-    COPY = "COPY"  # its objects as they are
-    REBUILD = "REBUILD"  # its missing objects, made again
-    REPLACE = "REPLACE"  # a right segment under a new id takes its place
-    DELETE = "DELETE"  # brokers find another one instead: its record and objects go
-    NONE = "NONE"  # it is not there, or is another segment
+    COPY = "COPY"  # copy its objects unchanged
+    REBUILD = "REBUILD"  # rebuild its missing objects
+    REPLACE = "REPLACE"  # publish a right segment under a new id instead
+    DELETE = "DELETE"  # delete the segment, because brokers find another one instead
+    NONE = "NONE"  # no source has the segment, or the source has another segment
 
 
 class MendOutcome(StrEnum):

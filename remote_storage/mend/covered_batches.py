@@ -1,4 +1,4 @@
-"""The batches of a range of offsets, wherever a log rolled."""
+"""The batches in a range of offsets, independent of segment boundaries."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from tiersnap.snapshot.replay.segment_runs import fold_segment
 
 
 def batches_of(filesystem: FileSystem, segments: Iterable[Segment], within: Interval) -> np.ndarray:
-    """Return (base offset, CRC), ascending, of the batches that begin in `within`, up to the first damage.
+    """Return (base offset, CRC) of the batches that begin in `within`, ascending, up to the first damage.
+
+    The result is an int64 array of shape (n, 2).
 
     Args:
-        segments: ascending; closed ones are read.
+        segments: ascending. Only closed segments are read.
+        within: [start, end).
     """
     found, (start, end) = [np.empty((0, 2), np.int64)], within
 
@@ -31,6 +34,6 @@ def batches_of(filesystem: FileSystem, segments: Iterable[Segment], within: Inte
 
 
 def are_among(some: np.ndarray, batches: np.ndarray) -> bool:
-    """Return whether `batches` contains all of `some`; both have the form of `batches_of`."""
+    """Return whether `batches` contains all of `some`. Both are results of `batches_of`."""
     padded = np.append(batches, [[-1, -1]], axis=0)
     return bool((padded[np.searchsorted(batches[:, 0], some[:, 0])] == some).all())

@@ -1,7 +1,8 @@
-"""Make the missing objects of a remote segment again so that they fit the existing ones, and put them.
+"""Rebuild the missing objects of a remote segment so that they fit the existing objects, and put them.
 
-No object is overwritten, and no object is written that does not fit. An existing manifest gives the position of each
-index in the indexes object. In LocalTieredStorage's layout each existing index must agree with the batches.
+No object is overwritten, and no object is put that does not fit. In the Aiven layout, an existing manifest determines
+the position of each index in the indexes object. In LocalTieredStorage's layout, each existing index must agree with
+the batches.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Contents = Mapping[IndexType, bytes]
 
 @dataclass(frozen=True, slots=True)
 class LackingObjects:
-    """Objects to write; the last of `others` makes the segment visible. `log` is True if the log is missing."""
+    """The objects to put. The last of `others` makes the segment visible. `log` is whether the log is missing."""
 
     record: RemoteLogSegmentMetadata
     ready: SegmentBundle
@@ -52,11 +53,11 @@ def plan_lacking(
     """Return the objects that a segment lacks.
 
     Args:
-        there: its objects; None without any.
+        there: the segment's existing objects; None if there are none.
         ready: the segment with the right content.
 
     Raises:
-        NotRebuiltError: the missing objects would not fit the existing ones.
+        NotRebuiltError: the missing objects would not fit the existing objects.
         CorruptDataError: an existing object is damaged.
     """
     checked = _checked(ready)
@@ -73,21 +74,22 @@ def plan_lacking(
         others = _aiven(location, record, there, contents)
         if lacks_log and not lacks_snapshot and checked.rebuilt:
             name, why = next(iter(checked.rebuilt.items()))
-            raise not_rebuilt(record, f"{name} in the tier: {why}")
+            raise not_rebuilt(record, f"{name} in remote storage: {why}")
     return LackingObjects(record, ready, lacks_log, others)
 
 
 def put_lacking(
     location: RemoteLocation, lacking: LackingObjects, check_known: Callable[[], None], made: list[str]
 ) -> None:
-    """Write the objects that a segment lacks, and check that the segment is complete.
+    """Put the objects that a segment lacks, and check that the segment is complete.
 
     Args:
-        check_known: raises if brokers do not know the segment any more; called before the object that makes it visible.
-        made: takes the keys of the objects that this call made.
+        check_known: raises if brokers no longer know the segment; called before the object that makes the segment
+            visible.
+        made: receives the keys of the objects that this call created.
 
     Raises:
-        TransientError: the store lost or changed an object, or another run put another object there.
+        TransientError: the store lost or changed an object, or another run put an object with other content.
         TiersnapError: see CheckedLog.
     """
     store, ready, metadata = location.store, lacking.ready, object_metadata(lacking.ready)
@@ -104,7 +106,7 @@ def put_lacking(
             check_stored(store, key, done)
         except TiersnapError:
             if done.outcome.is_ours:
-                store.delete([key])  # the next run could not put the right content in its place
+                store.delete([key])  # otherwise the next run could not put the right content
             raise
 
     if lacking.log:
@@ -121,14 +123,17 @@ def put_lacking(
 def _look_again(location: RemoteLocation, record: RemoteLogSegmentMetadata) -> None:
     listed = segments_by_id(location, record.id.topic_id_partition)
     there = listed.get(record.id.segment_id)
-    found = None if there is None else read_segment(location.store, there)
-    if not isinstance(found, RemoteSegment):
-        why = "it has no objects" if found is None else found.problem
-        raise TransientError(f"{record.id}: not complete after it was mended: {why}", hint="run the same command again")
+    why = "it has no objects"
+    if there is not None:
+        found = read_segment(location.store, there)
+        if isinstance(found, RemoteSegment):
+            return
+        why = found.problem
+    raise TransientError(f"{record.id}: not complete after it was mended: {why}", hint="run the same command again")
 
 
 def _checked(ready: SegmentBundle) -> CheckedIndexes:
-    """Read a log to its end, and return the indexes that its batches bear out."""
+    """Read a log to its end, and return its indexes, checked against the batches."""
     ready.log.check_unchanged()
     with ready.log.open() as file:
         log = CheckedLog(file, ready, ready.found_indexes())
@@ -138,11 +143,11 @@ def _checked(ready: SegmentBundle) -> CheckedIndexes:
 
 
 def _check_claim(store: ObjectStore, record: RemoteLogSegmentMetadata, snapshot: bytes) -> None:
-    """Refuse a snapshot that differs from the one in the segment's claim."""
+    """Refuse a snapshot that differs from the snapshot in the segment's claim."""
     vouched = vouched_snapshot(read_claim(store, claimed_as(record)), record.id.segment_id)
     right = f"{crc32c(snapshot):08x}"
     if vouched is not None and vouched.crc32c != right:
-        why = f"its claim vouches for a snapshot with CRC {vouched.crc32c}, the right one has {right}"
+        why = f"its claim names a snapshot with CRC {vouched.crc32c}, the right one has {right}"
         raise not_rebuilt(record, why)
 
 
@@ -161,7 +166,7 @@ def _local(
 
 
 def _check_leader_epochs(store: ObjectStore, record: RemoteLogSegmentMetadata, there: SegmentObjects) -> None:
-    """Raise CorruptDataError if the leader epochs exist and are damaged."""
+    """Raise CorruptDataError if the object with leader epochs exists and is damaged."""
     epochs = there.objects.get(KeyKind.LOCAL_LEADER_EPOCHS)
     if epochs is not None:
         decode_lineage(RemoteSegment(there, record, None), store.get(epochs.key), name=epochs.key)
@@ -178,9 +183,10 @@ def _aiven(
         return (manifest,)
     stored = manifest_of(location.store, there)
     _check_manifest(record, stored)
-    if stored.is_encrypted or (stored.is_compressed and there.log is None):
-        how = "encrypted" if stored.is_encrypted else "compressed"
-        raise not_rebuilt(record, f"the plugin {how} it: its missing object cannot be made again as it was")
+    if stored.is_encrypted:
+        raise not_rebuilt(record, "the plugin encrypted it: its missing object cannot be rebuilt unchanged")
+    if stored.is_compressed and there.log is None:
+        raise not_rebuilt(record, "the plugin compressed it: its missing object cannot be rebuilt unchanged")
     if KeyKind.INDEXES in there.objects:
         return ()
     _check_places(record, stored, contents)
@@ -198,7 +204,7 @@ def _check_indexes(store: ObjectStore, record: RemoteLogSegmentMetadata, right: 
 
 
 def _check_manifest(record: RemoteLogSegmentMetadata, stored: RsmManifest) -> None:
-    """Refuse a manifest of another segment."""
+    """Refuse a manifest that describes another segment than the record."""
     theirs = stored.metadata
     named = (theirs.id, theirs.start_offset, theirs.end_offset, theirs.segment_leader_epochs, stored.file_size)
     known = (record.id, record.start_offset, record.end_offset, record.segment_leader_epochs, record.segment_size)
@@ -212,14 +218,16 @@ def _check_places(record: RemoteLogSegmentMetadata, stored: RsmManifest, content
     for index in IndexType:
         content, place = contents.get(index), stored.indexes[index]
         if not _is_place_of(content, place, position):
-            expected = None if content is None else (position, len(content))
+            expected = None
+            if content is not None:
+                expected = (position, len(content))
             why = f"{index}: its manifest has {place} (byte, bytes), and the right one has {expected}"
             raise not_rebuilt(record, why)
         position += len(content or b"")
 
 
 def _is_place_of(content: bytes | None, place: tuple[int, int] | None, position: int) -> bool:
-    """Return whether an index fits a position (byte, bytes); a missing index may have a position of 0 bytes."""
+    """Return whether an index fits a position (byte, bytes). A missing index fits None and a position of 0 bytes."""
     if content is None:
         return place is None or place[1] == 0
     return place == (position, len(content))

@@ -1,4 +1,4 @@
-"""Make missing objects of published segments again, from a local log or from the tier's other objects."""
+"""Rebuild missing objects of published segments, from a local log or from the remaining remote objects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.remote_storage.upload.uploader import delete_in_reverse
 from tiersnap.remote_storage.verify.compare_whole import find_doubts
 from tiersnap.remote_storage.verify.local_log import LocalLogs
-from tiersnap.remote_storage.verify.partition_check import PartitionCheck
+from tiersnap.remote_storage.verify.partition_check import CompareLocally, PartitionCheck
 from tiersnap.remote_storage.verify.read_whole import ReadWhole
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
@@ -42,11 +42,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RemoteLogs:
-    """Sources of the right content of segments of several partitions.
+    """The sources of the right content of segments.
 
     Attributes:
         local: logs on this host.
-        starts: log start offsets, by the cluster.
+        starts: log start offsets by partition, from the cluster.
     """
 
     location: RemoteLocation
@@ -65,44 +65,47 @@ class RemoteLogs:
         return local is not None and local.segment_of(record) is not None
 
     def verify(self, partition: TopicIdPartition, depth: CheckDepth) -> dict[str, str]:
-        """Verify a partition; return why segments are wrong, by their ids.
+        """Verify a partition. Return the wrong segments: segment id -> reason.
 
         Raises:
-            TiersnapError: remote storage does not answer, or refuses.
+            TiersnapError: remote storage does not answer, or refuses a request.
         """
-        checks = (each for each in self._check(partition, depth).checks() if each.segment_id)
-        return {each.segment_id: each.reason for each in checks if not each.verdict.is_sound}
+        checks = self._check(partition, depth).checks()
+        return {each.segment_id: each.reason for each in checks if each.segment_id and not each.verdict.is_sound}
 
     def read_whole(self, partition: TopicIdPartition) -> ReadWhole:
-        """Read all segments of a partition, and compare them.
+        """Return the result of reading all segments of a partition fully and comparing them.
 
         Raises:
-            TiersnapError: remote storage does not answer, or refuses.
+            TiersnapError: remote storage does not answer, or refuses a request.
         """
         return ReadWhole(self._check(partition, CheckDepth.FULL))
 
     def find_doubts(self, partition: TopicIdPartition, ids: Collection[str]) -> dict[str, str]:
-        """Read segments before they are published; return why some must not become visible, by their ids.
+        """Read segments before they are published. Return the wrong ones: segment id -> reason.
 
         Raises:
-            TiersnapError: remote storage does not answer, or refuses.
+            TiersnapError: remote storage does not answer, or refuses a request.
         """
-        local = self.local.of(partition)
-        return find_doubts(
-            self.location, partition, ids, None if local is None else local.compare, self.rules.broker_expiry
-        )
+        compare = self._compare_locally(partition)
+        return find_doubts(self.location, partition, ids, compare, self.rules.broker_expiry)
 
     def _check(self, partition: TopicIdPartition, depth: CheckDepth) -> PartitionCheck:
-        local, rules = self.local.of(partition), self.rules
-        asked = CheckRequest(depth, rules.now, rules.producer_expiration)
-        compare = None if local is None else local.compare
+        asked = CheckRequest(depth, self.rules.now, self.rules.producer_expiration)
+        compare = self._compare_locally(partition)
         return PartitionCheck(self.location, partition, asked, compare_locally=compare, names_replaced=True)
+
+    def _compare_locally(self, partition: TopicIdPartition) -> CompareLocally | None:
+        local = self.local.of(partition)
+        if local is None:
+            return None
+        return local.compare
 
     @contextmanager
     def right_segments(
         self, partition: TopicIdPartition, records: Iterable[RemoteLogSegmentMetadata], wrong: Collection[str] = ()
     ) -> Iterator[RightSegments]:
-        """Yield the right content of segments of a partition; its files are deleted at the end of the context.
+        """Yield the right content of segments of a partition. Its files are deleted at the end of the block.
 
         Args:
             records: the segments that the caller may ask for.
@@ -130,7 +133,7 @@ class RemoteLogs:
             )
 
     def _complete(self, listed: Iterable[SegmentObjects]) -> list[RemoteSegment]:
-        """Read the segments that have all their objects; return the complete ones."""
+        """Return the complete segments among listed ones."""
         have_all = [each for each in listed if not each.missing]
         found = in_parallel(partial(read_segment, self.store), have_all)
         return [each for each in found if isinstance(each, RemoteSegment)]
@@ -142,7 +145,7 @@ def _others(listed: Mapping[str, SegmentObjects], complete: Iterable[RemoteSegme
 
 
 def lineage_of(store: ObjectStore, copies: Iterable[RemoteSegment]) -> LeaderEpochs:
-    """Return the leader epochs of the newest segment whose epochs can be read; empty without any."""
+    """Return the leader epochs of the newest segment whose epochs can be read. Empty if there is none."""
     left = list(copies)
     while left:
         copy = newest(left)
@@ -155,11 +158,11 @@ def lineage_of(store: ObjectStore, copies: Iterable[RemoteSegment]) -> LeaderEpo
 
 @dataclass(frozen=True)
 class MakeAgain:
-    """Makes missing objects again, or plans it.
+    """Rebuilds missing objects, or only plans to.
 
     Attributes:
-        check_known: raises DeletedByClusterError if brokers do not know a segment any more.
-        apply: write; a plan only makes the segments, to check that they can be made.
+        check_known: raises DeletedByClusterError if brokers no longer know a segment.
+        apply: whether to write. If not, the objects are only rebuilt, to check that this is possible.
     """
 
     logs: RemoteLogs
@@ -168,7 +171,7 @@ class MakeAgain:
     apply: bool
 
     def each(self, missing: Iterable[Mending]) -> Iterator[Mending]:
-        """Mend segments that --from did not bring back, partition by partition; a failure does not stop the others."""
+        """Mend the segments that --from did not bring back, partition by partition. Continue after a failure."""
         for partition, group in groupby(missing, key=lambda each: each.metadata.id.topic_id_partition):
             of_one = sorted(group, key=lambda each: each.metadata.start_offset)
             if any(_is_left(each) for each in of_one):
@@ -206,14 +209,18 @@ class MakeAgain:
             return replace(planned, outcome=MendOutcome.DELETED)
         except TiersnapError as error:
             first = _first(mending, error)
-            why = error if first is error else _both(record, first, error)
+            why = first
+            if first is not error:
+                why = _both(record, first, error)
             return replace(mending, action=MendAction.NONE, outcome=MendOutcome.FAILED, error=why)
         _log.info("made objects again: %s at offset %d: %d", record.id, record.start_offset, len(made))
         return replace(planned, outcome=MendOutcome.MENDED)
 
 
 def check_plaintext(location: RemoteLocation, record: RemoteLogSegmentMetadata, *, allowed: bool) -> Encryption | None:
-    """Refuse plain text among encrypted segments; return UNKNOWN if no manifest shows whether they are encrypted.
+    """Refuse plain text beside encrypted segments.
+
+    Return UNKNOWN if no manifest shows whether the plugin encrypts, else None.
 
     Raises:
         PlaintextRefusedError: a manifest shows that the plugin encrypts, and plain text is not `allowed`.
@@ -223,25 +230,31 @@ def check_plaintext(location: RemoteLocation, record: RemoteLogSegmentMetadata, 
     shown = EncryptionLook(location.store).of_partition(record.id.topic_id_partition)
     if shown.manifest:
         raise plaintext_refused(record, shown.manifest)
-    return Encryption.UNKNOWN if shown.encryption is Encryption.UNKNOWN else None
+    if shown.encryption is Encryption.UNKNOWN:
+        return Encryption.UNKNOWN
+    return None
 
 
 def _is_left(mending: Mending) -> bool:
-    """Return whether a segment was not looked for yet, or --from lacks it."""
+    """Return whether a segment was not tried yet, or --from lacks it."""
     is_refused = mending.error is not None and not isinstance(mending.error, CorruptDataError)
     return mending.action is MendAction.NONE and not is_refused
 
 
 def _not_reached(mending: Mending, error: TiersnapError) -> Mending:
-    """Return a segment with the error that ended its partition."""
-    return replace(mending, error=_first(mending, error)) if _is_left(mending) else mending
+    """Return a segment with the error that ended the work on its partition."""
+    if not _is_left(mending):
+        return mending
+    return replace(mending, error=_first(mending, error))
 
 
 def _first(mending: Mending, error: TiersnapError) -> TiersnapError:
-    """Return why --from did not bring a segment back, if known, else `error`; a transient `error` comes first."""
-    return error if mending.error is None or isinstance(error, TransientError) else mending.error
+    """Return the error to report: `error` if it is transient, else the known error about --from if there is one."""
+    if isinstance(error, TransientError):
+        return error
+    return mending.error or error
 
 
 def _both(record: RemoteLogSegmentMetadata, first: TiersnapError, second: TiersnapError) -> TiersnapError:
-    """Return the error for a segment that --from lacks and that cannot be made again."""
+    """Return the error that --from lacks a segment and that it cannot be rebuilt either."""
     return CorruptDataError(f"{first.message}; {second.message.removeprefix(not_mended(record))}", hint=first.hint)

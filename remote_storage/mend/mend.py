@@ -1,4 +1,4 @@
-"""Mend the segments that brokers read: put missing objects back, replace wrong segments, delete unread ones."""
+"""Mend the segments that brokers read: restore missing objects, replace wrong segments, and delete unread segments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.leader_epochs import can_speak, open_lineage
+from tiersnap.remote_storage.cluster.leader_epochs import epoch_files, open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.cluster.missing_objects import (
     Missing,
@@ -36,13 +36,13 @@ class MendRequest:
     """The options of a run.
 
     Attributes:
-        source: another location that objects were uploaded to by mistake; None without one.
-        depth: of the verification; None only looks for missing objects.
-        log_dirs: log directories of leaders, which give leader epochs if the leaders cannot be asked.
-        delete_bad: delete segments that brokers read no more because they are wrong or were copied twice; a partition
-            that has such segments is verified to the depth full.
-        allow_plaintext: write plain text also among segments that the plugin encrypted.
-        apply: write.
+        source: another location to which objects were uploaded by mistake; None if there is none.
+        depth: depth of the verification; None to find only missing objects.
+        log_dirs: log directories of leaders with the leader epochs, used if this client cannot ask leaders.
+        delete_bad: whether to delete segments that brokers no longer read because they are wrong or were copied twice.
+            A partition with such segments is verified to the depth full.
+        allow_plaintext: whether to write plain text also beside segments that the plugin encrypted.
+        apply: whether to write.
     """
 
     source: RemoteLocation | None = None
@@ -62,7 +62,7 @@ class Mended:
         wrong: number of other segments that are wrong.
         done: segments that were mended, or would be.
         failures: errors that ended the work on a partition.
-        proof: proof that brokers read this location; None if there is nothing to mend.
+        proof: the proof that brokers read this location; None if there was nothing to mend.
     """
 
     missing: Missing
@@ -74,13 +74,13 @@ class Mended:
 
 @dataclass(frozen=True)
 class MendTier:
-    """One run.
+    """One run of `mend`.
 
     Attributes:
         known: the segments that brokers read.
-        ask: returns the segments that they read now.
-        prove: proves that brokers read this location; called once, before the first write, if there is one.
-        watch: yields the partitions that it is given, and shows the progress.
+        ask: returns the segments that brokers read now.
+        prove: proves that brokers read this location. Called once before the first write, if anything must be written.
+        watch: yields the given partitions unchanged, and reports progress.
     """
 
     cluster: Cluster
@@ -95,14 +95,14 @@ class MendTier:
     watch: Callable[[Iterable[TopicIdPartition]], Iterable[TopicIdPartition]] = iter
 
     def run(self) -> Mended:
-        """Mend or plan one partition after the other; the failure of one does not stop the others.
+        """Mend or plan one partition after the other. A failure of one partition does not stop the others.
 
-        But if a server does not answer, the run ends with that partition, and the next run does the rest.
+        If a server does not answer, the run ends with that partition, and the next run continues.
 
         Raises:
             ConditionsIgnoredError: see check_conditions.
             WrongPlaceError, UnprovenPlaceError: brokers may read another location.
-            TransientError: brokers do not answer, or the store lists nothing.
+            TransientError: brokers do not answer, or the store does not list objects.
         """
         logs, known = self.logs, self.known.segments
         missing = find_missing(known, lambda: self.ask().segments, self.reader.cache.ours, logs.location)
@@ -110,14 +110,14 @@ class MendTier:
         for each in missing.segments:
             lacking.setdefault(each.metadata.id.topic_id_partition, []).append(each)
         mended = Mended(missing)
-        for partition in self.watch([*lacking, *(each for each in known if each not in lacking)]):
+        for partition in self.watch(dict.fromkeys([*lacking, *known])):
             self._mend(partition, lacking.get(partition, []), mended)
             if any(isinstance(each, TransientError) for each in mended.failures):
                 break
         return mended
 
     def _mend(self, partition: TopicIdPartition, lost: Sequence[MissingSegment], mended: Mended) -> None:
-        """Mend one partition; if it could not be verified, no segment is replaced or deleted."""
+        """Mend one partition. If the partition cannot be verified, no segment is replaced or deleted."""
         bad = self._verified(partition, mended)
         done = [Mending(each, MendAction.NONE, MendOutcome.FAILED) for each in lost]
         if bad:
@@ -136,16 +136,18 @@ class MendTier:
         mended.done += done
 
     def _verified(self, partition: TopicIdPartition, mended: Mended) -> dict[str, str] | None:
-        """Return why segments are wrong, by id; None if the partition could not be verified."""
+        """Return the reasons why segments are wrong, by segment id. None if the partition cannot be verified."""
         try:
             depth = self._depth(partition)
-            return {} if depth is None else self.logs.verify(partition, depth)
+            if depth is None:
+                return {}
+            return self.logs.verify(partition, depth)
         except TiersnapError as error:
             mended.failures.append(error)
             return None
 
     def _prove(self, mended: Mended) -> None:
-        """Prove once that brokers read this location, then check the store's conditions, which writes."""
+        """Prove once that brokers read this location. Then check the store's conditions, which writes a probe."""
         if mended.proof is None:
             mended.proof = self.prove()
             if self.request.apply:
@@ -153,13 +155,17 @@ class MendTier:
 
     def _depth(self, partition: TopicIdPartition) -> CheckDepth | None:
         index, asked = self.reader.cache.index(partition), self.request
-        is_deleting = asked.delete_bad and any(without_readers(index, self._deleting(partition)))
-        return CheckDepth.FULL if is_deleting else asked.depth
+        if asked.delete_bad and any(without_readers(index, self._deleting(partition))):
+            return CheckDepth.FULL
+        return asked.depth
 
     # Missing objects.
 
     def _put_back(self, lost: Sequence[Mending]) -> list[Mending]:
-        """Mend segments that lack objects: by a log on this host, then by --from, then by the tier's other objects."""
+        """Mend the segments that lack objects.
+
+        Sources: the log on this host, then --from, then the remaining remote objects.
+        """
         asked, known = self.request, partial(check_known, self.reader.read_to_end)
         again = MakeAgain(self.logs, known, asked.allow_plaintext, asked.apply)
         if asked.source is None:
@@ -183,9 +189,9 @@ class MendTier:
     # Wrong segments.
 
     def _replaced(self, partition: TopicIdPartition, done: list[Mending], bad: Mapping[str, str]) -> list[Mending]:
-        """Replace segments that brokers read if they are wrong, or lack objects that cannot be put back.
+        """Replace the segments that brokers read if they are wrong, or lack objects that cannot be restored.
 
-        If a transient error prevented the restore of a segment's objects, the next run tries again.
+        If only a transient error prevented the restore of objects, the segment is left to the next run.
         """
         lost = _lost(done)
         wrong = (bad.keys() - _ids(done)) | lost.keys()
@@ -202,8 +208,7 @@ class MendTier:
         return [*others, *self._replace(partition, left, ids | bad.keys())]
 
     def _replace(self, partition: TopicIdPartition, left: Sequence[Mending], wrong: Collection[str]) -> list[Mending]:
-        dirs = () if can_speak(self.cluster.properties) else self.request.log_dirs
-        with open_lineage(self.cluster, dirs) as lineage:
+        with open_lineage(self.cluster, epoch_files(self.cluster, self.request.log_dirs)) as lineage:
             job = ReplaceWrong(
                 self.cluster,
                 self.metadata_topic,
@@ -222,13 +227,13 @@ class MendTier:
         missing = MissingSegment(record, record.id.segment_id in self.reader.cache.ours, ())
         return Mending(missing, MendAction.NONE, MendOutcome.FAILED)
 
-    # Segments that brokers read no more.
+    # Segments that brokers no longer read.
 
     def _deleting(self, partition: TopicIdPartition) -> Iterator[RemoteLogSegmentMetadata]:
         return self.reader.cache.in_state(partition, SegmentState.DELETE_SEGMENT_STARTED)
 
     def _deleted(self, partition: TopicIdPartition, done: Sequence[Mending]) -> Iterator[Mending]:
-        """Delete segments that brokers read no more, after all remaining segments were read whole."""
+        """Delete the segments that brokers no longer read, after all remaining segments were read fully."""
         index = self.reader.read_to_end().index(partition)
         if not any(without_readers(index, self._deleting(partition))):
             return
@@ -245,7 +250,7 @@ class MendTier:
                     job.check(index, segment)
                 yield planned
             except NotDeletedError as error:
-                if not is_open:  # else the segment that brokers read is mended first
+                if not is_open:  # if a plan is open, the segment that brokers read is mended first
                     yield failed(planned, error)
             except TiersnapError as error:
                 yield failed(planned, error)
@@ -256,13 +261,17 @@ def _ids(some: Iterable[Mending]) -> set[str]:
 
 
 def _lost(done: Iterable[Mending]) -> dict[str, Mending]:
-    """Return the segments that could not be mended, by id, without those that the next run may mend."""
-    failed_ones = (each for each in done if each.outcome is MendOutcome.FAILED)
-    return {each.segment_id: each for each in failed_ones if not isinstance(each.error, TransientError)}
+    """Return the segments that could not be mended, by segment id, without those that failed with a transient error."""
+    found = {}
+    for each in done:
+        is_transient = isinstance(each.error, TransientError)
+        if each.outcome is MendOutcome.FAILED and not is_transient:
+            found[each.segment_id] = each
+    return found
 
 
 def _with_first_error(mending: Mending, first: TiersnapError | None) -> Mending:
-    """Return a failed replacement with the reason why the objects cannot be put back, which explains more."""
+    """Return a failed replacement with the earlier error about its missing objects, because it explains more."""
     if mending.error is None or first is None:
         return mending
     return replace(mending, error=first)

@@ -1,6 +1,6 @@
 """Choose the segments that `mend` replaces and those that it may delete, by the records that brokers know.
 
-Pure functions: tests/broker/test_remote_index.py compares them, with segments_to_publish, with Kafka's own cache.
+All functions are pure. tests/broker/test_remote_index.py compares them and segments_to_publish with Kafka's own cache.
 """
 
 from __future__ import annotations
@@ -14,17 +14,21 @@ from tiersnap.remote_storage.verify.read_whole import ReadWhole
 
 _FINISHED = SegmentState.COPY_SEGMENT_FINISHED
 NO_BROKER = -1
-"""The broker id in our deletion records, by which a run recognises the deletions that it must finish."""
+"""The broker id in tiersnap's deletion records. It identifies the deletions that a run must finish."""
 
 
 def wrong_and_read(index: RemoteIndex, wrong: Collection[str], log_start: int) -> list[RemoteLogSegmentMetadata]:
-    """Return the wrong segments in which brokers find an offset from the log start on, ascending; `wrong` are ids."""
+    """Return the wrong segments from which brokers read an offset at or above the log start, ascending.
+
+    Args:
+        wrong: segment ids.
+    """
     found = [each for each in index.finished() if each.id.segment_id in wrong and _is_read(index, each, log_start)]
     return sorted(found, key=lambda each: (each.start_offset, each.id.segment_id))
 
 
 def _is_read(index: RemoteIndex, segment: RemoteLogSegmentMetadata, log_start: int) -> bool:
-    """Return whether brokers read an offset from this segment, from the log start on."""
+    """Return whether brokers read an offset at or above the log start from this segment."""
     for _, last, copy in index.read(segment):
         if copy is not None and copy.id == segment.id and last >= log_start:
             return True
@@ -32,33 +36,41 @@ def _is_read(index: RemoteIndex, segment: RemoteLogSegmentMetadata, log_start: i
 
 
 def unread(index: RemoteIndex) -> Iterator[RemoteLogSegmentMetadata]:
-    """Return finished segments in which brokers find no offset under any leader epoch."""
+    """Yield the finished segments from which brokers read no offset under any leader epoch."""
     found = index.found()
-    return (each for each in index.finished() if each.id not in found)
+    for each in index.finished():
+        if each.id not in found:
+            yield each
 
 
 def without_readers(
     index: RemoteIndex, deleting: Iterable[RemoteLogSegmentMetadata]
 ) -> Iterator[RemoteLogSegmentMetadata]:
-    """Yield segments whose deletion tiersnap began, then unread ones.
+    """Yield the segments whose deletion tiersnap began, then the unread segments.
 
     Args:
-        deleting: in DELETE_SEGMENT_STARTED; brokers finish the deletions that they began.
+        deleting: segments in DELETE_SEGMENT_STARTED. Brokers finish the deletions that brokers began.
     """
-    yield from (each for each in deleting if each.broker_id == NO_BROKER)
+    for each in deleting:
+        if each.broker_id == NO_BROKER:
+            yield each
     yield from unread(index)
 
 
 def to_be_deleted(
     index: RemoteIndex, deleting: Iterable[RemoteLogSegmentMetadata], proof: ReadWhole
 ) -> list[RemoteLogSegmentMetadata]:
-    """Return the segments `without_readers` that are wrong or redundant; `may_be_deleted` decides on each."""
-    found = _extents(index)
-    return [
-        each
-        for each in without_readers(index, deleting)
-        if each.state is not _FINISHED or proof.is_wrong(each.id.segment_id) or _extent(each) in found
-    ]
+    """Return the segments of `without_readers` that are wrong or redundant.
+
+    `may_be_deleted` decides on each of them.
+    """
+    read = _extents(index)
+    found = []
+    for each in without_readers(index, deleting):
+        is_redundant = _extent(each) in read
+        if is_redundant or each.state is not _FINISHED or proof.is_wrong(each.id.segment_id):
+            found.append(each)
+    return found
 
 
 def _extents(index: RemoteIndex) -> set[tuple[object, ...]]:
@@ -66,10 +78,12 @@ def _extents(index: RemoteIndex) -> set[tuple[object, ...]]:
 
 
 def may_be_deleted(index: RemoteIndex, segment: RemoteLogSegmentMetadata, log_start: int, proof: ReadWhole) -> str:
-    """Return why a segment may not be deleted; "" if other segments, read whole in this run, hold all its offsets.
+    """Return the reason why a segment may not be deleted; "" if right segments have all its offsets.
+
+    The right segments must have been read fully in this run.
 
     Args:
-        log_start: lower offsets do not count if the deletion has begun. Else they do: brokers delete them themselves.
+        log_start: log start offset. If the deletion has begun, offsets below it are ignored; if not, all offsets count.
     """
     if segment.id in index.found():
         return "brokers read it"
@@ -88,7 +102,7 @@ def may_be_deleted(index: RemoteIndex, segment: RemoteLogSegmentMetadata, log_st
 
 
 def deletion(segment: RemoteLogSegmentMetadata, state: SegmentState, now: int) -> SegmentUpdate:
-    """Return a deletion record by tiersnap; `now` in ms."""
+    """Return a deletion record of tiersnap. `now` is in ms."""
     return SegmentUpdate(segment.id, NO_BROKER, now, state)
 
 

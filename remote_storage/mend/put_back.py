@@ -1,11 +1,11 @@
-"""Put objects of published segments back under the brokers' keys.
+"""Put objects of published segments back under the keys that brokers read.
 
-Segment ids stay, and no record changes: brokers find the objects as soon as they exist. In the same layout objects are
-copied as they are. In another layout the uploader builds them from the segment. No object is overwritten. The object
-that makes a segment visible comes last, and only if brokers still know the segment; if they have deleted it, the
-objects are deleted again. Objects that a failed or killed run has put stay: the next run continues with them.
+Segment ids and records do not change: brokers find the objects as soon as they exist. In the same layout, objects are
+copied unchanged. In the other layout, the uploader builds them from the segment. No object is overwritten. The object
+that makes a segment visible is put last, and only if brokers still know the segment. If brokers have deleted the
+segment, the objects are deleted again. Objects that a failed or killed run put are kept, and the next run continues.
 
-Each segment is first fetched to this host, read whole and compared. Then the same bytes are put.
+Each segment is first fetched to this host, read fully and compared. Then the same bytes are put.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class PutBack:
     """Puts objects from another location back into the location that brokers read.
 
     Attributes:
-        logs: the brokers' location, and sources of the right content.
+        logs: the brokers' location, and the sources of the right content.
         read: returns the current records of the metadata topic.
-        apply: write; a plan only reads and compares the segments.
+        apply: whether to write. If not, the segments are only read and compared.
     """
 
     source: ObjectStore
@@ -62,7 +62,7 @@ class PutBack:
         return self.logs.location
 
     def each(self, planned: Sequence[Mending]) -> Iterator[Mending]:
-        """Put the planned segments back one after the other; a failure does not stop the others."""
+        """Put the planned segments back, one after the other. Continue after a failure."""
         for partition, group in groupby(planned, key=lambda each: each.metadata.id.topic_id_partition):
             of_one = list(group)
             if any(each.outcome is MendOutcome.PLANNED for each in of_one):
@@ -114,7 +114,7 @@ class PutBack:
         self._copy(last, segment, made)
 
     def _copy(self, key: str, segment: StagedSegment, made: list[str]) -> None:
-        """Copy one object, and note its key if this call made it.
+        """Copy one object, and add its key to `made` if this call created it.
 
         Raises:
             ObjectExistsError: an object with other content exists.
@@ -128,11 +128,11 @@ class PutBack:
             if there is None or there.size != put.size or there.crc32c not in (None, put.crc32c):
                 raise TransientError(
                     f"{self.target.store.uri}{key}: the store lost or changed the object",
-                    hint="run the same command again; if it recurs, do not trust the store with segments",
+                    hint="run the same command again; if this recurs, do not use this store",
                     key=key,
                 )
         except TiersnapError:
-            # The next run could not put the right content in its place.
+            # Otherwise the next run could not put the right content.
             if put.outcome.is_ours:
                 delete_in_reverse(self.target.store, [key])
             raise
@@ -140,7 +140,7 @@ class PutBack:
             made.append(key)
 
     def _rebuild(self, metadata: RemoteLogSegmentMetadata, segment: StagedSegment, made: list[str]) -> None:
-        """Upload a segment again in the brokers' layout; a failed upload deletes its objects."""
+        """Upload a segment again in the brokers' layout. If the upload fails, it deletes its objects."""
         started = replace(metadata, state=SegmentState.COPY_SEGMENT_STARTED)
         with tempfile.TemporaryDirectory(prefix="tiersnap-") as scratch:
             ready = _fetched(metadata, segment, Path(scratch))
@@ -149,7 +149,7 @@ class PutBack:
 
 
 def _fetched(metadata: RemoteLogSegmentMetadata, segment: StagedSegment, folder: Path) -> SegmentBundle:
-    """Return a segment's files; the upload checks every batch and rebuilds wrong indexes from them."""
+    """Return a segment with its files in `folder`. The upload checks every batch, and rebuilds wrong indexes."""
     store, copy = segment.store, segment.copy
     log, indexes, end = fetch_into(folder, store, copy), read_indexes(store, copy), copy.end_offset
     files = index_files(folder, indexes)
@@ -162,16 +162,16 @@ def _fetched(metadata: RemoteLogSegmentMetadata, segment: StagedSegment, folder:
         offset_index=files.get(IndexType.OFFSET),
         time_index=files.get(IndexType.TIMESTAMP),
         transaction_index=files.get(IndexType.TRANSACTION),
-        # It was compared with the fold.
+        # The snapshot was compared with the fold.
         producer_snapshot=TrustedSnapshot(end, indexes[IndexType.PRODUCER_SNAPSHOT] or b"", Provenance.COMPUTED),
     )
 
 
 def check_known(read: Callable[[], MetadataCache], metadata: RemoteLogSegmentMetadata) -> None:
-    """Check that brokers still know a segment; `read` returns the current records.
+    """Check that brokers still know a segment. `read` returns the current records.
 
     Raises:
-        DeletedByClusterError: brokers have deleted it, or begun to.
+        DeletedByClusterError: brokers have deleted the segment, or have begun to.
     """
     known = read().segments(metadata.id.topic_id_partition).get(metadata.id.segment_id)
     if known is None or known.state is not SegmentState.COPY_SEGMENT_FINISHED:

@@ -1,4 +1,4 @@
-"""Reconstruct the leader epochs that a lineage had when a segment's record was written."""
+"""Reconstruct the leader epochs of a lineage at the time when a segment's record was written."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 
 
 def lineage_of_record(record: RemoteLogSegmentMetadata, lineage: LeaderEpochs, log_start: int) -> LeaderEpochs:
-    """Return the lineage up to the end of a segment, as it was when its record was written.
+    """Return the lineage up to the end of a segment, as it was when the segment's record was written.
 
     Args:
-        lineage: present lineage of the partition; a later leader may have truncated the log below the segment.
-        log_start: log start offset of the whole log.
+        lineage: current lineage of the partition. A later leader may have truncated the log below the segment.
+        log_start: log start offset, including remote segments.
 
     Raises:
-        NotRebuiltError: the epochs before the segment are not known, or contradict its record.
+        NotRebuiltError: the epochs below the segment are unknown, or contradict its record.
     """
     own, first = record.segment_leader_epochs, record.segment_leader_epochs[0]
     before = [each for each in lineage if each[0] <= first[0] and each[1] <= first[1]]
     if not before and record.start_offset > log_start:
-        raise not_rebuilt(record, "no other segment has the leader epochs before it")
+        raise not_rebuilt(record, "no other segment has the leader epochs below its start")
     found = (*before, *own)
     if before and before[-1][0] == first[0]:
         found = (*before, *own[1:])
     if epochs_in_range(found, record.start_offset, record.end_offset + 1) != own:
-        raise not_rebuilt(record, f"its leader epochs {own} are not those of the log {lineage}")
+        raise not_rebuilt(record, f"its leader epochs {own} differ from those of the log {lineage}")
     return found

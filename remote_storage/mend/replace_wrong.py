@@ -1,11 +1,12 @@
-"""Replace wrong segments that brokers read by right ones under new ids, and delete segments that brokers read no more.
+"""Replace wrong segments that brokers read by right ones, and delete segments that brokers no longer read.
 
-The code of `tier` uploads a right segment, and the code of `publish` publishes it: after each record brokers read all
-offsets that they read before. The claim of a replaced segment keeps its id, so that no run deletes a segment that
-brokers know. If a run is killed, the next one finds the uploaded segment and publishes it.
+A right segment gets a new segment id. The code of `tier` uploads the segment, and the code of `publish` publishes it.
+After each record, brokers can read all offsets that they could read before. The claim keeps the id of the replaced
+segment, so that no run deletes a segment that brokers know. If a run is killed, the next run finds the uploaded segment
+and publishes it.
 
-A deletion follows RemoteLogManager.deleteRemoteLogSegment: DELETE_SEGMENT_STARTED, the objects,
-DELETE_SEGMENT_FINISHED. Its records name no broker, so that the next run recognises the deletions that it must finish.
+A deletion follows RemoteLogManager.deleteRemoteLogSegment: DELETE_SEGMENT_STARTED, then the objects, then
+DELETE_SEGMENT_FINISHED. Its records have the broker id NO_BROKER, so that the next run recognises unfinished deletions.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class ReplaceWrong:
     """Replaces wrong segments, partition by partition.
 
     Attributes:
-        apply: write; a plan only makes the segments, to check that they can be made.
+        apply: whether to write. If not, the right segments are only built, to check that this is possible.
     """
 
     cluster: Cluster
@@ -74,9 +75,9 @@ class ReplaceWrong:
     def of_partition(
         self, partition: TopicIdPartition, planned: Sequence[Mending], wrong: Collection[str]
     ) -> list[Mending]:
-        """Replace segments of one partition in ascending offsets, and publish each before the next one.
+        """Replace segments of one partition in ascending offsets, and publish each one before the next upload.
 
-        A segment that must not be published now is tried again after each published one, which may have hidden it.
+        A segment that may not be published now is tried again after each published one, which may hide it from brokers.
 
         Args:
             wrong: ids of all segments of the partition that are wrong or lack objects.
@@ -121,14 +122,19 @@ class ReplaceWrong:
         )
 
     def _with_unread(self, waiting: Mapping[str, Mending], ended: Mapping[str, Mending]) -> list[Mending]:
-        """Return the segments as they ended; brokers read the others no more, since replaced ones cover them."""
-        outcome = MendOutcome.MENDED if self.apply else MendOutcome.PLANNED
+        """Return all segments with their outcomes.
+
+        Segments without one are mended: brokers read replacements instead.
+        """
+        outcome = MendOutcome.PLANNED
+        if self.apply:
+            outcome = MendOutcome.MENDED
         return [ended.get(name) or replace(each, outcome=outcome) for name, each in waiting.items()]
 
     def _read_ours(
         self, partition: TopicIdPartition, planned: Sequence[Mending], wrong: Collection[str]
     ) -> tuple[list[RemoteLogSegmentMetadata], Collection[str]]:
-        """Return complete unpublished segments that hold offsets of wrong ones, and the ids of the wrong among them."""
+        """Return the complete unpublished segments that share offsets with wrong ones, and the wrong ids among them."""
         replaced = [each.metadata for each in planned]
         known = self.reader.cache.segments(partition).keys() | set(wrong)
         ours = _overlapping(finished_of(self.logs.location, partition), replaced, known)
@@ -138,14 +144,16 @@ class ReplaceWrong:
     def _told_of_ours(
         self, partition: TopicIdPartition, ours: Iterable[RemoteLogSegmentMetadata], wrong: Collection[str]
     ) -> RemoteIndex:
-        """Publish tiersnap's segments that were read completely; return the brokers' index after that.
+        """Publish tiersnap's segments `ours`, which were read fully. Return the brokers' index after the publication.
 
-        Segments after the brokers' last one are left out: the copy task continues there.
+        Segments above the brokers' last segment are left out, because the copy task continues there.
         """
         index = self.reader.cache.index(partition)
         end = max(each.end_offset for each in index.finished())
         ours = [each for each in ours if each.end_offset <= end]
-        plan = self._plan(ours, wrong) if ours else PublishPlan(partition)
+        if not ours:
+            return index
+        plan = self._plan(ours, wrong)
         if not plan.is_open:
             return index
         if self.apply:
@@ -157,7 +165,7 @@ class ReplaceWrong:
         return index
 
     def _judged(self, mending: Mending, segment_id: str, wrong: Collection[str]) -> Mending:
-        """Return whether a segment with this id may be published to replace a wrong one."""
+        """Return the segment with an error if no segment with id `segment_id` may be published to replace it."""
         return _as_planned(mending, self._plan([_renamed(mending.metadata, segment_id)], wrong), segment_id)
 
     def _replaced(self, planned: Mending, right: RightSegments, job: TierJob) -> Mending:
@@ -178,7 +186,7 @@ class ReplaceWrong:
         return mending
 
     def _plan(self, new: Sequence[RemoteLogSegmentMetadata], wrong: Collection[str]) -> PublishPlan:
-        """Plan the records of new segments; the copy task works at later offsets, so copying stays enabled."""
+        """Plan the records of new segments. The copy task works at higher offsets, so copying stays enabled."""
         partition = new[0].id.topic_id_partition
         (plan,) = plan_publication(
             self.cluster,
@@ -195,18 +203,18 @@ class ReplaceWrong:
         return complete_segments(self.logs.location, partition, ids)
 
     def _uploaded(self, mending: Mending, right: RightSegments, job: TierJob) -> tuple[Mending, int]:
-        """Upload the right segment; return the mending, and the largest timestamp of its batches (ms)."""
+        """Upload the right segment. Return the mending, and the largest timestamp of the segment's batches (ms)."""
         record = mending.metadata
         try:
             with right.of(record, prefers_local=True) as segment:
                 if not self.apply:
                     segment.bundle(job.store)
                     return mending, segment.max_timestamp
-                # If the topic is deleted during the upload, `remove-orphans` needs the id to delete the leftovers.
+                # If the topic is deleted during the upload, `remove-orphans` needs the cluster id for the leftovers.
                 put_cluster_id(job.store, job.partition, self.cluster.cluster_id())
                 segment_id = upload_right(job, segment)
                 if segment_id is None:
-                    raise not_rebuilt(record, "other segments hold its offsets: publish them by tiersnap publish")
+                    raise not_rebuilt(record, "other segments have its offsets: publish them with tiersnap publish")
         except TiersnapError as error:
             return failed(mending, error), -1
         _log.info("uploaded %s in the place of %s", segment_id, record.id)
@@ -217,15 +225,17 @@ def check_complete(location: RemoteLocation, partition: TopicIdPartition, wrong_
     """Check that the right segment is still complete, before the wrong one is hidden or deleted.
 
     Raises:
-        TransientError: it lost an object.
+        TransientError: the right segment lost an object.
     """
     if right_id not in complete_segments(location, partition, {right_id}):
         why = f"{right_id}, which replaces it, has lost an object since it was uploaded"
-        raise TransientError(f"{partition}:{wrong_id}: {why}", hint="run the same command again: it uploads another")
+        raise TransientError(
+            f"{partition}:{wrong_id}: {why}", hint="run the same command again: it uploads the segment again"
+        )
 
 
 def upload_right(job: TierJob, segment: PlannedSegment) -> str | None:
-    """Upload a right segment unless it exists; return its id in remote storage.
+    """Upload a right segment unless it exists. Return its segment id in remote storage.
 
     Raises:
         TiersnapError: the upload failed, and the segment is not visible.
@@ -245,12 +255,12 @@ def _planned(mending: Mending) -> Mending:
 
 
 def failed(mending: Mending, error: TiersnapError) -> Mending:
-    """Return a segment that is not mended."""
+    """Return a segment that was not mended, with the error."""
     return replace(mending, action=MendAction.NONE, outcome=MendOutcome.FAILED, error=error)
 
 
 def _as_planned(mending: Mending, plan: PublishPlan, segment_id: str) -> Mending:
-    """Return a segment with the outcome of the plan that publishes it under a new id."""
+    """Return a segment unchanged if the plan publishes it under the id `segment_id`, else with an error."""
     if plan.refusal is not None:
         return failed(mending, plan.refusal)
     told = {each.metadata.id.segment_id: each for each in plan.segments}[segment_id]
@@ -258,7 +268,7 @@ def _as_planned(mending: Mending, plan: PublishPlan, segment_id: str) -> Mending
         return failed(mending, told.error)
     if told.action not in TO_BE_TOLD:
         return failed(
-            mending, not_rebuilt(mending.metadata, f"brokers would not read a segment in its place: {told.action}")
+            mending, not_rebuilt(mending.metadata, f"brokers would not read the new segment instead: {told.action}")
         )
     return mending
 
@@ -272,7 +282,7 @@ def _overlapping(
     others: Collection[RemoteLogSegmentMetadata],
     left_out: Collection[str],
 ) -> dict[str, RemoteLogSegmentMetadata]:
-    """Return the segments that share an offset with one of `others`, by id, without the ids `left_out`."""
+    """Return the segments that share an offset with one of `others`, by segment id, without the ids `left_out`."""
     found = {}
     for each in segments:
         if each.id.segment_id in left_out:
@@ -282,15 +292,15 @@ def _overlapping(
     return found
 
 
-# Segments that brokers read no more.
+# Segments that brokers no longer read.
 
 
 @dataclass(frozen=True)
 class DeleteUnread:
-    """Deletes segments of one partition that brokers read no more.
+    """Deletes segments of one partition that brokers no longer read.
 
     Attributes:
-        proof: the remaining segments, read whole.
+        proof: the remaining segments, which were read fully.
     """
 
     metadata_topic: MetadataTopic
@@ -302,21 +312,21 @@ class DeleteUnread:
         """Check that a segment may be deleted.
 
         Raises:
-            NotDeletedError: the segment must stay.
+            NotDeletedError: the segment must be kept.
         """
         start = self.logs.starts.get(segment.id.topic_id_partition, 0)
         if why := may_be_deleted(index, segment, start, self.proof):
             raise NotDeletedError(
                 f"{segment.id}: not deleted: {why}",
-                hint="LOGDIR of a replica, or --from, if the segment that brokers read must be mended first",
+                hint="first mend the segment that brokers read: give the LOGDIR of a replica, or --from",
             )
 
     def delete(self, segment: RemoteLogSegmentMetadata) -> None:
         """Delete a segment, or continue its deletion.
 
         Raises:
-            NotDeletedError: the segment must stay since it was planned.
-            TransientError: an object could not be deleted; the next run continues.
+            NotDeletedError: the segment must be kept, because of a change since the plan.
+            TransientError: an object could not be deleted. The next run continues.
             DeliveryFailedError: a record was not acknowledged.
         """
         partition, now = segment.id.topic_id_partition, self.logs.rules.now

@@ -1,7 +1,7 @@
-"""Make right remote segments, as `tier` would upload them: from a log on this host, or from the tier's other objects.
+"""Build right remote segments, as `tier` would upload them, from a local log or from remaining remote objects.
 
-The producer snapshot is the fold of the local log. Or it is the tier's state at the start of the segment, by the rule
-of remote_log.remote_state, combined with the fold of the segment. Wrong segments are never used.
+The producer snapshot is the fold of the local log. Without a local log, it is the state at the start of the segment (by
+the rule of remote_log.remote_state) combined with the fold of the segment. Wrong segments are never used.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ from tiersnap.snapshot.replay.segment_runs import LocalDecodes, Run, fold_segmen
 from tiersnap.snapshot.replay.snapshot_comparison import compare
 
 _NO_FILE = FileRef("", 0, 0)
-_DIFFER = "two whole logs of it differ, in the tier or in LOGDIR, and nothing shows which one is right"
+_DIFFER = (
+    "two complete logs of this segment differ, in remote storage or in LOGDIR, and nothing shows which one is right"
+)
 Opened = tuple[tuple[int, int], ...] | None
 
 
@@ -68,13 +70,13 @@ class RightSegments:
     """The right content of segments of one partition.
 
     Attributes:
-        listed: existing objects, by segment id.
+        listed: the objects of each remote segment, by segment id.
         lineage: leader epochs of the partition; empty if they are unknown.
-        log_start: log start offset of the whole log.
+        log_start: log start offset, including remote segments.
         wrong: ids of segments whose snapshots are not trusted.
-        ends: end offsets (exclusive) of the segments that the caller may ask for.
-        stored: logs of the complete segments in the tier that are not wrong.
-        local: the log on this host; None without one.
+        ends: exclusive end offsets of the segments that the caller may ask for.
+        stored: logs of the partition's remote segments.
+        local: the log on this host; None if there is none.
         folder: for temporary files.
     """
 
@@ -94,22 +96,24 @@ class RightSegments:
 
     @contextmanager
     def of(self, record: RemoteLogSegmentMetadata, *, prefers_local: bool) -> Iterator[PlannedSegment]:
-        """Yield the segment of a record as `tier` would upload it; its files are deleted at the end of the context.
+        """Yield the segment of a record as `tier` would upload it. Its files are deleted at the end of the block.
 
         Args:
-            prefers_local: take the log of this host even if the tier has one.
+            prefers_local: whether to use the log of this host even if remote storage has a log.
 
         Raises:
-            NotRebuiltError: the segment cannot be made, and why.
+            NotRebuiltError: the segment cannot be built.
             CorruptDataError: a batch is damaged.
-            TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+            TransientError: remote storage does not answer.
+            RemoteStorageError: remote storage refuses a request.
         """
         with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
             yield self._made(record, Path(scratch), prefers_local=prefers_local)
 
     def _made(self, record: RemoteLogSegmentMetadata, folder: Path, *, prefers_local: bool) -> PlannedSegment:
-        local = None if self.local is None else self.local.segment_of(record)
-        own = self.own(record)
+        local, own = None, self.own(record)
+        if self.local is not None:
+            local = self.local.segment_of(record)
         if local is not None and (prefers_local or own is None):
             segment, witness = local, own
             log = SourceFile(self._local.filesystem, segment.log.path, segment.log.size)
@@ -118,7 +122,9 @@ class RightSegments:
                 files |= stored_index_files(folder, self.location.store, self.listed.get(record.id.segment_id))
         else:
             source = self._source(record, own, replaces=prefers_local)
-            segment, witness = self._fetched(record, source, folder), None if source is own else own
+            segment, witness = self._fetched(record, source, folder), own
+            if source is own:
+                witness = None
             log = SourceFile(LOCAL, segment.log.path, segment.log.size)
             files = stored_index_files(folder, self.location.store, source.objects)
         runs, told = self._read(record, segment, log)
@@ -157,30 +163,36 @@ class RightSegments:
         return {index: SourceFile(filesystem, ref.path, ref.size) for index, ref in refs.items() if ref is not None}
 
     def own(self, record: RemoteLogSegmentMetadata) -> RemoteSegment | None:
-        """Return the segment's own log in the tier; None without one."""
+        """Return the segment with its own log in remote storage, or None if the log is missing."""
         there = self.listed.get(record.id.segment_id)
-        return None if there is None or there.log is None else stored_copy(self.location.store, record, there)
+        if there is None or there.log is None:
+            return None
+        return stored_copy(self.location.store, record, there)
 
     def _source(self, record: RemoteLogSegmentMetadata, own: RemoteSegment | None, *, replaces: bool) -> RemoteSegment:
-        """Return the remote segment that provides the log: itself, or another remote segment with the same records.
+        """Return the remote segment whose log is used: the segment itself, or another one with the same records.
 
         Args:
-            replaces: the segment gets a new id, so that an undamaged copy goes before its own damaged log. Else its own
-                log stays; and if it has no objects left, `publish` can publish the copy in its place.
+            replaces: whether the segment gets a new id. If so, an undamaged log of another segment is preferred to its
+                own damaged log.
         """
         if own is not None:
-            return self.stored.itself_or_twin(record, own) if replaces else own
+            if not replaces:
+                return own
+            return self.stored.itself_or_twin(record, own)
         twin = None
         if replaces or record.id.segment_id in self.listed:
             twin = self.stored.undamaged_twin(record)
         if twin is None:
-            raise not_rebuilt(record, "neither the tier, nor a LOGDIR with its offsets has its log")
+            raise not_rebuilt(record, "neither remote storage nor a LOGDIR with its offsets has its log")
         return twin
 
     def _fetched(self, record: RemoteLogSegmentMetadata, source: RemoteSegment, folder: Path) -> Segment:
         segment = fetch_into(folder, self.location.store, source)
         if (size := segment.log.size) != record.segment_size:
-            raise not_rebuilt(record, f"its log has {size} bytes in the tier, and {record.segment_size} in its record")
+            raise not_rebuilt(
+                record, f"its log has {size} bytes in remote storage, and {record.segment_size} in its record"
+            )
         return segment
 
     def _read(
@@ -196,10 +208,10 @@ class RightSegments:
     # Witnesses of the log.
 
     def refuse_other_logs(self, record: RemoteLogSegmentMetadata, own: RemoteSegment | None, digest: str) -> None:
-        """Refuse a log if an undamaged log of the same segment has other batches, in the tier or on this host.
+        """Refuse a log if an undamaged log of the same segment, in remote storage or on this host, has other batches.
 
         Args:
-            own: the segment's own log in the tier; None if that is the log to be used.
+            own: the segment with its own log in remote storage; None if that log is the one to use.
         """
         copies = self.stored.twins(record)
         if own is not None:
@@ -211,17 +223,17 @@ class RightSegments:
             raise not_rebuilt(record, _DIFFER)
 
     def _local_digest(self, record: RemoteLogSegmentMetadata) -> str | None:
-        """Return the digest of the segment in the log on this host; None without it, or if it is damaged."""
+        """Return the digest of the segment in the log on this host, or None if it is missing or damaged."""
         if self.local is None or self.local.segment_of(record) is None:
             return None
         return self._local_digests.get(record.start_offset)
 
     def refuse_diverged_log(self, record: RemoteLogSegmentMetadata, digest: str) -> bool:
-        """Refuse the local log if it diverged from the tier's log; return whether a later segment confirms it.
+        """Refuse the local log if it diverged from the remote log. Return whether a later segment confirms it.
 
-        The nearest segments before and after, which both logs have, must hold the same batches, even if the local log
-        shows that they are wrong. Logs that diverged never agree again, so if the nearest segment behind is wrong, any
-        later one can confirm the local log. If none does, copies of the segment must agree with it, too.
+        The nearest segments below and above that both logs have must contain the same batches. Logs that diverged never
+        agree again, so any later segment can confirm the local log. If none does, other remote segments with the same
+        offsets must agree with `digest`.
         """
         before, behind = self.stored.neighbours(record)
         agreements = self._agreements(behind)
@@ -233,24 +245,26 @@ class RightSegments:
             copies = map(self.stored.digest, self.stored.twins(record, also_wrong=True))
             witnesses += [each == digest for each in copies if each is not None]
         if False in witnesses:
-            raise not_rebuilt(record, "the log in LOGDIR is another log than the one in the tier: other batches")
+            raise not_rebuilt(record, "the log in LOGDIR differs from the log in remote storage: other batches")
         return bool(agrees)
 
     def _refuse_other_lineage(self, record: RemoteLogSegmentMetadata, runs: Sequence[Run], digest: str) -> None:
-        """Refuse a diverged local log; if no later segment confirms it, the segment's own snapshot must agree."""
+        """Refuse a diverged local log. If no later segment confirms it, the remote snapshot must agree."""
         agrees = self.refuse_diverged_log(record, digest)
         there = self.listed.get(record.id.segment_id)
-        entries = None if agrees or there is None else stored_entries(self.location.store, there)
+        if agrees or there is None:
+            return
+        entries = stored_entries(self.location.store, there)
         if entries is None:
             return
         fold = to_entries(combined(runs))
         found = compare(entries, fold, history_from=record.start_offset)
         if found.differing or found.unexplained or found.does_harm(self.rules.broker_expiry):
             says = found.reason(self.rules.broker_expiry)
-            raise not_rebuilt(record, f"its snapshot in the tier contradicts the log in LOGDIR: {says}")
+            raise not_rebuilt(record, f"its snapshot in remote storage contradicts the log in LOGDIR: {says}")
 
     def _agreements(self, copies: Iterable[RemoteSegment]) -> Iterator[bool]:
-        """Yield, for each remote segment that the local log has too, whether the batches are the same."""
+        """Yield whether the batches are the same, for each remote segment that the local log has, too."""
         for each in copies:
             known = self._local_digests.get(each.start_offset)
             if known is None or self._local.segment_of(each.metadata) is None:
@@ -261,8 +275,8 @@ class RightSegments:
     @cached_property
     def _local_digests(self) -> Mapping[int, str]:
         """Return the digests of segments by base offset, without segments that are damaged or were not read."""
-        read = (each for each in self._replayed.segments if each.damage_kind is None and each.digest)
-        return {each.base_offset: each.digest for each in read}
+        segments = self._replayed.segments
+        return {each.base_offset: each.digest for each in segments if each.damage_kind is None and each.digest}
 
     # The state.
 
@@ -273,7 +287,7 @@ class RightSegments:
         told: SegmentEnd,
         folder: Path,
     ) -> tuple[Opened, SnapshotSource]:
-        """Return the transactions open at a segment's start, and the snapshot at its end."""
+        """Return the transactions that are open at a segment's start, and the snapshot at its end."""
         start, end = record.start_offset, record.end_offset + 1
         if self.local is not None:
             replayed = self._replayed
@@ -282,17 +296,15 @@ class RightSegments:
         before = self._state_before(record)
         after = self._continued(record, before, runs)
         live = self.rules.expiry.live(after.entries, told.max_timestamp)
-        provenance = Provenance.COMPUTED if before.is_complete else Provenance.COMPUTED_FROM_SNAPSHOT
+        provenance = Provenance.COMPUTED_FROM_SNAPSHOT
+        if before.is_complete:
+            provenance = Provenance.COMPUTED
         snapshot = computed_snapshot(folder / "snapshot", end, snapshot_file.encode(live), provenance)
         opened = ongoing_transactions(before.entries)[["producer_id", "first_offset"]].tolist()
         return tuple((producer, first) for producer, first in opened), snapshot
 
     def fold_at_end(self, record: RemoteLogSegmentMetadata, runs: Sequence[Run]) -> tuple[np.ndarray, int]:
-        """Return the producers at a segment's end (ENTRY_DTYPE), and the offset from which on all batches count.
-
-        Args:
-            runs: of its log.
-        """
+        """Return the producers at a segment's end (ENTRY_DTYPE), and the offset at which the folded batches begin."""
         end = record.end_offset + 1
         local = self._local_snapshot(end)
         if local is not None:
@@ -301,22 +313,32 @@ class RightSegments:
             before = self._state_at(record.start_offset)
         except UnknownStateError:
             return to_entries(combined(runs)), record.start_offset
-        return self._continued(record, before, runs).entries, 0 if before.is_complete else record.start_offset
+        entries = self._continued(record, before, runs).entries
+        if before.is_complete:
+            return entries, 0
+        return entries, record.start_offset
 
     def _local_snapshot(self, offset: int) -> SnapshotSource | None:
-        """Return the snapshot that the log on this host gives at an offset; None if it gives none."""
-        return self._snapshots.get(offset) if self.local is not None and self._replayed else None
+        """Return the snapshot at an offset from the log on this host, or None."""
+        if self.local is None or not self._replayed:
+            return None
+        return self._snapshots.get(offset)
 
     def _state_before(self, record: RemoteLogSegmentMetadata) -> RemoteState:
         try:
             return self._state_at(record.start_offset)
         except UnknownStateError as error:
-            why = "and no LOGDIR was given" if self.local is None else "nor does LOGDIR at its end"
-            why = f"the tier does not have the producer state at {record.start_offset}, {why}: {error.message}"
+            why = "nor does LOGDIR at its end"
+            if self.local is None:
+                why = "and no LOGDIR was given"
+            why = f"remote storage does not have the producer state at {record.start_offset}, {why}: {error.message}"
             raise not_rebuilt(record, why) from error
 
     def _continued(self, record: RemoteLogSegmentMetadata, before: RemoteState, runs: Sequence[Run]) -> RemoteState:
-        """Fold a segment on top of the state before it, and keep the state for the next segment."""
+        """Combine the state at a segment's start with the fold of the segment.
+
+        The result is kept as the state at the start of the next segment.
+        """
         fold = ProducerFold()
         fold.combine(from_entries(before.entries))
         for run in runs:
@@ -346,13 +368,14 @@ class RightSegments:
         wanted = {end: _NO_FILE for end in self.ends if end > local.partition.first_base_offset}
         own = local.partition
         if own.log_start_checkpoint is None and self.log_start < own.first_base_offset:
-            own = replace(own, log_start_checkpoint=self.log_start)  # else it may seem to begin at its first file
+            # Without the log start, the log would seem to begin at its first file.
+            own = replace(own, log_start_checkpoint=self.log_start)
         partition = replace(own, snapshots=wanted | own.snapshots)
         read = snapshot_reader(local.filesystem, own)
         look = Observe(self.location, unbelieved=frozenset(self.wrong))
 
         def settle(boundary: Boundary) -> SnapshotAt:
-            is_known = not boundary.provenance.lacks_start and not any(True for _ in boundary.gaps())
+            is_known = not boundary.provenance.lacks_start and not list(boundary.gaps())
             if boundary.offset in self.ends and is_known:
                 data = snapshot_file.encode(rules.expiry.live(boundary.entries, boundary.max_timestamp))
                 path = self.folder / f"{boundary.offset:020d}.snapshot"
@@ -369,5 +392,7 @@ class RightSegments:
 
 
 def _max_timestamp(record: RemoteLogSegmentMetadata, end: SegmentEnd) -> int:
-    """Return the largest timestamp of the batches, or of the record if no batch has one (ms)."""
-    return end.max_timestamp if end.max_timestamp >= 0 else record.max_timestamp
+    """Return the largest timestamp of the batches in ms. If no batch has one, return the record's."""
+    if end.max_timestamp >= 0:
+        return end.max_timestamp
+    return record.max_timestamp

@@ -21,14 +21,14 @@ from tiersnap.snapshot.replay.remote_listing import Encryption
 
 @dataclass(frozen=True, slots=True)
 class Mending:
-    """One missing or wrong segment, and its outcome.
+    """A missing or wrong segment, and its outcome.
 
     Attributes:
         found: the segment in the other location; None if it is not complete there.
-        error: why mending failed, or why --from lacks the segment.
+        error: the reason why mending failed, or why --from lacks the segment.
         encryption: whether the plugin encrypts in the target; None if this was not checked.
-        problem: why it is wrong; "" if it lacks objects.
-        replaced_by: id of the segment that replaces it; "" before that is uploaded.
+        problem: the reason why the segment is wrong; "" if it lacks objects.
+        replaced_by: id of the segment that replaces this one; "" until it is uploaded.
     """
 
     missing: MissingSegment
@@ -42,31 +42,35 @@ class Mending:
 
     @property
     def metadata(self) -> RemoteLogSegmentMetadata:
-        """Return its record."""
+        """Return the record of the segment."""
         return self.missing.metadata
 
     @property
     def segment_id(self) -> str:
-        """Return its id."""
+        """Return the id of the segment."""
         return self.missing.metadata.id.segment_id
 
 
 def plan_mending(
     source: RemoteLocation, missing: Sequence[MissingSegment], target: RemoteLocation, *, allow_plaintext: bool = True
 ) -> list[Mending]:
-    """Look for missing segments in `source`; brokers read `target`.
+    """Plan the mending of segments that lack objects from `source`. Brokers read `target`.
 
-    Requests: one listing for each partition, and one read for each segment.
+    Requests: one listing per partition, and one read per segment.
 
     Args:
-        allow_plaintext: write plain text also among segments that are encrypted in `target`.
+        allow_plaintext: whether to write plain text also beside encrypted segments in `target`.
     """
-    action = MendAction.COPY if source.layout == target.layout else MendAction.REBUILD
+    action = MendAction.REBUILD
+    if source.layout == target.layout:
+        action = MendAction.COPY
     attempts: dict[str, SegmentObjects] = {}
     partitions = dict.fromkeys(each.metadata.id.topic_id_partition for each in missing)
     for partition in partitions:
         attempts |= segments_by_id(source, partition)
-    shown = {} if allow_plaintext or target.is_local else _encryption(target.store, partitions)
+    shown: dict[TopicIdPartition, Shown] = {}
+    if not (allow_plaintext or target.is_local):
+        shown = _encryption(target.store, partitions)
     planned: list[Mending] = []
     for each in missing:
         segment = each.metadata.id
@@ -88,7 +92,9 @@ def _planned(
     shown: Shown | None,
 ) -> Mending:
     metadata = missing.metadata
-    found = None if attempt is None else read_segment(source, attempt)
+    found = None
+    if attempt is not None:
+        found = read_segment(source, attempt)
     why = why_not(metadata, found)
     if isinstance(found, RemoteSegment) and not why:
         if shown is None:
@@ -101,7 +107,7 @@ def _planned(
 
 
 def not_from(source: ObjectStore, missing: MissingSegment, why: str) -> Mending:
-    """Return a segment that `source` cannot bring back."""
+    """Return a segment that cannot be mended from `source`. `why` is the reason."""
     error = CorruptDataError(
         f"{not_mended(missing.metadata)}{source.uri}: {why}",
         hint="find its objects, for example in older versions of the bucket, and give that location as --from",
@@ -110,22 +116,27 @@ def not_from(source: ObjectStore, missing: MissingSegment, why: str) -> Mending:
 
 
 def plaintext_refused(metadata: RemoteLogSegmentMetadata, manifest: str) -> PlaintextRefusedError:
-    """Return the error for plain text among encrypted segments; `manifest` is the key of a manifest that shows it."""
+    """Return the error about plain text beside encrypted segments.
+
+    `manifest` is the key of an encrypted segment's manifest.
+    """
     return PlaintextRefusedError(
-        f"{metadata.id}: not mended: it is plain text, and the plugin encrypts there: {manifest} shows it",
+        f"{metadata.id}: not mended: it is plain text, and the plugin encrypts there: see {manifest}",
         hint="--allow-plaintext, if plain text may be stored there",
     )
 
 
 def why_not(metadata: RemoteLogSegmentMetadata, found: RemoteSegment | IncompleteSegment | None) -> str:
-    """Return why the objects found cannot bring a segment back; "" if they can."""
+    """Return the reason why the objects in the other location cannot restore a segment; "" if they can."""
     if found is None:
         return "it has no objects"
     if isinstance(found, IncompleteSegment):
         return found.problem
     if found.is_encrypted:
-        return "it is encrypted, and tiersnap has no key to compare it: copy its objects by the store's own client"
+        return "it is encrypted, and tiersnap has no key to compare it: copy its objects with the store's own client"
     theirs = found.metadata
     told = (metadata.start_offset, metadata.end_offset, metadata.segment_size, metadata.segment_leader_epochs)
     there = (theirs.start_offset, theirs.end_offset, theirs.segment_size, theirs.segment_leader_epochs)
-    return "" if told == there else "it is another segment than the record describes"
+    if told != there:
+        return "it is another segment than the record describes"
+    return ""

@@ -1,4 +1,4 @@
-"""A segment of `--from`: fetched to this host, read whole and compared before an object is written for brokers."""
+"""A segment from `--from`: fetched to this host, read fully and compared before any object is put for brokers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class StagedSegment:
     """A segment on this host.
 
     Attributes:
-        store: has its objects under their keys.
+        store: a store with the segment's objects under their keys.
         user_metadata: the user metadata of each object in the source, by key.
     """
 
@@ -47,13 +47,13 @@ class StagedSegment:
     user_metadata: Mapping[str, Mapping[str, str]]
 
     def check(self, right: RightSegments, planned: Mending) -> None:
-        """Check that the segment is right.
+        """Check that the segment is right: every batch, the leader epochs, the indexes and the snapshot.
 
-        Checks every batch, the leader epochs, the indexes and the snapshot. The log must equal each undamaged log of
-        the same segment, on this host or in the tier, and the log of this host even if that rolled elsewhere.
+        The log must equal each undamaged log of the same segment, in remote storage or on this host. If the log on this
+        host rolled at other offsets, its batches must be the same, too.
 
         Raises:
-            CorruptDataError, NotRebuiltError: the segment is wrong, and why.
+            CorruptDataError, NotRebuiltError: the segment is wrong. The message contains the reason.
         """
         record, store = planned.metadata, self.store
         copy = read_segment(store, self.copy.objects)
@@ -85,12 +85,12 @@ class StagedSegment:
         bounds, held = self.copy.bounds, local.partition.segments
         with fetched_segment(self.store, self.copy) as segment:
             theirs = batches_of(LOCAL, [segment], bounds)
-        # Files may be missing on this host; the remaining ones must have the same batches.
+        # Files may be missing on this host. The remaining files must have the same batches.
         if not are_among(batches_of(local.filesystem, held, bounds), theirs):
             raise not_rebuilt(record, "the log in LOGDIR has other batches at its offsets")
 
     def check_target(self, target: ObjectStore) -> None:
-        """Check that no other content exists under the keys, so that objects of two segments are never mixed.
+        """Check that no key has other content in the target, so that objects of two segments are never mixed.
 
         Raises:
             ObjectExistsError: an object has other content.
@@ -106,11 +106,12 @@ class StagedSegment:
 
 @contextmanager
 def staged(source: ObjectStore, found: RemoteSegment) -> Iterator[StagedSegment]:
-    """Fetch all objects of a segment as they are stored; they are deleted at the end of the context.
+    """Fetch all objects of a segment unchanged. They are deleted at the end of the block.
 
     Raises:
         CorruptDataError: the bytes of an object contradict its stored checksum, or an object is missing.
-        TransientError, RemoteStorageError: the source does not answer, or refuses.
+        TransientError: the source does not answer.
+        RemoteStorageError: the source refuses a request.
     """
     with TemporaryDirectory(prefix="tiersnap-") as scratch:
         store, user_metadata = DirectoryStore(Path(scratch)), dict[str, Mapping[str, str]]()
@@ -126,7 +127,9 @@ def staged(source: ObjectStore, found: RemoteSegment) -> Iterator[StagedSegment]
                     key=key,
                 )
             _log.debug("fetched %s%s: %d bytes", source.uri, key, put.size)
-            user_metadata[key] = {} if head is None else head.metadata
+            user_metadata[key] = {}
+            if head is not None:
+                user_metadata[key] = head.metadata
         yield StagedSegment(store, found, user_metadata)
 
 
@@ -139,7 +142,7 @@ def _is_same(one: ObjectSource, other: ObjectSource) -> bool:
 
 @dataclass
 class ObjectSource:
-    """An object as a file to be read."""
+    """An object that can be read like a file."""
 
     store: ObjectStore
     key: str
@@ -149,7 +152,9 @@ class ObjectSource:
     def read(self, nbytes: int, /) -> bytes:
         """See ByteSource."""
         wanted = min(nbytes, self.size - self.position)
-        data = self.store.get_range(self.key, self.position, wanted) if wanted > 0 else b""
+        if wanted <= 0:
+            return b""
+        data = self.store.get_range(self.key, self.position, wanted)
         self.position += len(data)
         return data
 

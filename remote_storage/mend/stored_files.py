@@ -37,12 +37,12 @@ _OF_BATCHES = (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION)
 
 
 def stored_index_files(folder: Path, store: ObjectStore, there: SegmentObjects | None) -> dict[IndexType, SourceFile]:
-    """Fetch the tier's indexes of batches into a folder; none if one is damaged or missing.
+    """Fetch the remote indexes of batches into a folder. Return no files if one index is damaged or missing.
 
-    They may be wrong: the caller compares them with the batches.
+    The indexes may be wrong, so the caller must compare them with the batches.
 
     Args:
-        there: the segment's objects; None without any.
+        there: the segment's objects; None if there are none.
     """
     if there is None:
         return {}
@@ -59,21 +59,27 @@ def stored_index_files(folder: Path, store: ObjectStore, there: SegmentObjects |
 
 def _local_indexes(store: ObjectStore, there: SegmentObjects) -> dict[IndexType, bytes | None]:
     """Return the indexes of batches in LocalTieredStorage's layout."""
-    stored = ((index, there.objects.get(KIND_OF_INDEX[index])) for index in _OF_BATCHES)
-    return {index: store.get(info.key) for index, info in stored if info is not None}
+    found: dict[IndexType, bytes | None] = {}
+    for index in _OF_BATCHES:
+        info = there.objects.get(KIND_OF_INDEX[index])
+        if info is not None:
+            found[index] = store.get(info.key)
+    return found
 
 
 def _has_indexes(there: SegmentObjects) -> bool:
-    """Return whether the Aiven plugin's indexes object can be read: it exists, and the manifest does."""
+    """Return whether the Aiven plugin's indexes object can be read: the object and its manifest exist."""
     return {KeyKind.INDEXES, KeyKind.RSM_MANIFEST} <= there.objects.keys()
 
 
 def stored_entries(store: ObjectStore, there: SegmentObjects) -> np.ndarray | None:
-    """Return the entries of the producer snapshot among listed objects; None if it is missing or unreadable."""
+    """Return the entries of the remote producer snapshot (ENTRY_DTYPE), or None if it is missing or unreadable."""
     try:
         if there.is_local:
             snapshot = there.objects.get(KeyKind.LOCAL_SNAPSHOT)
-            return None if snapshot is None else snapshot_file.decode(store.get(snapshot.key))
+            if snapshot is None:
+                return None
+            return snapshot_file.decode(store.get(snapshot.key))
         if not _has_indexes(there):
             return None
         manifest = manifest_of(store, there)
@@ -86,7 +92,7 @@ def stored_entries(store: ObjectStore, there: SegmentObjects) -> np.ndarray | No
 
 
 def index_files(folder: Path, indexes: Mapping[IndexType, bytes | None]) -> dict[IndexType, SourceFile]:
-    """Write the existing indexes of batches into a folder.
+    """Write the existing indexes of batches into a folder, and return the files.
 
     Raises:
         UsageError, NoSpaceError: a file cannot be written.
@@ -105,7 +111,7 @@ def index_files(folder: Path, indexes: Mapping[IndexType, bytes | None]) -> dict
 
 
 def computed_snapshot(path: Path, offset: int, data: bytes, provenance: Provenance) -> SnapshotSource:
-    """Write a snapshot that was computed to `path`; return it as a source for an upload."""
+    """Write a computed snapshot to `path`, and return it as a source for an upload."""
     path.write_bytes(data)
     _log.debug("computed the snapshot at %d: %s", offset, provenance)
     file = SourceFile(LOCAL, str(path), len(data))
@@ -118,7 +124,7 @@ def not_mended(record: RemoteLogSegmentMetadata) -> str:
 
 
 def not_rebuilt(record: RemoteLogSegmentMetadata, why: str) -> NotRebuiltError:
-    """Return the error for a segment that cannot be made right."""
+    """Return the error that a segment cannot be rebuilt. `why` is the reason."""
     return NotRebuiltError(
         f"{not_mended(record)}{why}",
         hint="give the LOGDIR of a replica with these offsets; or --from, the location of the objects",
@@ -126,7 +132,7 @@ def not_rebuilt(record: RemoteLogSegmentMetadata, why: str) -> NotRebuiltError:
 
 
 def manifest_of(store: ObjectStore, there: SegmentObjects) -> rsm_manifest.RsmManifest:
-    """Read the manifest of listed objects.
+    """Return the manifest among listed objects.
 
     Raises:
         CorruptDataError, ObjectNotFoundError: the object is damaged or missing.
@@ -136,7 +142,7 @@ def manifest_of(store: ObjectStore, there: SegmentObjects) -> rsm_manifest.RsmMa
 
 
 def claimed_as(record: RemoteLogSegmentMetadata) -> ClaimedSegment:
-    """Return the segment as a claim names it."""
+    """Return the segment of a record as a claim names it."""
     return ClaimedSegment(record.id.topic_id_partition, record.start_offset, record.segment_leader_epochs[-1][0])
 
 
@@ -144,11 +150,11 @@ def claimed_as(record: RemoteLogSegmentMetadata) -> ClaimedSegment:
 def putting_back(location: RemoteLocation, record: RemoteLogSegmentMetadata) -> Iterator[None]:
     """Mark a published segment as kept while its objects are restored, so that no attempt deletes them.
 
-    See `claim_protocol.keep`. Its unfinished uploads are aborted before and after: a late completion would put another
-    object there.
+    Unfinished uploads of the segment are aborted before and after the block. Otherwise a late completion could put
+    another object. See `claim_protocol.keep`.
 
     Raises:
-        TiersnapError: another attempt may delete the segment, or remote storage does not answer. The body has not run.
+        TiersnapError: another attempt may delete the segment, or remote storage does not answer. The block did not run.
     """
     store, segment_id, stem = location.store, record.id.segment_id, location.layout.stem(record)
     claim_protocol.keep(store, claimed_as(record), segment_id)
@@ -156,7 +162,7 @@ def putting_back(location: RemoteLocation, record: RemoteLogSegmentMetadata) -> 
     try:
         yield
     finally:
-        with suppress(TiersnapError):  # the objects exist, or were deleted again
+        with suppress(TiersnapError):  # the objects are already restored, or deleted again
             abort_uploads_of(store, stem, segment_id)
 
 
@@ -168,7 +174,7 @@ def stored_copy(store: ObjectStore, record: RemoteLogSegmentMetadata, there: Seg
     """
     if there.is_local:
         return RemoteSegment(there, record, None)
-    plain = RemoteSegment(there, record, {})  # a log that is not the plain file fails at its size or first batch
+    plain = RemoteSegment(there, record, {})  # a transformed log fails later, at its size or its first batch
     if KeyKind.RSM_MANIFEST not in there.objects:
         return plain
     try:
@@ -177,5 +183,7 @@ def stored_copy(store: ObjectStore, record: RemoteLogSegmentMetadata, there: Seg
         return plain
     if manifest.is_encrypted:
         raise not_rebuilt(record, "the plugin encrypted it, and tiersnap has no key")
-    chunks = manifest.chunks if manifest.is_compressed else None
+    chunks = None
+    if manifest.is_compressed:
+        chunks = manifest.chunks
     return RemoteSegment(there, record, manifest.indexes, chunks)

@@ -1,6 +1,6 @@
-"""The logs of a partition's remote segments, which provide a segment's content or confirm it.
+"""The logs of a partition's remote segments. They provide the content of a segment, or confirm it.
 
-A log that was read whole provides content even if its segment lost another object, or has a damaged manifest.
+A log that was read fully provides content even if its segment lost another object, or has a damaged manifest.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tiersnap.snapshot.replay.segment_runs import fold_segment
 
 @dataclass
 class StoredLogs:
-    """Logs of remote segments; each is read once.
+    """Logs of remote segments. Each log is read only once.
 
     Attributes:
         copies: complete segments.
-        wrong: ids of wrong segments: they may contradict a log, but never provide one.
-        incomplete: the objects of other segments.
+        wrong: ids of wrong segments. They may contradict a log, but never provide one.
+        incomplete: the objects of all other segments.
     """
 
     store: ObjectStore
@@ -53,7 +53,7 @@ class StoredLogs:
         return [*found, *self._incomplete_twins(record)]
 
     def _incomplete_twins(self, record: RemoteLogSegmentMetadata) -> Iterator[RemoteSegment]:
-        """Yield incomplete segments whose log is undamaged and has the size, offsets and leader epoch of a record."""
+        """Yield incomplete segments with an undamaged log that has the size, offsets and leader epoch of a record."""
         end = record.end_offset + 1, record.segment_leader_epochs[-1][0]
         for each in self.incomplete:
             if each.log is None or each.segment_id == record.id.segment_id:
@@ -63,34 +63,37 @@ class StoredLogs:
             if each.segment_id not in self._logs:
                 log = read_attempt_log(self.store, each)
                 self._logs[each.segment_id] = log
-                self._digests[each.segment_id] = None if log is None else log.digest
+                self._digests[each.segment_id] = None
+                if log is not None:
+                    self._digests[each.segment_id] = log.digest
             log = self._logs[each.segment_id]
             if log is not None and (log.end_offset, log.leader_epoch) == end:
                 metadata = replace(record, id=replace(record.id, segment_id=each.segment_id))
                 yield RemoteSegment(each, metadata, None if each.is_local else {})
 
     def undamaged_twin(self, record: RemoteLogSegmentMetadata) -> RemoteSegment | None:
-        """Return another remote segment with the same extent and an undamaged log; None without one."""
+        """Return another remote segment with the same extent and an undamaged log, or None."""
         return next((each for each in self.twins(record) if self.digest(each) is not None), None)
 
     def itself_or_twin(self, record: RemoteLogSegmentMetadata, itself: RemoteSegment) -> RemoteSegment:
-        """Return a twin if the log of the segment itself is damaged, and a twin's is not; else the segment itself."""
+        """Return the segment itself, or a twin if only the segment's own log is damaged."""
         if not self.twins(record) or self.digest(itself) is not None:
             return itself
         return self.undamaged_twin(record) or itself
 
     def neighbours(self, record: RemoteLogSegmentMetadata) -> tuple[list[RemoteSegment], list[RemoteSegment]]:
-        """Return the remote segments before and after a record's offsets, the nearest first."""
+        """Return the remote segments below and above a record's offsets, the nearest first."""
         before = [each for each in self.copies if each.end_offset <= record.start_offset]
         behind = [each for each in self.copies if each.start_offset > record.end_offset]
         before.sort(key=lambda each: -each.start_offset)
         return before, sorted(behind, key=lambda each: each.start_offset)
 
     def digest(self, copy: RemoteSegment) -> str | None:
-        """Return the digest of a log (see kernels.digest); None if it is damaged or missing.
+        """Return the digest of a segment's log (kernels.digest), or None if the log is damaged or missing.
 
         Raises:
-            TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+            TransientError: remote storage does not answer.
+            RemoteStorageError: remote storage refuses a request.
         """
         if copy.segment_id not in self._digests:
             try:
@@ -103,5 +106,5 @@ class StoredLogs:
 
 
 def extent(record: RemoteLogSegmentMetadata) -> tuple[object, ...]:
-    """Return offsets, leader epochs and size, which are equal for segments with the same batches."""
+    """Return offsets, leader epochs and size of a record. They are equal for segments with the same batches."""
     return record.start_offset, record.end_offset, record.segment_leader_epochs, record.segment_size

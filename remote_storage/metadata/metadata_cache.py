@@ -1,8 +1,8 @@
 """Fold the records of `__remote_log_metadata` into the newest state of every remote segment.
 
-The cache applies records as a broker does (RemoteIndex). A whole record must be COPY_SEGMENT_STARTED, an update must be
-of a known segment, and a state transition that KIP-405 forbids is dropped. Unlike a broker's cache, this one keeps
-segments after their deletion is finished, so that no run publishes them again.
+The cache applies records as a broker does (RemoteIndex). The first record of a segment must be COPY_SEGMENT_STARTED. An
+update must be for a known segment. A state transition that KIP-405 forbids is dropped. Unlike a broker, the cache keeps
+segments after their deletion, so that no run publishes them again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMe
 
 
 class MetadataCache:
-    """Remote segments by partition, filled record by record in the order of each metadata partition."""
+    """Remote segments by partition. The records of a metadata partition must be applied in their order."""
 
     def __init__(self) -> None:
         self._segments: dict[TopicIdPartition, dict[str, RemoteLogSegmentMetadata]] = defaultdict(dict)
@@ -24,16 +24,19 @@ class MetadataCache:
         self._order: dict[str, tuple[int, int]] = {}
         self._applied = 0
         self.begun: dict[str, int] = {}  # ms, time of each segment's first record, by segment id
-        self.dropped = 0  # number of records that a broker drops, too
-        self.doubtful: set[str] = set()  # segment ids that only dropped records name
-        # Segment ids of records that tiersnap published; brokers uploaded all others.
+        self.dropped = 0  # number of records that brokers drop, too
+        self.doubtful: set[str] = set()  # segment ids that are only in dropped records
+        # Segment ids in records that tiersnap published. Brokers published all other records.
         self.ours: set[str] = set()
         self.copied: set[str] = set()  # segment ids that were ever COPY_SEGMENT_FINISHED
 
     def apply(self, record: MetadataRecord, *, is_ours: bool = False) -> bool:
-        """Apply one record, which tiersnap published if it `is_ours`; return whether it changed the cache."""
+        """Apply one record, and return whether it changed the cache.
+
+        `is_ours` is whether tiersnap published the record.
+        """
         if isinstance(record, PartitionDelete):
-            return False  # no broker reads it either
+            return False  # brokers ignore this record, too
         named = record.metadata.id if isinstance(record, SegmentRecord) else record.id
         partition, segment_id = named.topic_id_partition, named.segment_id
         if is_ours:
@@ -54,46 +57,51 @@ class MetadataCache:
         return True
 
     def segments(self, partition: TopicIdPartition) -> dict[str, RemoteLogSegmentMetadata]:
-        """Return the segments of a partition by segment id, in the order of their begin."""
+        """Return the segments of a partition by segment id, in the order of their first records."""
         return self._segments.get(partition, {})
 
     def begun_by_brokers(self, partition: TopicIdPartition) -> frozenset[str]:
-        """Return the ids of segments that brokers began to copy and did not finish."""
+        """Return the ids of the segments whose copy attempt a broker began and did not end."""
         begun = self.in_state(partition, SegmentState.COPY_SEGMENT_STARTED)
         return frozenset(each.id.segment_id for each in begun) - self.ours
 
     def attempts(self, partition: TopicIdPartition) -> Iterator[RemoteLogSegmentMetadata]:
         """Yield the segments of a partition whose copy began and never finished.
 
-        If a storage manager throws, the copy task deletes the leftovers (RemoteLogManager.copyLogSegment, since 3.9).
-        Such an attempt is in a state of deletion. If the deletion fails, too, it stays in DELETE_SEGMENT_STARTED.
+        If a storage manager throws an exception, the copy task deletes the leftovers (RemoteLogManager.copyLogSegment
+        since 3.9), and the attempt is in a DELETE state. If the deletion fails, too, it stays in
+        DELETE_SEGMENT_STARTED.
         """
-        return (each for name, each in self.segments(partition).items() if name not in self.copied)
+        for name, each in self.segments(partition).items():
+            if name not in self.copied:
+                yield each
 
     def deleted_attempts(self, partition: TopicIdPartition) -> frozenset[str]:
-        """Return the ids of attempts that brokers began to delete: they never become visible."""
+        """Return the ids of the attempts that brokers began to delete. They never become visible."""
         started = SegmentState.COPY_SEGMENT_STARTED
         return frozenset(each.id.segment_id for each in self.attempts(partition) if each.state is not started)
 
     def may_become_visible(self, segment: RemoteLogSegmentMetadata) -> bool:
-        """Return whether brokers do not read a segment yet, and no broker began it."""
+        """Return whether tiersnap may publish a segment: brokers do not read it yet, and no broker began it."""
         partition, name = segment.id.topic_id_partition, segment.id.segment_id
         known = self.segments(partition).get(name)
         is_open = known is None or known.state is SegmentState.COPY_SEGMENT_STARTED
         return is_open and name not in self.begun_by_brokers(partition)
 
     def index(self, partition: TopicIdPartition) -> RemoteIndex:
-        """Return the segments of a partition as brokers find them."""
+        """Return the index by which brokers find the segments of a partition."""
         return self._indexes[partition]
 
     def partitions(self) -> list[TopicIdPartition]:
-        """Return the partitions with a known segment, in order."""
+        """Return the partitions with a known segment, ascending."""
         return sorted(partition for partition, known in self._segments.items() if known)
 
     def in_state(self, partition: TopicIdPartition, state: SegmentState) -> Iterator[RemoteLogSegmentMetadata]:
-        """Yield the segments of a partition that are in `state` now."""
-        return (segment for segment in self.segments(partition).values() if segment.state is state)
+        """Yield the segments of a partition whose newest state is `state`."""
+        for segment in self.segments(partition).values():
+            if segment.state is state:
+                yield segment
 
     def order(self, segment: RemoteLogSegmentMetadata) -> tuple[int, int]:
-        """Return the positions of a segment's first and newest record: numbers that grow within a partition."""
+        """Return the positions of a segment's first and newest record. Positions grow within a partition."""
         return self._order[segment.id.segment_id]

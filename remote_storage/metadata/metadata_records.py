@@ -1,11 +1,11 @@
-"""Encode and decode the records of `__remote_log_metadata`, by which brokers know remote segments.
+"""Encode and decode the records of `__remote_log_metadata`, from which brokers know remote segments.
 
 A record's key is null. Its value, all big-endian:
 
     frame version   unsigned varint, 1
     api key         unsigned varint: 0 segment, 1 segment update, 2 partition delete
     version         unsigned varint, 0
-    message         in Kafka's flexible encoding; nothing may follow it
+    message         in Kafka's flexible encoding; it is the last part of the value
 
     0 RemoteLogSegmentMetadataRecord          1 RemoteLogSegmentMetadataUpdateRecord
       segment id        see below               segment id        see below
@@ -21,19 +21,19 @@ A record's key is null. Its value, all big-endian:
       segment size      int32, bytes            state             int8
       custom metadata   compact nullable bytes  tags
       state             int8, always 0
-      tags              0: TxnIndexEmpty, one byte, left out when false (since Kafka 4.0)
+      tags              0: TxnIndexEmpty, one byte, left out if false (since Kafka 4.0)
 
     segment id: partition, segment id (16 bytes), tags
     partition:  topic (compact string), topic id (16 bytes), partition (int32), tags
 
-A compact length is an unsigned varint of length + 1, 0 for null. Tags are an unsigned varint count, then for each an
-unsigned varint tag, an unsigned varint size and that many bytes; unknown ones are skipped.
+A compact length is an unsigned varint of length + 1, or 0 for null. Tags are an unsigned varint count, and for each tag
+its number and its size (unsigned varints) and its bytes. Unknown tags are skipped.
 
 Follows org.apache.kafka.server.log.remote.metadata.storage.serialization.RemoteLogMetadataSerde and the message
 definitions in storage/src/main/resources/message.
 
-The partition of `__remote_log_metadata` that a user partition's records go to (RemoteLogMetadataTopicPartitioner,
-Utils.murmur2); the name of the topic is no part of it:
+The metadata partition for the records of a user partition (RemoteLogMetadataTopicPartitioner, Utils.murmur2) does not
+depend on the topic's name:
 
     hash       = 31 * (31 * (31 + H(low 64 bits of the topic id)) + H(high 64 bits)) + partition, in 32 bits with
                  wrap-around, where H(v) is the low 32 bits of v ^ (v >>> 32): Java's hashCode of TopicIdPartition
@@ -69,11 +69,11 @@ _NO_TAGS = b"\x00"
 
 
 class CorruptMetadataRecordError(CorruptDataError):
-    """Raised when a value is no record of `__remote_log_metadata` that this version knows."""
+    """Raised when a value is not a record of `__remote_log_metadata` that this version can decode."""
 
 
 class PartitionDeleteState(IntEnum):
-    """State of a partition whose topic is deleted; no broker up to 4.3 writes it."""
+    """State of a partition whose topic is deleted. Brokers up to 4.3 never write it."""
 
     DELETE_PARTITION_MARKED = 0
     DELETE_PARTITION_STARTED = 1
@@ -82,16 +82,16 @@ class PartitionDeleteState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SegmentRecord:
-    """A whole segment, published once, in COPY_SEGMENT_STARTED."""
+    """The first record of a segment, with all metadata, in the state COPY_SEGMENT_STARTED."""
 
     metadata: RemoteLogSegmentMetadata
     custom_metadata: bytes | None = None  # opaque bytes of the storage plugin
-    txn_index_empty: bool = False  # the segment has no transaction index; False means unknown
+    txn_index_empty: bool = False  # True if the segment has no transaction index; False means unknown
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentUpdate:
-    """A later state of a segment; all fields that it lacks keep their values. `event_timestamp` is in ms."""
+    """A later state of a segment. Fields that the update lacks keep their values. `event_timestamp` is in ms."""
 
     id: RemoteLogSegmentId
     broker_id: int
@@ -102,7 +102,7 @@ class SegmentUpdate:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDelete:
-    """A step in deleting all of a partition's remote segments; `event_timestamp` in ms."""
+    """A step in the deletion of all remote segments of a partition. `event_timestamp` is in ms."""
 
     partition: TopicIdPartition
     broker_id: int
@@ -114,7 +114,7 @@ MetadataRecord = SegmentRecord | SegmentUpdate | PartitionDelete
 
 
 def encode(record: MetadataRecord) -> bytes:
-    """Return the value of a record, equal to that of Kafka 4.3's own classes.
+    """Return the value of a record, byte for byte as Kafka 4.3 encodes it.
 
     Raises:
         InvalidKeyError: a number does not fit its field, or a partition has no topic id.
@@ -130,19 +130,19 @@ def encode(record: MetadataRecord) -> bytes:
 
 
 def decode(value: bytes) -> MetadataRecord:
-    """Return the record of a value: the inverse of `encode`.
+    """Return the record in a value.
 
     Raises:
-        CorruptMetadataRecordError: another frame, api key or version, a text or state that Kafka does not allow, a
-            message that ends early, or bytes after it.
+        CorruptMetadataRecordError: the value has an unknown frame version, api key or message version, a text or state
+            that Kafka does not allow, too few bytes, or too many.
     """
     reader = FlexibleReader(value)
     try:
-        frame, api_key, version = (reader.unsigned_varint() for _ in range(3))
+        frame, api_key, version = reader.unsigned_varint(), reader.unsigned_varint(), reader.unsigned_varint()
         decoder = _DECODERS.get(api_key)
         if frame != _FRAME_VERSION or version != _MESSAGE_VERSION or decoder is None:
             raise CorruptMetadataRecordError(
-                f"frame version {frame}, api key {api_key}, version {version}: not a record that is known here",
+                f"frame version {frame}, api key {api_key}, version {version}: this tiersnap cannot decode the record",
                 hint="a newer Kafka wrote it: use a newer tiersnap",
             )
         record = decoder(reader)
@@ -150,19 +150,22 @@ def decode(value: bytes) -> MetadataRecord:
     except (ValueError, InvalidKeyError) as error:
         raise CorruptMetadataRecordError(
             f"not a record of {METADATA_TOPIC}: {error}",
-            hint="somebody other than brokers and tiersnap writes to that topic",
+            hint="a program other than brokers and tiersnap writes to the topic",
         ) from error
     return record
 
 
 def _frame(api_key: int) -> bytes:
-    return b"".join(unsigned_varint(number) for number in (_FRAME_VERSION, api_key, _MESSAGE_VERSION))
+    return unsigned_varint(_FRAME_VERSION) + unsigned_varint(api_key) + unsigned_varint(_MESSAGE_VERSION)
 
 
 def _encode_segment(record: SegmentRecord) -> bytes:
     metadata = record.metadata
     epochs = [struct.pack(">iq", epoch, start) + _NO_TAGS for epoch, start in metadata.segment_leader_epochs]
     times = (metadata.broker_id, metadata.max_timestamp, metadata.event_timestamp)
+    tags = _NO_TAGS
+    if record.txn_index_empty:
+        tags = bytes((1, _TXN_INDEX_EMPTY, 1, 1))
     return b"".join(
         (
             _encode_id(metadata.id),
@@ -172,7 +175,7 @@ def _encode_segment(record: SegmentRecord) -> bytes:
             struct.pack(">i", metadata.segment_size),
             compact_bytes(record.custom_metadata),
             struct.pack(">b", metadata.state),
-            bytes((1, _TXN_INDEX_EMPTY, 1, 1)) if record.txn_index_empty else _NO_TAGS,
+            tags,
         )
     )
 
@@ -257,7 +260,7 @@ def _decode_partition(reader: FlexibleReader) -> TopicIdPartition:
 
 
 def uuid_bytes(text: str) -> bytes:
-    """Return the 16 bytes of a Kafka UUID, most significant first; `is_uuid` must accept `text`."""
+    """Return the 16 bytes of a Kafka UUID, most significant first. `is_uuid` must accept `text`."""
     return base64.urlsafe_b64decode(text + "==")
 
 
@@ -274,14 +277,14 @@ _M, _R = 0x5BD1E995, 24
 
 
 def metadata_partition(partition: TopicIdPartition, partition_count: int) -> int:
-    """Return the metadata partition, 0 .. partition_count - 1; `partition` must have a topic id."""
+    """Return the number of the metadata partition with a partition's records. `partition` must have a topic id."""
     assert partition.topic_id is not None
     hashed = murmur2(struct.pack(">I", hash_code(partition.topic_id, partition.partition)))
     return (hashed & 0x7FFFFFFF) % partition_count
 
 
 def hash_code(topic_id: str, partition: int) -> int:
-    """Return Java's hash of a topic id (22 characters) and a partition number, as unsigned 32 bits."""
+    """Return the hashCode of Java's TopicIdPartition, as unsigned 32 bits. `topic_id` has 22 characters."""
     high, low = struct.unpack(">QQ", uuid_bytes(topic_id))
     hashed = 31 + _fold(low)
     hashed = 31 * hashed + _fold(high)

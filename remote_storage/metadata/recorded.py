@@ -1,4 +1,4 @@
-"""Fold records of `__remote_log_metadata` for verdicts, and read its replicas in log directories."""
+"""Fold records of `__remote_log_metadata` for verdicts, and read the topic's replicas in log directories."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 def recorded(cache: MetadataCache, partition: TopicIdPartition, *, is_complete: bool) -> PartitionRecords:
-    """Return the records of a partition that has a topic id; see PartitionRecords for `is_complete`."""
+    """Return the records of a partition with a topic id. `PartitionRecords` describes `is_complete`."""
     segments = tuple(map(_segment, cache.segments(partition).values()))
     return PartitionRecords(partition.topic_id or "", segments, is_complete, tuple(sorted(cache.doubtful)))
 
@@ -36,24 +36,24 @@ def _segment(found: RemoteLogSegmentMetadata) -> ListedCopy:
 
 @dataclass(frozen=True)
 class Replica:
-    """A replica of a partition of `__remote_log_metadata` in a log directory."""
+    """A replica of a metadata partition in a log directory."""
 
     log_dir: LogDir
     partition: Partition
 
     @property
     def end(self) -> int:
-        """Return its high watermark, below which all replicas have the same records; 0 if it is not known."""
+        """Return the high watermark of the replica, 0 if it is unknown. All replicas have the same records below it."""
         return self.partition.high_watermark or 0
 
     def read(self) -> MetadataCache:
-        """Return the folded records below the high watermark; an empty cache if a record cannot be read."""
+        """Return the folded records below the high watermark. If a record cannot be decoded, return an empty cache."""
         cache = MetadataCache()
         try:
             for value in self._values():
                 cache.apply(metadata_records.decode(value))
         except CorruptMetadataRecordError as error:
-            _log.warning("%s: its records are not used: %s", self.partition.path, error.message)
+            _log.warning("%s: records ignored: %s", self.partition.path, error.message)
             return MetadataCache()
         return cache
 
@@ -69,7 +69,11 @@ class Replica:
 
 
 def replicas(log_dirs: Iterable[LogDir], is_wanted: Callable[[int], bool] = lambda _: True) -> dict[int, Replica]:
-    """Return the most advanced replica of each partition of `__remote_log_metadata`, by partition number."""
+    """Return the replica with the highest end of each metadata partition, by partition number.
+
+    Args:
+        is_wanted: returns whether a metadata partition is wanted; by default all are.
+    """
     found: dict[int, Replica] = {}
     for each in log_dirs:
         for folder in each.folders:
@@ -82,11 +86,13 @@ def replicas(log_dirs: Iterable[LogDir], is_wanted: Callable[[int], bool] = lamb
 
 
 def read_replicas(log_dirs: Iterable[LogDir]) -> Records | None:
-    """Return the records in the replicas that log directories hold; None if they hold none."""
+    """Return the records in the metadata partitions' replicas in log directories, or None if there are no replicas."""
     found = replicas(log_dirs)
+    if not found:
+        return None
     records: dict[tuple[str, int], PartitionRecords] = {}
     for replica in found.values():
         cache = replica.read()
         for partition in cache.partitions():
             records[partition.topic, partition.partition] = recorded(cache, partition, is_complete=False)
-    return records if found else None
+    return records

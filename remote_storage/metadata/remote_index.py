@@ -1,12 +1,12 @@
 """Find the remote segment from which a broker reads an offset: by leader epoch, with the greatest start at or below it.
 
-The broker tries only this segment. If it ends before the offset, the broker reads nothing, even if an earlier segment
-holds the offset. A finished segment replaces another one with the same start. If it also reaches the end of all
-segments that were ever finished in that epoch, it replaces all that begin at or above its start. So a segment can hide
-others: less_found.
+The broker tries only this one segment. If the segment ends before the offset, the broker reads nothing, even if an
+earlier segment contains the offset. A finished segment replaces the segment with the same start. If it also reaches the
+end of all segments that were ever finished in that epoch, it replaces all segments that begin at or above its start. So
+a segment can hide other segments (see `less_found`).
 
 This is an exact model of RemoteLogMetadataCache and RemoteLogLeaderEpochState in
-org.apache.kafka.server.log.remote.metadata.storage; tests/broker/test_remote_index.py compares it with them.
+org.apache.kafka.server.log.remote.metadata.storage. tests/broker/test_remote_index.py compares the model with Kafka.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 )
 
 Found = tuple[int, int, RemoteLogSegmentMetadata | None]
-"""First and last offset, both inclusive, and the segment from which brokers read them; None if they find none."""
+"""First and last offset (inclusive), and the segment from which brokers read these offsets; None if there is none."""
 Rank = Callable[[RemoteLogSegmentMetadata | None], int]
-"""Rates a segment that brokers find; 0 for None."""
+"""Returns the rank of a segment that brokers find; 0 for None."""
 
 _ENDLESS = 1 << 63
 
@@ -36,17 +36,17 @@ _ENDLESS = 1 << 63
 class EpochIndex:
     """The segments that brokers find by one leader epoch, ascending."""
 
-    starts: list[int] = field(default_factory=list)  # first offset of each in this epoch
+    starts: list[int] = field(default_factory=list)  # first offset of each segment in this epoch
     # Each segment with its last offset in this epoch, inclusive.
     copies: list[tuple[RemoteLogSegmentMetadata, int]] = field(default_factory=list)
-    highest: int = -1  # last offset of all segments that were ever finished, found or not; -1 without one
+    highest: int = -1  # last offset of all segments that were ever finished in this epoch; -1 if there are none
 
     def copy(self) -> EpochIndex:
         """Return an independent copy."""
         return EpochIndex([*self.starts], [*self.copies], self.highest)
 
     def take(self, copy: RemoteLogSegmentMetadata, start: int, end: int) -> None:
-        """Apply the new state of a segment, which holds the offsets `start` to `end` of this epoch."""
+        """Apply the new state of a segment. `start` and `end` (inclusive) are the segment's offsets in this epoch."""
         if copy.state is SegmentState.COPY_SEGMENT_FINISHED:
             self._finish(copy, start, end)
         elif copy.state is SegmentState.DELETE_SEGMENT_STARTED:
@@ -56,16 +56,20 @@ class EpochIndex:
 
     def _finish(self, copy: RemoteLogSegmentMetadata, start: int, end: int) -> None:
         at = bisect_left(self.starts, start)
-        superseded = len(self.starts) if self.highest <= end else at + (self.starts[at : at + 1] == [start])
+        superseded = at + (self.starts[at : at + 1] == [start])
+        if self.highest <= end:
+            superseded = len(self.starts)
         self.starts[at:superseded] = [start]
         self.copies[at:superseded] = [(copy, end)]
         self.highest = max(self.highest, end)
 
     def read(self, first: int, last: int = _ENDLESS) -> Iterator[Found]:
-        """Yield the segments found for the offsets `first` to `last`, ascending, each offset once."""
+        """Yield the segments that brokers find for the offsets `first` to `last`, ascending, each offset once."""
         at, number = first, bisect_right(self.starts, first)
         while at <= last:
-            until = min(last, self.starts[number] - 1) if number < len(self.starts) else last
+            until = last
+            if number < len(self.starts):
+                until = min(last, self.starts[number] - 1)
             if number:
                 copy, end = self.copies[number - 1]
                 if at <= end:
@@ -77,7 +81,7 @@ class EpochIndex:
 
 
 class RemoteIndex:
-    """The remote segments of a partition that brokers find, updated record by record."""
+    """The remote segments of a partition that brokers find. Each record updates the index."""
 
     def __init__(self) -> None:
         self.epochs: dict[int, EpochIndex] = defaultdict(EpochIndex)  # the segments that brokers find, by leader epoch
@@ -86,27 +90,30 @@ class RemoteIndex:
     def copy(self) -> RemoteIndex:
         """Return an independent copy."""
         other = RemoteIndex()
-        other.epochs.update((epoch, each.copy()) for epoch, each in self.epochs.items())
+        for epoch, each in self.epochs.items():
+            other.epochs[epoch] = each.copy()
         other._known = dict(self._known)
         return other
 
     def finished(self) -> Iterator[RemoteLogSegmentMetadata]:
-        """Return the finished segments, whether brokers find them or not."""
-        return (each for each in self._known.values() if each.state is SegmentState.COPY_SEGMENT_FINISHED)
+        """Yield the finished segments, also those that brokers do not find."""
+        for each in self._known.values():
+            if each.state is SegmentState.COPY_SEGMENT_FINISHED:
+                yield each
 
     def found(self) -> set[RemoteLogSegmentId]:
-        """Return the ids of the segments that brokers find for some offset of some leader epoch."""
+        """Return the ids of the segments that brokers find for at least one offset."""
         return {copy.id for epoch in self.epochs.values() for copy, _ in epoch.copies}
 
     def apply(self, record: MetadataRecord) -> RemoteLogSegmentMetadata | None:
-        """Apply a record, and return the new state of its segment; None if a broker drops the record."""
+        """Apply a record, and return the new state of its segment. Return None if a broker drops the record."""
         segment = self._next(record)
         if segment is not None:
             self.take(segment)
         return segment
 
     def take(self, segment: RemoteLogSegmentMetadata) -> None:
-        """Let a segment enter the state that it has."""
+        """Apply the state of a segment, without a check of the transition."""
         for epoch, start, end in parts(segment):
             self.epochs[epoch].take(segment, start, end)
         self._known[segment.id.segment_id] = segment
@@ -114,17 +121,17 @@ class RemoteIndex:
             del self._known[segment.id.segment_id]
 
     def after(self, segment: RemoteLogSegmentMetadata) -> dict[int, EpochIndex]:
-        """Return the indexes as they would be after `take` of a segment, for each of its leader epochs.
-
-        Other epochs would not change.
-        """
+        """Return the index of each leader epoch of a segment as it would be after `take` of the segment."""
         found = {epoch: self.epochs[epoch].copy() for epoch, _ in segment.segment_leader_epochs}
         for epoch, start, end in parts(segment):
             found[epoch].take(segment, start, end)
         return found
 
     def read(self, copy: RemoteLogSegmentMetadata) -> Iterator[Found]:
-        """Yield the segments found for the offsets of `copy` under its epochs, whether it is in here or not."""
+        """Yield the segments that brokers find for the offsets and epochs of `copy`.
+
+        The index need not contain `copy`.
+        """
         for epoch, start, end in parts(copy):
             yield from self.epochs[epoch].read(start, end)
 
@@ -132,9 +139,11 @@ class RemoteIndex:
         if isinstance(record, SegmentRecord):
             known = self._known.get(record.metadata.id.segment_id)
             has_saved = record.metadata.state is SegmentState.COPY_SEGMENT_STARTED
-            return record.metadata if has_saved and _is_allowed(known, record.metadata.state) else None
+            if has_saved and _is_allowed(known, record.metadata.state):
+                return record.metadata
+            return None
         if not isinstance(record, SegmentUpdate):
-            return None  # the deletion of a partition: no broker reads it either
+            return None  # a PartitionDelete, which brokers ignore, too
         known = self._known.get(record.id.segment_id)
         has_saved = record.state is SegmentState.COPY_SEGMENT_STARTED
         if known is None or has_saved or not _is_allowed(known, record.state):
@@ -143,18 +152,21 @@ class RemoteIndex:
 
 
 def less_found(before: EpochIndex, after: EpochIndex, rank: Rank, first: int = 0) -> Iterator[tuple[int, int]]:
-    """Return first and last offsets, both inclusive, from `first` on, for which something of lower rank is found."""
+    """Yield the offset ranges (inclusive) at or above `first` for which `after` finds a segment of lower rank."""
     for start, end, copy in before.read(first):
-        for at, until, now in after.read(start, end) if rank(copy) else ():
+        if not rank(copy):
+            continue
+        for at, until, now in after.read(start, end):
             if rank(now) < rank(copy):
                 yield at, until
 
 
 def parts(copy: RemoteLogSegmentMetadata) -> Iterator[tuple[int, int, int]]:
-    """Yield each leader epoch of a segment, with its first and last offset there, inclusive."""
+    """Yield each leader epoch of a segment, with the segment's first and last offset (inclusive) in that epoch."""
     epochs = copy.segment_leader_epochs
     ends = [*(start - 1 for _, start in epochs[1:]), copy.end_offset]
-    return ((epoch, start, end) for (epoch, start), end in zip(epochs, ends, strict=True))
+    for (epoch, start), end in zip(epochs, ends, strict=True):
+        yield epoch, start, end
 
 
 def _is_allowed(known: RemoteLogSegmentMetadata | None, after: SegmentState) -> bool:

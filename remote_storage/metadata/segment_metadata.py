@@ -1,6 +1,6 @@
-"""Remote log segment metadata and its states, as of KIP-405.
+"""Remote log segment metadata and its states (KIP-405).
 
-A segment's metadata is recorded before and after each change of its bytes, and only these steps are allowed:
+A record is written before and after each change of a segment's objects. Only these state transitions are allowed:
 
     from                       to
     (nothing)                  COPY_SEGMENT_STARTED
@@ -10,14 +10,18 @@ A segment's metadata is recorded before and after each change of its bytes, and 
     DELETE_SEGMENT_FINISHED 3  itself
 
 Follows org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState, RemoteLogSegmentId and
-RemoteLogSegmentMetadata. A segment id names one attempt: a second attempt at the same segment takes a new id.
+RemoteLogSegmentMetadata. A segment id identifies one copy attempt: a second attempt at the same segment has a new id.
 
-A broker finds remote segments by the epochs of its own leader epoch cache. A segment with other epochs is not of this
-log. A lineage answers as a leader answers a follower's OffsetForLeaderEpoch: with the largest epoch of the cache that
-is not above the requested one, and its exclusive end offset. Below the first epoch of the cache, the answer is the
-requested epoch and the start of the first one. Above the last epoch, it is (-1, -1). This follows
-RemoteLogManager.isRemoteSegmentWithinLeaderEpochs and LeaderEpochFileCache.endOffsetFor. Epochs that end below the log
-start were dropped from the cache. They are ignored, as by the broker.
+A broker finds remote segments by the epochs of its own leader epoch cache. A segment with other epochs does not belong
+to this log. A lineage (EndOffsetFor) returns a leader's answer to a follower's OffsetForLeaderEpoch:
+
+    requested epoch                  answer
+    in the range of the cache        the largest epoch of the cache at or below it, and that epoch's exclusive end
+    below the cache's first epoch    the requested epoch, and the start of the first epoch
+    above the cache's last epoch     (-1, -1)
+
+This follows RemoteLogManager.isRemoteSegmentWithinLeaderEpochs and LeaderEpochFileCache.endOffsetFor. The cache lacks
+epochs that end below the log start offset. Like the broker, tiersnap ignores them.
 """
 
 from __future__ import annotations
@@ -39,14 +43,14 @@ from tiersnap.snapshot.rows import Int32
 if TYPE_CHECKING:  # it brings numpy
     from tiersnap.snapshot.log.log_dir import PartitionLog
 
-_SHOWN = 80  # limit of foreign text in an error, in characters
+_SHOWN = 80  # characters of a foreign text in an error
 UUID_PATTERN = "[A-Za-z0-9_-]{21}[AQgw]"
-"""The last of the 22 characters holds only two bits."""
+"""The last of the 22 characters encodes only two bits."""
 _UUID = re.compile(UUID_PATTERN)
 
 
 class SegmentState(IntEnum):
-    """State of a remote segment; the numbers are those of Kafka's records."""
+    """State of a remote segment. The numbers are those of Kafka's records."""
 
     COPY_SEGMENT_STARTED = 0
     COPY_SEGMENT_FINISHED = 1
@@ -70,17 +74,20 @@ ALLOWED_TRANSITIONS: dict[SegmentState | None, frozenset[SegmentState]] = {
 
 
 def is_uuid(text: str) -> bool:
-    """Return whether `text` is a UUID as Kafka writes it: 16 bytes in base64url, no padding, one spelling."""
+    """Return whether `text` is a UUID as Kafka writes it: 16 bytes in base64url without padding, 22 characters."""
     return _UUID.fullmatch(text) is not None
 
 
 def uuid_text(raw: bytes) -> str:
-    """Return a UUID as Kafka writes it, of its 16 bytes."""
+    """Return 16 bytes as Kafka writes a UUID: base64url without padding."""
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
 
 
 def new_segment_id() -> str:
-    """Return a random UUID in Kafka's text form. As Kafka's, it never starts with `-`, which would look like a flag."""
+    """Return a random UUID in Kafka's text form.
+
+    Like Kafka's, it never begins with `-`, which would look like an option.
+    """
     while True:
         text = uuid_text(uuid.uuid4().bytes)
         if not text.startswith("-"):
@@ -89,10 +96,10 @@ def new_segment_id() -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicIdPartition:
-    """A partition of a topic; `topic_id` is None for topics of brokers before 2.8, which have none.
+    """A partition of a topic. `topic_id` is None if the topic has none, as with brokers before 2.8.
 
     Raises:
-        InvalidKeyError: Kafka does not allow that topic name, id or number.
+        InvalidKeyError: Kafka does not allow the topic name, the topic id or the partition number.
     """
 
     topic: str
@@ -113,22 +120,25 @@ class TopicIdPartition:
 
 
 def name_of(partition: PartitionLog) -> TopicIdPartition:
-    """Return the name of a local partition in remote storage."""
+    """Return topic, topic id and partition number of a local partition."""
     return TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
 
 
 @lru_cache(maxsize=1024)
 def partition_of(topic: str, topic_id: str | None, partition: int) -> TopicIdPartition:
-    """Return the partition; raises as TopicIdPartition. A listing names the same one thousands of times."""
+    """Return a cached TopicIdPartition, because a listing repeats the same one thousands of times.
+
+    Raises like its class.
+    """
     return TopicIdPartition(topic, topic_id, partition)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class RemoteLogSegmentId:
-    """One attempt at copying one segment; both ids are 22 characters base64url.
+    """The id of a copy attempt at a segment. `topic_id` and `segment_id` are 22 characters base64url.
 
     Raises:
-        InvalidKeyError: Kafka does not allow that topic name, id or number.
+        InvalidKeyError: Kafka does not allow the topic name, an id or the partition number.
     """
 
     topic: str
@@ -143,7 +153,7 @@ class RemoteLogSegmentId:
 
     @classmethod
     def of(cls, partition: TopicIdPartition, segment_id: str) -> RemoteLogSegmentId:
-        """Return the id of an attempt at a segment of a partition, which needs a topic id."""
+        """Return the id of a copy attempt at a segment of a partition. The partition must have a topic id."""
         return cls(partition.topic, partition.topic_id or "", partition.partition, segment_id)
 
     @property
@@ -157,7 +167,7 @@ class RemoteLogSegmentId:
 
 @dataclass(frozen=True, slots=True)
 class RemoteLogSegmentMetadata:
-    """A remote segment in Kafka's metadata records.
+    """A remote segment as Kafka's metadata records describe it.
 
     Raises:
         InvalidKeyError: Kafka's constructor would refuse these values.
@@ -167,8 +177,8 @@ class RemoteLogSegmentMetadata:
     start_offset: int  # base offset of the segment
     end_offset: int  # inclusive: next base offset - 1
     broker_id: int
-    max_timestamp: int  # ms, the largest of the segment
-    event_timestamp: int  # ms, when this state was entered
+    max_timestamp: int  # ms, the largest timestamp of the segment
+    event_timestamp: int  # ms, time of the transition to this state
     segment_leader_epochs: LeaderEpochs  # (epoch, first offset in this segment), ascending, at least one
     segment_size: int  # bytes of the log
     state: SegmentState
@@ -185,24 +195,30 @@ EndOffsetFor = Callable[[int], tuple[int, int]]
 
 
 def end_offset_for(epochs: Sequence[tuple[int, int]], log_end_offset: int) -> EndOffsetFor:
-    """Answer as a broker with this leader epoch cache, (epoch, start offset) ascending; the end is exclusive."""
+    """Return a lineage that answers like a broker whose leader epoch cache has these entries.
+
+    Args:
+        epochs: (epoch, start offset) entries, ascending.
+        log_end_offset: exclusive end of the last epoch.
+    """
 
     def answer(epoch: int) -> tuple[int, int]:
         if not epochs or epoch < 0:
             return UNDEFINED
         if epoch == epochs[-1][0]:
             return epoch, log_end_offset
-        above = next((start for candidate, start in epochs if candidate > epoch), None)
-        if above is None:
-            return UNDEFINED
-        below = [candidate for candidate, _ in epochs if candidate <= epoch]
-        return (below[-1] if below else epoch), above
+        below = epoch
+        for candidate, start in epochs:
+            if candidate > epoch:
+                return below, start
+            below = candidate
+        return UNDEFINED
 
     return answer
 
 
 def outside_lineage(segment: RemoteLogSegmentMetadata, end_offset_for: EndOffsetFor, *, log_start_offset: int) -> str:
-    """Return why `segment` is not in the lineage, in words for a person; "" if it is."""
+    """Return the reason why `segment` is not in the lineage, for messages; "" if it is in the lineage."""
     end = segment.end_offset + 1
     epochs = _without_empty(epochs_in_range(segment.segment_leader_epochs, log_start_offset, end), end)
     epochs = tuple(LeaderEpoch(epoch, max(start, segment.start_offset)) for epoch, start in epochs)
@@ -216,17 +232,18 @@ def outside_lineage(segment: RemoteLogSegmentMetadata, end_offset_for: EndOffset
 
 
 def _epoch_outside(epoch: int, start: int, end: int, end_offset_for: EndOffsetFor, *, is_last: bool) -> str:
-    """Return why a leader epoch with these offsets in a segment is not in the lineage; "" if it is.
+    """Return the reason why a leader epoch of a segment is not in the lineage; "" if it is.
 
     Args:
-        end: exclusive; the end of the segment if `is_last`.
+        start: first offset of the epoch in the segment.
+        end: exclusive end of the epoch in the segment; the segment's end if `is_last`.
     """
     answered, lineage_end = end_offset_for(epoch)
     before = end_offset_for(epoch - 1)[1] if epoch > 0 else -1
     if answered != epoch or lineage_end == before:
         return f"leader epoch {epoch} is not in the lineage of the partition"
     if before > start:
-        return f"leader epoch {epoch} begins at offset {before}, in the segment it has offset {start}"
+        return f"leader epoch {epoch} begins at offset {before}, and at offset {start} in the segment"
     if not is_last and lineage_end != end:
         return f"leader epoch {epoch} ends at offset {lineage_end}, in the segment at {end}"
     if lineage_end < end:
@@ -235,26 +252,30 @@ def _epoch_outside(epoch: int, start: int, end: int, end_offset_for: EndOffsetFo
 
 
 WhyOutside = Callable[[RemoteLogSegmentMetadata], str]
-"""Why a segment is not in the lineage of a log; "" if it is."""
+"""Returns the reason why a segment is not in the lineage of a log; "" if it is."""
 
 
 def finished_of_log(
     known: Iterable[RemoteLogSegmentMetadata], log_start_offset: int, why_outside: WhyOutside
 ) -> list[RemoteLogSegmentMetadata]:
-    """Return the finished segments of a log that reach its start."""
-    finished = (each for each in known if each.state is SegmentState.COPY_SEGMENT_FINISHED)
-    return [each for each in finished if each.end_offset >= log_start_offset and not why_outside(each)]
+    """Return the finished segments of a log that end at or above the log start offset."""
+    found = []
+    for each in known:
+        is_finished = each.state is SegmentState.COPY_SEGMENT_FINISHED
+        if is_finished and each.end_offset >= log_start_offset and not why_outside(each):
+            found.append(each)
+    return found
 
 
 def end_of_copies(copies: Iterable[RemoteLogSegmentMetadata], log_start_offset: int) -> int:
-    """Return the exclusive end of the last of some segments, at least the log start."""
+    """Return the highest exclusive end of some segments, at least the log start offset."""
     return max(log_start_offset, *(each.end_offset + 1 for each in copies), 0)
 
 
 def first_offset_missing(
     known: Iterable[RemoteLogSegmentMetadata], log_start_offset: int, why_outside: WhyOutside
 ) -> int:
-    """Return the next offset to copy: after the last finished segment of this log, or the log start."""
+    """Return the next offset to copy: the end of this log's finished segments, or the log start offset."""
     return end_of_copies(finished_of_log(known, log_start_offset, why_outside), log_start_offset)
 
 
@@ -264,19 +285,24 @@ def _without_empty(epochs: LeaderEpochs, end: int) -> LeaderEpochs:
 
 
 def epochs_in_range(epochs: Iterable[LeaderEpoch], start: int, end: int) -> LeaderEpochs:
-    """Return the (epoch, start offset) entries of offsets [start, end), the first clamped to `start`.
+    """Return the (epoch, start offset) entries of the offsets [start, end). The first entry begins at `start` or above.
 
     Follows org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.epochEntriesInRange.
     """
-    below = [entry for entry in epochs if entry[1] < end]
-    before = [LeaderEpoch(epoch, start) for epoch, first in below if first <= start]
-    return (*before[-1:], *(entry for entry in below if entry[1] > start))
+    before: LeaderEpochs = ()
+    after: list[LeaderEpoch] = []
+    for entry in epochs:
+        if start < entry[1] < end:
+            after.append(entry)
+        elif entry[1] < end:
+            before = (LeaderEpoch(entry[0], start),)
+    return (*before, *after)
 
 
 def without_empty(epochs: Iterable[LeaderEpoch]) -> LeaderEpochs:
-    """Return the entries without empty epochs, whose next entry begins at the same offset.
+    """Return the entries without empty epochs. An epoch is empty if the next entry begins at the same offset.
 
-    A broker drops such an entry when it assigns the next (LeaderEpochFileCache.truncateAndAppend).
+    A broker drops such an entry when it assigns the next epoch (LeaderEpochFileCache.truncateAndAppend).
     """
     entries = tuple(epochs)
     return (*(entry for entry, after in pairwise(entries) if entry[1] != after[1]), *entries[-1:])

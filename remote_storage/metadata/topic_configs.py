@@ -1,4 +1,4 @@
-"""Topic configs of KIP-405 that control copying and deletion, and the temporary values that `unblock` sets."""
+"""Topic configs of KIP-405 for copying and deletion, and the temporary values that `unblock` sets."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ REMOTE_STORAGE = "remote.storage.enable"
 COPY_DISABLE = "remote.log.copy.disable"
 RETENTION_MS, RETENTION_BYTES = RETENTION = ("retention.ms", "retention.bytes")
 LOCAL_RETENTION = ("local.retention.ms", "local.retention.bytes")
-AS_TOTAL = "-2"  # local retention as long as the total one
+AS_TOTAL = "-2"  # local retention: the same as the total retention
 UNLIMITED = "-1"
 MARK = "9223372036854775806"
-"""A practically endless `retention.ms`, which marks a topic whose configs `unblock` overrides."""
+"""A practically unlimited `retention.ms`. It marks a topic whose configs `unblock` overrides."""
 
 OVERRIDES = {
     COPY_DISABLE: "true",
@@ -17,4 +17,4 @@ OVERRIDES = {
     RETENTION_BYTES: UNLIMITED,
     **dict.fromkeys(LOCAL_RETENTION, AS_TOTAL),
 }
-"""All configs that `unblock` may override, with their temporary values."""
+"""Temporary values of all configs that `unblock` may override."""

@@ -1,4 +1,4 @@
-"""Find the partitions of a topic in remote storage, for a restore."""
+"""Find the partitions of a topic in remote storage for a restore."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class FoundPartition:
-    """A partition in remote storage, and the cluster that wrote it; None if no record names one."""
+    """A partition in remote storage, and the id of the cluster that wrote it; None if the id is unknown."""
 
     listed: PartitionObjects
     cluster_id: str | None
@@ -28,10 +28,10 @@ def find_topic(store: ObjectStore, asked: RestoreRequest) -> list[FoundPartition
     """Return the partitions of the topic in remote storage.
 
     Raises:
-        ObjectNotFoundError: the topic, or a partition of the request, has no segment there.
-        UsageError: the topic has several topic ids or layouts; or the record names another cluster than the user; or an
-            offset was given for several partitions.
-        CorruptDataError, NewerFormatError: the record of the cluster cannot be read, and the user named none.
+        ObjectNotFoundError: the topic, or a requested partition, has no segment in remote storage.
+        UsageError: the topic has several topic ids or layouts, the user named another cluster than the recorded one, or
+            one offset was given for several partitions.
+        CorruptDataError, NewerFormatError: the recorded cluster id cannot be read, and the user named no cluster.
     """
     listed = _find_partitions(store, asked)
     _check_offsets(listed, asked)
@@ -49,23 +49,32 @@ def _check_offsets(listed: Sequence[PartitionObjects], asked: RestoreRequest) ->
 
 
 def _find_partitions(store: ObjectStore, asked: RestoreRequest) -> list[PartitionObjects]:
-    """Return the partitions, all of one topic id and one layout; neither needs a name if there is only one."""
+    """Return the partitions, which all have one topic id and one layout.
+
+    If remote storage has several topic ids or layouts of the topic, the user must name one.
+    """
     topic, listed = asked.name, _list_wanted(store, asked)
     missing = asked.numbers - {each.partition.partition for each in listed}
     if not listed or missing:
-        number = f", partition {min(missing)}" if missing else ""
+        number = ""
+        if missing:
+            number = f", partition {min(missing)}"
         raise ObjectNotFoundError(
             f"{store.uri}: no remote segment of {topic}{number}",
-            hint="--remote is the location that it was tiered to, with the plugin's key.prefix",
+            hint="--remote is the location of the topic's segments, with the plugin's key.prefix",
         )
     _check_is_one_topic(store, topic, listed)
     return listed
 
 
 def _list_wanted(store: ObjectStore, asked: RestoreRequest) -> list[PartitionObjects]:
-    """List the partitions that the user asked for, under all topic ids and in all layouts unless one was named."""
-    numbers = asked.numbers
-    only = next(iter(numbers)) if len(numbers) == 1 else None
+    """List the requested partitions, under the requested topic id and layout.
+
+    If none is requested, list all of them.
+    """
+    numbers, only = asked.numbers, None
+    if len(numbers) == 1:
+        (only,) = numbers
     found = list_topic(store, asked.name, topic_id=asked.topic_id, partition=only, local=asked.is_local)
     return [each for each in found if not numbers or each.partition.partition in numbers]
 
@@ -95,14 +104,16 @@ def _source_cluster(store: ObjectStore, listed: PartitionObjects, given: str | N
         return given
     if given not in (None, recorded):
         raise UsageError(
-            f"{listed.partition}: --cluster-id {given}, but the run that tiered it recorded {recorded}",
+            f"{listed.partition}: --cluster-id {given}, but the run that uploaded it recorded {recorded}",
             hint="leave --cluster-id out: restore uses the recorded id",
         )
     return recorded
 
 
 def named(texts: Iterable[str]) -> str:
-    """Return the first five texts, and the number of the others."""
+    """Return the first five texts and the number of further texts, joined for a message."""
     named = list(texts)
-    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
-    return "; ".join(named[:_MOST_NAMED]) + more
+    shown = "; ".join(named[:_MOST_NAMED])
+    if len(named) > _MOST_NAMED:
+        return f"{shown} and {len(named) - _MOST_NAMED} more"
+    return shown

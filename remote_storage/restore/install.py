@@ -1,4 +1,4 @@
-"""Install stored snapshots on a broker host: plan and write them partition by partition."""
+"""Install stored snapshots on a broker host: plan each partition, and write its snapshots."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Installation:
-    """Plans and writes the snapshots of each partition; counts the outcomes and collects findings."""
+    """Plans and writes the snapshots of each partition, and collects outcomes, findings and errors."""
 
     store: ObjectStore
     log_dir: LogDir
     logdir: str  # the log directory as the user named it
-    topic: Pattern[str] | None  # a regular expression for whole topic names; None for all
+    topic: Pattern[str] | None  # regular expression for whole topic names; None for all topics
     options: PlanOptions
-    compares: bool = True  # whether each snapshot is compared with the log, by folding it
+    compares: bool = True  # whether the log is folded, and each snapshot is compared with the result
     check_crc: bool = True
     # Yields the partitions unchanged, and reports progress.
     watch: Callable[[Iterable[Partition]], Iterable[Partition]] = iter
-    outcomes: Counter[InstallOutcome] = field(default_factory=Counter)  # counts of offsets by outcome
+    outcomes: Counter[InstallOutcome] = field(default_factory=Counter)  # number of offsets by outcome
     findings: list[Finding] = field(default_factory=list)  # damaged and unreadable files
-    undone: list[str] = field(default_factory=list)  # sentences about snapshots that a broker's next start deletes
-    # sentences about partitions whose snapshots are stored under another topic id
+    undone: list[str] = field(default_factory=list)  # sentences about snapshots that the broker deletes at its start
+    # Sentences about partitions whose snapshots are stored under another topic id.
     other_ids: list[str] = field(default_factory=list)
-    errors: list[TiersnapError] = field(default_factory=list)  # each ended its partition; the others continued
-    waiting: set[Problem] = field(default_factory=set)  # why segments still lack snapshots
+    errors: list[TiersnapError] = field(default_factory=list)  # an error ends only its partition
+    waiting: set[Problem] = field(default_factory=set)  # reasons why segments still lack snapshots
     _topics: dict[str, set[TopicIdPartition]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -57,20 +57,21 @@ class Installation:
 
     @property
     def path(self) -> Path:
-        """Return the log directory on this host, to lock and to write to. Raises UsageError: it is on no local disk."""
+        """Return the local path of the log directory. Raises UsageError: the log directory is on no local disk."""
         if not self.log_dir.filesystem.is_local:
             raise UsageError(f"{self.logdir}: --apply needs a local directory", hint="run it on the broker host")
         return Path(self.log_dir.path)
 
     def plans(self, *, write: bool) -> Iterator[tuple[Partition, list[PlannedInstall]]]:
-        """Yield each partition with stored snapshots, and its plan; the error of a partition is added to `errors`.
+        """Yield each partition with stored snapshots, and its plan. The error of a partition is added to `errors`.
 
         Args:
-            write: carry the plan out.
+            write: whether to carry the plan out.
 
         Raises:
             ObjectNotFoundError: at the end, if no run stored a snapshot of any partition.
-            TransientError, RemoteStorageError: the store does not answer, or refuses; or the disk is full.
+            TransientError: the store does not answer.
+            RemoteStorageError: the store refuses a request, or the disk is full.
         """
         has_any = False
         for partition in self.watch(selected(self.log_dir, self.logdir, self.topic)):
@@ -88,7 +89,7 @@ class Installation:
             raise ObjectNotFoundError(
                 "no run stored a snapshot of any of these partitions there",
                 hint="give the --remote of tiersnap run; a run stores the snapshots that the brokers lack, "
-                "with --all the snapshot of every boundary",
+                "with --all the snapshot at every snapshot offset",
             )
 
     def _count(self, planned: Iterable[PlannedInstall]) -> None:
@@ -105,7 +106,10 @@ class Installation:
             return None
 
     def _planned(self, partition: Partition, *, write: bool) -> list[PlannedInstall] | None:
-        """Return the plan of a partition, and apply it with `write`; None if no run stored a snapshot for it."""
+        """Return the plan of a partition, carried out if `write`.
+
+        Return None if no run stored a snapshot of the partition.
+        """
         at = name_of(partition)
         stored = PartitionSnapshots(self.store, at)
         if not stored.offsets:
@@ -120,7 +124,7 @@ class Installation:
         return planner.planned
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the problems, for the exit code."""
+        """Yield the problems that determine the exit code."""
         yield from self.findings
         yield from self.errors
         yield from self.waiting
@@ -130,7 +134,10 @@ class Installation:
             yield OtherProblem.OTHER_TOPIC_ID
 
     def _fold(self, partition: Partition, stored: PartitionSnapshots, planner: InstallPlanner) -> str:
-        """Give the planner the boundaries of the partition; return why some were not reached."""
+        """Pass the partition's boundaries to the planner.
+
+        Return the reason why the planner did not get some of them.
+        """
         if not self.compares:
             self.findings += partition.findings
             read_here = snapshot_reader(self.log_dir.filesystem, partition)
@@ -139,15 +146,15 @@ class Installation:
             return "at or below the log start offset"
         examination = examine(self.log_dir.filesystem, partition, check_crc=self.check_crc, on_boundary=planner)
         self.findings.extend(examination.findings)
-        return f"the log cannot be folded up to there: {examination.stopped_by}"
+        return f"the log cannot be folded up to this offset: {examination.stopped_by}"
 
     def _look_for_other_ids(self, at: TopicIdPartition) -> None:
-        """Add a sentence for each other topic id under which snapshots of this topic and partition are stored."""
+        """Add a sentence for each other topic id with stored snapshots of the same topic and partition."""
         for other in sorted(self._partitions_stored(at.topic), key=lambda each: each.topic_id or ""):
             if (other.topic, other.partition) == (at.topic, at.partition) and other != at:
                 self.other_ids.append(
-                    f"{at}: its topic id is {_id_of(at)}, and the stored snapshots are of {_id_of(other)}: not "
-                    "installed; tiersnap repair makes its snapshots from its log"
+                    f"{at}: the topic id is {_id_of(at)}, and the stored snapshots are of {_id_of(other)}: not "
+                    "installed; tiersnap repair computes snapshots from the local log"
                 )
 
     def _partitions_stored(self, topic: str) -> set[TopicIdPartition]:
@@ -159,7 +166,7 @@ class Installation:
     def _list_partitions(self, topic: str) -> Iterator[TopicIdPartition]:
         for found in self.store.list(keys.topic_snapshots(topic)):
             key = keys.recognise(found.key)
-            # `tier` writes cluster.json there, and no snapshot.
+            # The folder may contain only a cluster.json from `tier`.
             if key is not None and key.kind is KeyKind.SNAPSHOT:
                 yield key.partition
 

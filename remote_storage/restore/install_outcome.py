@@ -1,4 +1,4 @@
-"""The plan of `install`: its rows and their actions."""
+"""The rows of `install`'s plan, and their actions."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 
 
 class InstallOutcome(StrEnum):
-    """The action at one offset."""
+    """The action at one snapshot offset."""
 
     WRITE = "WRITE"
     REPLACE = "REPLACE"
-    KEEP = "KEEP"  # there and trusted
-    NOT_COMPARED = "NOT_COMPARED"  # there; the log begins in remote storage, which is not asked
+    KEEP = "KEEP"  # the file exists and is trusted
+    NOT_COMPARED = "NOT_COMPARED"  # the file exists, but the log begins in remote storage, which is not read
     NEEDS_REPLACE = "NEEDS_REPLACE"
     ABOVE_NEWEST = "ABOVE_NEWEST"
     STRAY = "STRAY"
     NEVER_TIERED = "NEVER_TIERED"
     UNVERIFIED = "UNVERIFIED"
-    NOT_STORED = "NOT_STORED"  # wanted here, and no run stored it
-    NOT_ALIGNED = "NOT_ALIGNED"  # stored, but no segment begins there
-    NOT_REACHED = "NOT_REACHED"  # stored, but the log is damaged below it
-    NOT_VOUCHED = "NOT_VOUCHED"  # stored, but no manifest names it: the run did not finish
-    CORRUPT = "CORRUPT"  # stored, but not the bytes that the manifest names
+    NOT_STORED = "NOT_STORED"  # the log needs a snapshot, and no run stored one
+    NOT_ALIGNED = "NOT_ALIGNED"  # stored, but no segment begins at the offset
+    NOT_REACHED = "NOT_REACHED"  # stored, but the log is damaged below the offset
+    NOT_VOUCHED = "NOT_VOUCHED"  # stored, but in no manifest: the run did not finish
+    CORRUPT = "CORRUPT"  # stored, but its bytes differ from the manifest's size or CRC
     DISAGREES = "DISAGREES"  # stored, but contradicts the log
 
     @property
@@ -38,7 +38,7 @@ class InstallOutcome(StrEnum):
 
     @property
     def problem(self) -> Problem | None:
-        """Return why a segment lacks its snapshot until a person acts; None if it has one, or needs none."""
+        """Return the problem that the user must solve before the segment gets its snapshot, or None."""
         return _PROBLEMS.get(self)
 
 
@@ -55,7 +55,7 @@ _PROBLEMS: dict[InstallOutcome, Problem] = {
 
 @dataclass(frozen=True, slots=True)
 class StoredBy:
-    """A stored snapshot that a run vouches for."""
+    """Facts about a stored snapshot: the finished run that stored it, its number of producers, and its provenance."""
 
     run_id: str
     producers: int
@@ -74,5 +74,5 @@ class PlannedInstall:
 
     @property
     def problem(self) -> Problem | None:
-        """Return why a segment lacks its snapshot until a person acts; None if it has one, or needs none."""
+        """Return the problem that the user must solve before the segment gets its snapshot, or None."""
         return self.found or self.action.problem

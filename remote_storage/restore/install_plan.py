@@ -1,7 +1,7 @@
-"""Plan the actions of `install` on a partition, by offset.
+"""Plan the actions of `install` on a partition, by snapshot offset.
 
-`repair`'s plan decides at which offsets a snapshot may be written. `install` writes the stored snapshot there if a
-finished run vouches for its bytes and it agrees with the log. It never writes a snapshot that was computed here.
+The plan of `repair` decides at which offsets a snapshot may be written. There, `install` writes the stored snapshot if
+the manifest of a finished run contains it and it agrees with the log. `install` never writes a computed snapshot.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tiersnap.snapshot.units import count_of
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """A stored snapshot in the manifest of a run."""
+    """The entry of a stored snapshot in the manifest of a run."""
 
     run_id: str
     record: SnapshotRecord
@@ -50,15 +50,17 @@ class PartitionSnapshots:
         self._store, self._partition = store, partition
         self.offsets = frozenset(list_snapshots(store, partition))
         self._vouched: dict[int, list[Vouched]] = {}
-        for manifest in list_manifests(store, partition) if self.offsets else ():
+        if not self.offsets:
+            return
+        for manifest in list_manifests(store, partition):
             for record in manifest.snapshots:
                 self._vouched.setdefault(record.offset, []).append(Vouched(manifest.run_id, record))
 
     def read(self, offset: int) -> tuple[bytes | None, Vouched | None]:
-        """Return the snapshot at an offset (None if it is missing), and its entry in a manifest (None without one).
+        """Return the snapshot at an offset and its entry in a manifest. Each is None if it is missing.
 
         Raises:
-            CorruptDataError: it is no snapshot, or manifests name other bytes.
+            CorruptDataError: the object is not a snapshot, or its size or CRC differs from all manifests.
         """
         name = self._store.uri + keys.snapshot(self._partition, offset)
         data = read_snapshot(self._store, self._partition, offset)
@@ -79,7 +81,7 @@ class PartitionSnapshots:
 
 
 class InstallPlanner:
-    """Plans a partition; call it with each boundary in ascending order, then `finish`."""
+    """Plans a partition. Call it with each boundary in ascending order, then call `finish`."""
 
     def __init__(
         self,
@@ -92,10 +94,10 @@ class InstallPlanner:
         compares: bool = True,
     ) -> None:
         self.planned: list[PlannedInstall] = []
-        # A stored snapshot may lack producers that have expired at the options' `now`.
+        # A stored snapshot may lack producers that have expired at `options.now`.
         self._partition, self._stored, self._options = partition, stored, options
         self._write = write
-        self._compares = compares  # whether boundaries are folded from the log; else their entries mean nothing
+        self._compares = compares  # whether the entries of boundaries were folded from the log; if not, ignore them
         self._repair = Planner(partition, options, read_here, needs_start=False)
         self._left = set(stored.offsets)
         self._bases = {segment.base_offset for segment in partition.segments}
@@ -104,15 +106,17 @@ class InstallPlanner:
         """Plan one boundary."""
         count = len(self._repair.planned)
         self._repair(boundary)
-        repair = self._repair.planned[-1] if len(self._repair.planned) > count else None
-        if repair is None:
+        if len(self._repair.planned) == count:
             return
+        repair = self._repair.planned[-1]
         is_stored = boundary.offset in self._left
         self._left.discard(boundary.offset)
         if not repair.action.writes:
             if is_stored or repair.action.waits:
                 outcome = InstallOutcome(str(repair.action))
-                found = repair.found if outcome is InstallOutcome.NEEDS_REPLACE else None
+                found = None
+                if outcome is InstallOutcome.NEEDS_REPLACE:
+                    found = repair.found
                 self.planned.append(PlannedInstall(boundary.offset, outcome, repair.reason, found=found))
         elif not is_stored:
             self._add(boundary.offset, InstallOutcome.NOT_STORED, f"no run stored it: {repair.reason}")
@@ -120,7 +124,10 @@ class InstallPlanner:
             self._take(boundary, repair)
 
     def finish(self, why_not_reached: str) -> None:
-        """Add the stored snapshots that no boundary asked for."""
+        """Add the stored snapshots at offsets without a boundary.
+
+        `why_not_reached` is the reason for lacking boundaries.
+        """
         for offset in sorted(self._left):
             if offset <= unloaded_below(self._partition):
                 self._add(offset, InstallOutcome.STRAY, "at or below the log start offset: a broker deletes it unread")
@@ -138,7 +145,7 @@ class InstallPlanner:
             self._add(offset, InstallOutcome.CORRUPT, error.message)
             return
         if data is None:
-            self._add(offset, InstallOutcome.NOT_STORED, f"gone since it was listed: {repair.reason}")
+            self._add(offset, InstallOutcome.NOT_STORED, f"deleted after it was listed: {repair.reason}")
             return
         entries = snapshot_file.decode(data)
         if vouched is None:
@@ -173,18 +180,25 @@ class InstallPlanner:
         vouched: Vouched | None = None,
         producers: int = 0,
     ) -> None:
-        stored = None if vouched is None else StoredBy(vouched.run_id, producers, vouched.record.provenance)
+        stored = None
+        if vouched is not None:
+            stored = StoredBy(vouched.run_id, producers, vouched.record.provenance)
         self.planned.append(PlannedInstall(offset, outcome, reason, stored))
 
 
 def without_folding(partition: Partition, stored: PartitionSnapshots, read_here: ReadSnapshot) -> list[Boundary]:
-    """Return boundaries for a planner that does not compare; their verdicts show only whether the file is readable."""
-    here = sorted((stored.offsets & {segment.base_offset for segment in partition.segments}) | set(partition.snapshots))
-    return [
-        Boundary(offset, lambda: np.empty(0, ENTRY_DTYPE), Provenance.BROKER, _readable(read_here, offset), 0)
-        for offset in here
-        if offset > unloaded_below(partition)
-    ]
+    """Return boundaries without entries, for a planner that does not compare.
+
+    Their verdicts show if the file is readable.
+    """
+    bases = {segment.base_offset for segment in partition.segments}
+    start = unloaded_below(partition)
+    offsets = [offset for offset in sorted((stored.offsets & bases) | set(partition.snapshots)) if offset > start]
+    return [Boundary(at, _no_entries, Provenance.BROKER, _readable(read_here, at), 0) for at in offsets]
+
+
+def _no_entries() -> np.ndarray:
+    return np.empty(0, ENTRY_DTYPE)
 
 
 def _readable(read_here: ReadSnapshot, offset: int) -> Comparison:

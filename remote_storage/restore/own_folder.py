@@ -1,8 +1,9 @@
-"""A folder that restore builds in another user's directory, held by its descriptor.
+"""A folder that restore creates in another user's directory, and accesses through its descriptor.
 
-Restore runs as root in a directory that another user owns. So the folder has a random name, and restore always creates
-it. Restore reaches its files through its descriptor, follows no link, and creates files instead of opening existing
-ones for writing. A marker file identifies our unfinished folders; a folder without one is never emptied or removed.
+Restore runs as root in a directory that another user owns. Therefore the folder has a random name, and restore always
+creates it. Restore accesses its files through the folder's descriptor, follows no symlink, and never opens an existing
+file for writing. A marker file identifies an unfinished folder of restore. A folder without the marker is never emptied
+or removed.
 """
 
 from __future__ import annotations
@@ -29,27 +30,31 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 class OwnFolder:
-    """A folder by its descriptor."""
+    """A folder that is accessed through its descriptor."""
 
     def __init__(self, path: Path, *, like: Path | None = None) -> None:
-        """Open the folder at `path`, which must be a directory and no link.
+        """Open the folder at `path`, which must be a directory and no symlink.
 
         Args:
-            like: a file in the same directory, whose mode new files get. Their owner is the owner of the directory,
-                which a broker writes to; if root owns it, as a mounted disk may be, the owner of the file.
+            like: a file in the same directory. New files get its mode. Their owner is the owner of the directory; if
+                that is root, as on some mounted disks, their owner is the owner of `like`.
 
         Raises:
-            OSError: it cannot be opened.
+            OSError: the folder cannot be opened.
         """
-        self.path = path  # for messages and for reading; nothing is written through it
-        self._mode = None if like is None else like.stat(follow_symlinks=False).st_mode
-        around = path.parent.stat()
-        self._owner = around if like is None or around.st_uid else like.stat(follow_symlinks=False)
+        self.path = path  # for messages and for reads; all writes use the descriptor
+        self._mode = None
+        self._owner = path.parent.stat()
+        if like is not None:
+            status = like.stat(follow_symlinks=False)
+            self._mode = status.st_mode
+            if self._owner.st_uid == 0:
+                self._owner = status
         self._descriptor = os.open(path, _DIRECTORY)
 
     @classmethod
     def made(cls, parent: Path, prefix: str, plan: str, *, like: Path | None = None) -> OwnFolder:
-        """Make a folder `<prefix><16 hex>` with a marker that names the plan and the mode of `parent`; return it."""
+        """Create and return a folder `<prefix><16 hex>` with the mode of `parent`. Its marker contains `plan`."""
         path = parent / f"{prefix}{secrets.token_hex(8)}"
         directory = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -66,7 +71,10 @@ class OwnFolder:
 
     @contextmanager
     def new_file(self, name: str) -> Iterator[BinaryIO]:
-        """Write a file, and sync it at the end; a file of that name is unlinked first. An error leaves no file."""
+        """Create a file for writing, and sync it at the end.
+
+        An existing file is unlinked first. An error leaves no file.
+        """
         self.remove(name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         descriptor = os.open(name, flags, 0o600, dir_fd=self._descriptor)
@@ -82,39 +90,39 @@ class OwnFolder:
             raise
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of a small file; None if the name is absent or a link."""
+        """Return the content of a small file, or None if the file does not exist or is a symlink."""
         try:
             return read_regular(self.path / name)
         except OSError:
             return None
 
     def size(self, name: str) -> int | None:
-        """Return the size of a file in bytes; None without one."""
+        """Return the size of a file in bytes, or None if it does not exist."""
         try:
             return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False).st_size
         except FileNotFoundError:
             return None
 
     def rename(self, name: str, new_name: str) -> None:
-        """Rename a file over another one."""
+        """Rename a file, and replace an existing file."""
         _log.debug("%s becomes %s", self.path / name, new_name)
         os.rename(name, new_name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
 
     def remove(self, name: str) -> None:
-        """Unlink a name, if it is there."""
+        """Unlink a name if it exists."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._descriptor)
 
     def names(self) -> list[str]:
-        """Return the names in the folder, without the marker."""
+        """Return the names in the folder without the marker, ascending."""
         return sorted(name for name in os.listdir(self._descriptor) if name != MARKER)  # noqa: PTH208 - a descriptor
 
     def sync(self) -> None:
-        """Make its names durable."""
+        """Make the names in the folder durable."""
         os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Release the descriptor."""
+        """Close the descriptor."""
         os.close(self._descriptor)
 
     def __enter__(self) -> OwnFolder:
@@ -125,9 +133,10 @@ class OwnFolder:
 
 
 def plan_of(path: Path) -> str | None:
-    """Return the plan that the marker of an unfinished folder names; "" if it was cut short, None without a marker.
+    """Return the plan in the marker of an unfinished folder, or None if there is no marker.
 
-    An empty folder gives "", too: a restore was killed when it had just created it, and there is nothing to lose.
+    Return "" if the marker is incomplete or the folder is empty: a restore was killed right after it created the
+    folder, and nothing can be lost.
     """
     try:
         with OwnFolder(path) as folder:
@@ -140,14 +149,16 @@ def plan_of(path: Path) -> str | None:
         plan = json.loads(data)["plan"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return ""
-    return plan if isinstance(plan, str) else ""
+    if not isinstance(plan, str):
+        return ""
+    return plan
 
 
 def remove_own(path: Path) -> None:
-    """Delete an unfinished folder if it has our marker.
+    """Delete an unfinished folder if it has restore's marker.
 
     Raises:
-        OSError: it cannot be deleted.
+        OSError: the folder cannot be deleted.
     """
     if plan_of(path) is None:
         return

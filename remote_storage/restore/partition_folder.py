@@ -1,11 +1,12 @@
-"""Build the folder of a partition under a temporary name, and rename it when it is complete and on disk.
+"""Build the folder of a partition under a temporary name, and rename the folder when it is complete and synced.
 
-The temporary name is `tiersnap-restore.<16 hex digits of the partition>.<16 random hex digits>`. No partition has such
-a name, so a broker that starts after an interrupted restore refuses to start and names the folder; without the folder
-it would create an empty partition at offset 0. A marker in the folder names the plan: the same restore, run again,
-continues there. It checks every file again, and fetches only the segment files that are not complete.
+The temporary name is `tiersnap-restore.<16 hex digits of the partition>.<16 random hex digits>`. If a broker starts
+after an interrupted restore, it refuses to start and names this folder, because no partition can have such a name.
+Without the folder, the broker would create an empty partition at offset 0. A marker in the folder contains a digest of
+the plan. If the same restore runs again, it continues in this folder: it checks every file again, and fetches only
+incomplete segment files.
 
-A folder that exists under the final name is compared file by file, and never written to.
+If a folder already exists under the final name, restore only compares its files, and never writes to it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _FETCHES_AT_ONCE = 4
 
 @dataclass(frozen=True, slots=True)
 class FolderPlan:
-    """The planned content of the folder of a partition; `topic_id` is the one in partition.metadata."""
+    """The planned content of the folder of a partition. `topic_id` is the id for partition.metadata."""
 
     topic: str
     partition: int
@@ -64,25 +65,26 @@ class FolderPlan:
 
     @property
     def unfinished_prefix(self) -> str:
-        """Return the prefix of unfinished folders of this partition."""
+        """Return the prefix of the names of this partition's unfinished folders."""
         return f"{UNFINISHED}{_digest(self.name)}."
 
     @property
     def digest(self) -> str:
-        """Return the digest in the marker; it covers segment ids and offsets."""
+        """Return the digest for the marker. It covers segment ids and offsets."""
         pieces = [(piece.copy.segment_id, piece.start_offset, piece.end_offset) for piece in self.chain.pieces]
         return _digest(repr(pieces))
 
     def local(self, folder: Path) -> Partition:
-        """Return the partition as it will be in `folder`."""
-        pieces = [(piece.start_offset, piece.end_offset) for piece in self.chain.pieces]
-        segments = [
-            Segment(start, end, FileRef(str(folder / f"{start:020d}.log"), 0, 0))
-            for start, end in [*pieces, (self.chain.end_offset, None)]
-        ]
+        """Return the partition as its files in `folder` will be."""
+        segments = [_local_segment(folder, each.start_offset, each.end_offset) for each in self.chain.pieces]
+        segments.append(_local_segment(folder, self.chain.end_offset, None))
         return Partition(
             str(folder), tuple(segments), {}, topic=self.topic, topic_id=self.topic_id, partition=self.partition
         )
+
+
+def _local_segment(folder: Path, base_offset: int, end_offset: int | None) -> Segment:
+    return Segment(base_offset, end_offset, FileRef(str(folder / f"{base_offset:020d}.log"), 0, 0))
 
 
 class _Files(Protocol):
@@ -93,17 +95,17 @@ class _Files(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """Names of folders that earlier restores of a partition left: the folder to continue, and folders to delete."""
+    """Names of folders that earlier restores of a partition left: the folder to continue, and the folders to delete."""
 
     resumed: str | None
     leftovers: tuple[str, ...]
 
 
 def find_unfinished(plan: FolderPlan, log_dir: Path) -> Unfinished:
-    """Return the unfinished folder that this plan continues, and the folders to delete.
+    """Return the unfinished folder that this plan continues, and the unfinished folders to delete.
 
     Raises:
-        FolderDiffersError: a folder has such a name, and no marker that this user wrote.
+        FolderDiffersError: an unfinished folder has no marker that this user wrote.
     """
     resumed, leftovers = None, []
     for name in _unfinished_names(plan, log_dir):
@@ -111,7 +113,7 @@ def find_unfinished(plan: FolderPlan, log_dir: Path) -> Unfinished:
         if digest is None:
             raise FolderDiffersError(
                 f"{log_dir / name} has the name of an unfinished restore, and this user did not make it",
-                hint="no broker starts while it exists: look at it, and delete it yourself",
+                hint="no broker starts while the folder exists: check its content, and delete it yourself",
             )
         if digest == plan.digest and resumed is None:
             resumed = name
@@ -125,7 +127,7 @@ def _unfinished_names(plan: FolderPlan, log_dir: Path) -> list[str]:
 
 
 def build_folder(store: ObjectStore, plan: FolderPlan, log_dir: Path) -> tuple[Path, RestoredLog]:
-    """Fetch, check and write all files; return the folder, synced, under its temporary name, and the replayed log.
+    """Fetch, check and write all files. Return the synced folder under its temporary name, and the replayed log.
 
     Raises:
         CorruptDataError: an object is damaged.
@@ -158,13 +160,17 @@ def build_folder(store: ObjectStore, plan: FolderPlan, log_dir: Path) -> tuple[P
 
 
 def forget_marker(folder: Path) -> None:
-    """Remove the marker, if there is one, from a folder that has its final name."""
+    """Remove the marker, if it exists, from a folder with its final name."""
     with _written(folder), OwnFolder(folder) as own:
         own.remove(MARKER)
 
 
 def compare_folder(store: ObjectStore, plan: FolderPlan, log_dir: Path) -> RestoredLog:
-    """Check that an existing folder equals the one that `build_folder` would make. Raises FolderDiffersError."""
+    """Check that an existing folder equals the result of `build_folder`.
+
+    Raises:
+        FolderDiffersError: the folder differs.
+    """
     folder = log_dir / plan.name
     with tempfile.TemporaryDirectory(prefix="tiersnap-") as scratch:
         files = _SameFiles(store, folder, Path(scratch))
@@ -208,7 +214,7 @@ def _fill(store: ObjectStore, plan: FolderPlan, folder: Path, files: _Files) -> 
 
 
 class _NewFiles:
-    """Files of a new folder; the next segments are fetched while one is checked."""
+    """The files of a new folder. While one segment is checked, the next segments are fetched."""
 
     def __init__(self, store: ObjectStore, plan: FolderPlan, folder: OwnFolder) -> None:
         self._store, self._folder = store, folder
@@ -238,7 +244,7 @@ class _NewFiles:
     def _fetch(self, piece: LogPiece) -> None:
         name = _log_name(piece)
         size = self._folder.size(name)
-        # The check finds a damaged file; the next attempt then fetches it again.
+        # If the check finds a damaged file, the next attempt fetches the file again.
         if size is None or (piece.is_whole and size != piece.copy.metadata.segment_size):
             fetch_piece(self._store, piece, self._folder, name, self._stop)
 
@@ -258,7 +264,7 @@ def _log_name(piece: LogPiece) -> str:
 
 
 class _SameFiles:
-    """Files of an existing folder, which must equal the files of the plan."""
+    """The files of an existing folder, which must equal the files of the plan."""
 
     def __init__(self, store: ObjectStore, folder: Path, scratch: Path) -> None:
         self._store, self._folder, self._scratch = store, folder, scratch / "fetched"
@@ -271,7 +277,7 @@ class _SameFiles:
         if not path.is_file() or path.is_symlink():
             raise folder_differs(self._folder, f"{path.name} is missing")
         if not same_content(self._store, piece, path, self._scratch):
-            raise folder_differs(self._folder, f"{path.name} is not the segment of the tier")
+            raise folder_differs(self._folder, f"{path.name} differs from the remote segment")
 
     def put(self, name: str, data: bytes | None) -> None:
         path = self._folder / name
@@ -283,21 +289,23 @@ class _SameFiles:
         except OSError as error:
             raise folder_differs(self._folder, f"{name}: {error.strerror}") from error
         if not is_same:
-            raise folder_differs(self._folder, f"{name} is another")
+            raise folder_differs(self._folder, f"{name} has other content")
 
     def check_no_others(self) -> None:
         others = sorted(path.name for path in self._folder.iterdir() if path.name not in self._names | {MARKER})
         if others:
-            more = " …" if len(others) > 3 else ""
-            raise folder_differs(self._folder, f"{', '.join(others[:3])}{more} would not be there")
+            shown = ", ".join(others[:3])
+            if len(others) > 3:
+                shown += " …"
+            raise folder_differs(self._folder, f"the restored log does not contain {shown}")
 
 
 def folder_differs(folder: Path, how: str) -> FolderDiffersError:
-    """Return the error that refuses to write to an existing folder."""
+    """Return the error that an existing folder differs from the restored log. `how` is the difference."""
     return FolderDiffersError(
         f"{folder} exists and differs from the restored log: {how}",
-        hint="nothing is overwritten: a broker may have written there since. Look at it (tiersnap scan), move it out "
-        "of the log directory, and run restore again",
+        hint="restore overwrites nothing: a broker may have written to the folder. Check the folder with tiersnap "
+        "scan, move it out of the log directory, and run restore again",
     )
 
 
@@ -310,7 +318,7 @@ def _written(folder: Path) -> Iterator[None]:
 
 
 def discard(folder: Path) -> None:
-    """Delete an unfinished folder with restore's marker; a folder without a marker stays."""
+    """Delete an unfinished folder with restore's marker. A folder without a marker is kept."""
     with _written(folder):
         remove_own(folder)
 

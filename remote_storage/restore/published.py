@@ -1,7 +1,7 @@
 """Choose the remote segments that may be restored, by the records of the cluster or by claims.
 
-A deleted topic is not restored from objects that its cluster has not removed yet, nor from segments that were never
-published. A published segment without any object in the store counts as missing.
+Segments that the cluster deleted are not restored, even if their objects still exist. Segments that were never
+published are not restored unless the user asks for them. A published segment without any object counts as missing.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _S = TypeVar("_S", RemoteSegment, IncompleteSegment)
 
 
 def as_published(remote: RemoteInventory, published: Published, *, unpublished: bool = False) -> RemoteInventory:
-    """Keep the segments that the cluster published and did not delete; set those without a record apart.
+    """Return the segments that the cluster published and did not delete. Segments without a record go to `unpublished`.
 
-    A published segment that is not in the store becomes a leftover: it is not usable.
+    A published segment that is not in the store goes to `leftovers`, because it cannot be used.
 
     Args:
-        unpublished: the segments without a record are wanted, too.
+        unpublished: whether the user wants the segments without a record, too.
 
     Raises:
-        DeletedByClusterError: every published segment is deleted.
+        DeletedByClusterError: all published segments are deleted.
     """
     deleted = {segment_id for segment_id, known in published.items() if known.state in _DELETED}
     stored = _ids(remote.segments) | _ids(remote.leftovers)
@@ -65,10 +65,12 @@ def without_ids(segments: Iterable[_S], segment_ids: Collection[str]) -> list[_S
 
 
 def _deleted(remote: RemoteInventory, unknown: int) -> DeletedByClusterError:
-    more = f"; --unpublished restores {count_of(unknown, 'segment')} without a record" if unknown else ""
+    more = ""
+    if unknown:
+        more = f"; --unpublished restores {count_of(unknown, 'segment')} without a record"
     return DeletedByClusterError(
         f"{remote.partition}: its remote segments are published as deleted",
-        hint=f"the topic was deleted, or retention took all of it{more}",
+        hint=f"the topic was deleted, or retention deleted all its segments{more}",
     )
 
 
@@ -81,9 +83,10 @@ def _lost(published: Published, stored: Collection[str]) -> Iterator[IncompleteS
 
 
 def as_claimed(store: ObjectStore, remote: RemoteInventory) -> RemoteInventory:
-    """Keep the segments that brokers uploaded, since they publish each; set the segments of tiersnap apart.
+    """Return the segments that brokers uploaded. Segments that tiersnap uploaded go to `unpublished`.
 
-    For a restore without a cluster. A segment is tiersnap's if a claim names it, or if its claim cannot be read.
+    A restore without a cluster uses only segments of brokers, because brokers publish every segment that they upload. A
+    segment is tiersnap's if a claim contains its id, or if the claim at its offset cannot be decoded.
     """
     claimed = _claimed(store, remote)
     return _set_apart(remote, claimed, "made by tiersnap and not known to be published")
@@ -92,15 +95,12 @@ def as_claimed(store: ObjectStore, remote: RemoteInventory) -> RemoteInventory:
 def _set_apart(
     remote: RemoteInventory, segment_ids: Collection[str], why: str, *, without: Collection[str] = ()
 ) -> RemoteInventory:
-    """Move segments with these ids to `unpublished`, and drop segments whose ids are in `without`."""
+    """Move the segments with these ids to `unpublished`, and drop the segments whose ids are in `without`."""
     left = without_ids(remote.segments, without)
     apart = tuple(copy for copy in left if copy.segment_id in segment_ids)
-    return replace(
-        remote,
-        segments=tuple(without_ids(left, segment_ids)),
-        unpublished=apart,
-        why_unpublished=why if apart else "",
-    )
+    if not apart:
+        why = ""
+    return replace(remote, segments=tuple(without_ids(left, segment_ids)), unpublished=apart, why_unpublished=why)
 
 
 def _claimed(store: ObjectStore, remote: RemoteInventory) -> frozenset[str]:
@@ -117,16 +117,18 @@ def _named(store: ObjectStore, by_offset: Mapping[int, Iterable[RemoteSegment]],
         found = read_claim(store, segment)
     except CorruptDataError:
         return {copy.segment_id for copy in by_offset[segment.base_offset]}
-    return set() if found is None else set(found.segment_ids)
+    if found is None:
+        return set()
+    return set(found.segment_ids)
 
 
 def taking_all(remote: RemoteInventory) -> RemoteInventory:
-    """Return the inventory with the unpublished segments among the complete ones."""
+    """Return the inventory with the unpublished segments among the complete segments."""
     return replace(remote, segments=_sorted((*remote.segments, *remote.unpublished)), unpublished=())
 
 
 def refusing(remote: RemoteInventory) -> RemoteInventory:
-    """Return the inventory with the unpublished segments among the incomplete ones."""
+    """Return the inventory with the unpublished segments among the incomplete segments."""
     refused = (
         IncompleteSegment(each.segment_id, each.start_offset, remote.why_unpublished, end_offset=each.end_offset)
         for each in remote.unpublished
@@ -139,21 +141,23 @@ def _sorted(segments: Iterable[_S]) -> tuple[_S, ...]:
 
 
 def read_copies(store: ObjectStore, listed: PartitionObjects) -> RemoteInventory:
-    """Read the metadata of listed segments, and return the complete and the incomplete ones.
+    """Return the complete and the incomplete segments of a listing, with their metadata.
 
-    A segment that the plugin compressed can be restored. An encrypted segment cannot, and counts as incomplete.
+    A segment that the plugin compressed can be restored. A segment that the plugin encrypted is returned as incomplete.
     """
 
     def read(attempt: SegmentObjects) -> RemoteSegment | IncompleteSegment:
         found = read_segment(store, attempt)
         if isinstance(found, RemoteSegment) and found.is_encrypted:
-            problem = "the segment is encrypted by the plugin; a broker that has its key reads it"
+            problem = "the segment is encrypted by the plugin; only a broker with the plugin's key can read it"
             return IncompleteSegment(attempt.segment_id, attempt.start_offset, problem)
         return found
 
-    results = in_parallel(read, listed.attempts)
-    return RemoteInventory(
-        listed.partition,
-        tuple(each for each in results if isinstance(each, RemoteSegment)),
-        tuple(each for each in results if isinstance(each, IncompleteSegment)),
-    )
+    complete: list[RemoteSegment] = []
+    incomplete: list[IncompleteSegment] = []
+    for each in in_parallel(read, listed.attempts):
+        if isinstance(each, RemoteSegment):
+            complete.append(each)
+        else:
+            incomplete.append(each)
+    return RemoteInventory(listed.partition, tuple(complete), tuple(incomplete))

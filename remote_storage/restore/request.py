@@ -1,4 +1,4 @@
-"""The request of a restore, the action on each partition, and the remote segments that it leaves out."""
+"""The request of a restore, the action on each partition, and the remote segments that the restore leaves out."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ class RestoreAction(StrEnum):
     """The action on a partition."""
 
     RESTORE = "RESTORE"
-    RESUME = "RESUME"  # an earlier restore was cut short
-    COMPARE = "COMPARE"  # a folder with such segments exists
+    RESUME = "RESUME"  # an unfinished folder of an interrupted restore exists
+    COMPARE = "COMPARE"  # the folder exists, with segments of the same offsets and sizes
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """Partitions of one topic, their source, and their topic id and state in the target."""
+    """The partitions of one topic to restore, with their source, their target topic id and their producer state."""
 
-    topic: str | None  # None if the partitions name it
+    topic: str | None  # None if `partitions` names the topic
     partitions: tuple[TopicPartition, ...]  # empty for all partitions in remote storage
-    topic_id: str | None  # in remote storage; None if the topic has segments under one id only
-    layout: str | None  # of layouts.open_layout.LAYOUTS; None if the topic has segments in one layout only
-    cluster_id: str | None  # of the cluster that wrote the segments; None if a run recorded it
-    as_topic_id: str | None  # in the target's cluster; None for the same id as in remote storage
-    producer_state: str | None  # "keep" or "empty"; None if there is nothing to choose
-    log_start: int | None  # first offset wanted, inclusive; None for the tier's
-    until: int | None  # end of the log, exclusive; None for the tier's
+    topic_id: str | None  # topic id in remote storage; None if there is only one
+    layout: str | None  # a name from layouts.open_layout.LAYOUTS; None if the topic has only one layout
+    cluster_id: str | None  # of the cluster that wrote the segments; None if a run recorded the id
+    as_topic_id: str | None  # topic id in the target cluster; None for the same id as in remote storage
+    producer_state: str | None  # "keep" or "empty"; None if the user gave no --producer-state
+    log_start: int | None  # first offset, inclusive; None for the start of the remote log
+    until: int | None  # end offset, exclusive; None for the end of the remote log
     without: tuple[str, ...]  # ids of segments to leave out
-    unpublished: bool  # also take segments that the cluster, or without a cluster a broker, did not publish
+    unpublished: bool  # whether to use segments that are not known to be published
     broker_expiry: BrokerExpiry
 
     def __post_init__(self) -> None:
         if not self.topic and not self.partitions:
             raise UsageError("no topic was named", hint="--topic orders, or --partition orders-0")
-        if any(topic != self.name for topic, _ in self.partitions):
+        if len({topic for topic, _ in self.partitions} | {self.name}) > 1:
             raise UsageError("--topic and --partition name several topics", hint="restore one topic at a time")
 
     @property
@@ -51,20 +51,22 @@ class RestoreRequest:
 
     @property
     def numbers(self) -> frozenset[int]:
-        """Return the numbers of the partitions; empty for all partitions in remote storage."""
+        """Return the numbers of the requested partitions. Empty for all partitions in remote storage."""
         return frozenset(number for _, number in self.partitions)
 
     @property
     def is_local(self) -> bool | None:
-        """Return whether the segments are files of LocalTieredStorage; None if the layout was not named."""
-        return None if self.layout is None else self.layout == "local-tiered-storage"
+        """Return whether the requested layout is LocalTieredStorage's. None if no layout was requested."""
+        if self.layout is None:
+            return None
+        return self.layout == "local-tiered-storage"
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOutCopy:
-    """A remote segment that is not used."""
+    """A remote segment that the restore does not use."""
 
     segment_id: str
     base_offset: int
-    next_base_offset: int | None  # None of an incomplete segment
+    next_base_offset: int | None  # None for an incomplete segment
     reason: str

@@ -1,4 +1,4 @@
-"""A plan carried out, partition by partition: folder, checkpoints, and the folder's name last."""
+"""Carry out a restore plan, partition by partition: build the folder, set the checkpoints, then rename the folder."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _FILES_OF_A_SEGMENT = 5  # log, two indexes, transaction index, snapshot
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The end of a restore."""
+    """The result of a restore."""
 
-    done: tuple[tuple[RestorePlan, RestoredLog], ...]  # plans that were carried out, and the logs in their folders
-    failure: TiersnapError | None = None  # of the plan that ended the restore; None if all were carried out
-    left: tuple[Path, ...] = ()  # unfinished folders of the plan that failed; no broker starts while they exist
+    done: tuple[tuple[RestorePlan, RestoredLog], ...]  # finished plans, and the logs in their folders
+    failure: TiersnapError | None = None  # error of the plan that failed; None if all plans were carried out
+    left: tuple[Path, ...] = ()  # unfinished folders of the failed plan; no broker starts while they exist
 
 
 def carry_out(
@@ -40,12 +40,12 @@ def carry_out(
     begin: Callable[[RestorePlan], None],
     talk: Callable[[str], None],
 ) -> Restored:
-    """Restore the plans in their order, up to the first that fails.
+    """Carry out the plans in their order. Stop at the first plan that fails.
 
     Args:
-        target: the caller has locked its log directory, and made room there.
+        target: the caller has locked the log directory, and called `make_room`.
         begin: called with each plan before the plan is carried out.
-        talk: prints steps that take a while, and unusual ones.
+        talk: prints messages about slow and unusual steps.
     """
     done: list[tuple[RestorePlan, RestoredLog]] = []
     for plan in plans:
@@ -55,18 +55,20 @@ def carry_out(
         except TiersnapError as error:
             _log.debug("%s failed, and the plans after it are not begun", plan.folder.name)
             left = tuple(target.path.glob(f"{plan.folder.unfinished_prefix}*"))
-            return Restored(tuple(done), _gone(error) if isinstance(error, ObjectNotFoundError) else error, left)
+            if isinstance(error, ObjectNotFoundError):
+                return Restored(tuple(done), _gone(error), left)
+            return Restored(tuple(done), error, left)
     return Restored(tuple(done))
 
 
 def _gone(error: ObjectNotFoundError) -> TransientError:
     return TransientError(
-        f"{error.message} since the restore was planned", hint="run restore again: it plans anew", **error.attrs
+        f"{error.message} since the restore was planned", hint="run restore again: it makes a new plan", **error.attrs
     )
 
 
 def make_room(target: Target, plans: Sequence[RestorePlan]) -> None:
-    """Delete the unfinished folders of earlier restores, and check that the disk has room for the new ones.
+    """Delete the unfinished folders of earlier restores, and check that the disk has room for the new folders.
 
     Raises:
         NoSpaceError: the disk is too small.
@@ -82,12 +84,15 @@ def make_room(target: Target, plans: Sequence[RestorePlan]) -> None:
         ways = "; ".join(ways_to_free(disk, deleted_bytes(target.path)))
         raise NoSpaceError(
             f"{target.path}: {says_room('the folders', needed, disk)}",
-            hint=f"restore partition by partition, or free some: {ways}",
+            hint=f"restore partition by partition, or free space: {ways}",
         )
 
 
 def _on_disk(plan: RestorePlan) -> int:
-    """Return the bytes of a folder: indexes are some 0.5 % of the segments, and each small file takes a block."""
+    """Return the estimated bytes of a folder.
+
+    Indexes take about 0.5 % of the segments, and each small file takes a block.
+    """
     chain = plan.folder.chain
     return chain.size + chain.size // 200 + len(chain.pieces) * _FILES_OF_A_SEGMENT * BLOCK
 
@@ -95,7 +100,7 @@ def _on_disk(plan: RestorePlan) -> int:
 def restore_partition(
     store: ObjectStore, target: Target, plan: RestorePlan, talk: Callable[[str], None]
 ) -> RestoredLog:
-    """Build or compare one folder and set the partition's checkpoints; see `carry_out`.
+    """Build or compare the folder of a partition, set its checkpoints, and rename the folder. See `carry_out`.
 
     Raises:
         TiersnapError: see `build_folder` and `compare_folder`.
@@ -106,17 +111,20 @@ def restore_partition(
     else:
         talk(f"fetching {count_of(len(chain.pieces), 'segment')} of {folder.name}, {human_bytes(chain.size)}")
         built, found = build_folder(store, folder, target.path)
-    # An empty state stays empty only if the broker does not check the segments, since that would fold producers.
+    # With an empty producer state, the broker must not check the segments: the check would add their producers.
     checks_all = bool(found.files.doubts) and not folder.empty_state
     if checks_all and target.forget_clean_shutdown():
-        talk("removed .kafka_cleanshutdown, so that the broker checks the files on which the tier contradicts itself")
-    # Before the folder gets its name, so that a broker finds a complete partition.
+        talk("removed .kafka_cleanshutdown: remote objects contradict each other, so the broker must check these files")
+    # Set the checkpoints first, so that a broker finds a complete partition under the final name.
+    # After an unclean stop, the broker checks the segments at or above the recovery point.
+    recovery_point = chain.end_offset
+    if checks_all:
+        recovery_point = chain.start_offset
     target.set_checkpoints(
         (folder.topic, folder.partition),
         log_start=chain.log_start_offset,
         log_end=chain.end_offset,
-        # An unclean start checks segments from here on: the empty active one, or all of them if any is doubtful.
-        recovery_point=chain.start_offset if checks_all else chain.end_offset,
+        recovery_point=recovery_point,
     )
     if plan.action is not RestoreAction.COMPARE:
         target.rename(built, folder.name)

@@ -1,4 +1,4 @@
-"""Plan the restore of each partition, without any write."""
+"""Plan the restore of each partition. Nothing is written."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ from tiersnap.snapshot.units import count_of
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """One partition of a plan."""
+    """The plan of one partition."""
 
     action: RestoreAction
     folder: FolderPlan
     destination: Destination
     source_cluster: str
-    # transactions that are open at the log end, by the remote snapshot there
+    # Open transactions in the remote snapshot at the log end.
     told_open: tuple[RestoredTransaction, ...]
-    leftovers: tuple[str, ...]  # names of unfinished folders of other plans for this partition
-    topic_is_checked: bool  # the records of a cluster that has the topic were read
+    leftovers: tuple[str, ...]  # names of this partition's unfinished folders with other plans
+    topic_is_checked: bool  # whether the records of a cluster with this topic were read
 
 
 def plan_topic(
@@ -70,23 +70,23 @@ def plan_topic(
     asked: RestoreRequest,
     published: Mapping[TopicIdPartition, Published] | None,
 ) -> list[RestorePlan]:
-    """Plan how each partition goes to the target.
+    """Plan the restore of each partition of a topic.
 
     Args:
         published: the cluster's records of each partition; None without a cluster.
 
     Raises:
-        OtherClusterError, UnknownClusterError, UsageError: see `choose_destination`; or remote storage has no segment
-            that the user leaves out by id.
+        OtherClusterError, UnknownClusterError: see `choose_destination`.
+        UsageError: see `choose_destination`; or remote storage lacks a segment of --without.
         DeletedByClusterError: see `as_published`.
         UnpublishedError: the log needs segments that are not known to be published.
         ObjectNotFoundError, RemoteGapError, MissingHeadError, MissingTailError: see `plan_chain`.
-        FolderDiffersError: its folder is there with other segments.
+        FolderDiffersError: the folder exists with other segments.
         CorruptDataError: see `read_lineage`.
     """
-    found = list(found)
-    _check_without(store, found, asked, published or {})
-    return [_plan(store, target, each, asked, (published or {}).get(each.listed.partition)) for each in found]
+    found, records = list(found), published or {}
+    _check_without(store, found, asked, records)
+    return [_plan(store, target, each, asked, records.get(each.listed.partition)) for each in found]
 
 
 def _check_without(
@@ -118,13 +118,17 @@ def _plan(
         as_topic_id=asked.as_topic_id,
         producer_state=asked.producer_state,
     )
-    starts = target.offsets(LOG_START_OFFSETS) if destination.is_same_cluster else {}
-    chain = _chain(store, found.listed, asked, starts.get((at.topic, at.partition), 0), published)
+    known_log_start = 0
+    if destination.is_same_cluster:
+        known_log_start = target.offsets(LOG_START_OFFSETS).get((at.topic, at.partition), 0)
+    chain = _chain(store, found.listed, asked, known_log_start, published)
     folder = FolderPlan(
         at.topic, at.partition, destination.topic_id, chain, asked.broker_expiry, destination.empty_state
     )
     unfinished = find_unfinished(folder, target.path)
-    action = RestoreAction.RESTORE if unfinished.resumed is None else RestoreAction.RESUME
+    action = RestoreAction.RESTORE
+    if unfinished.resumed is not None:
+        action = RestoreAction.RESUME
     if os.path.lexists(target.path / folder.name):
         _check_segments(target, folder)
         action = RestoreAction.COMPARE
@@ -146,10 +150,10 @@ def _chain(
     known_log_start: int,
     published: Published | None,
 ) -> Chain:
-    """Return the segments that make the log.
+    """Return the remote segments that make the log.
 
     Args:
-        known_log_start: from the log directory; used if the user gave none.
+        known_log_start: log start offset from the log directory's checkpoint, used if the user gave no --log-start.
     """
     remote = read_copies(store, listed)
     if published is None:
@@ -162,22 +166,23 @@ def _chain(
     try:
         return chain_of(refusing(remote))
     except (ObjectNotFoundError, RemoteGapError, MissingHeadError, MissingTailError) as error:
-        # An error that unpublished segments cannot mend is raised first.
+        # If the unpublished segments do not help either, this raises the same error.
         chain = chain_of(taking_all(remote))
         ids = {copy.segment_id for copy in remote.unpublished}
         needed = [piece.copy for piece in chain.pieces if piece.copy.segment_id in ids]
         if not needed:
-            return chain  # the unpublished segments come from a leader that lost an unclean election
+            return chain  # the chain needs no unpublished segment: a leader that lost an unclean election wrote them
         raise _unpublished(remote, needed, is_asked=published is not None) from error
 
 
 def _unpublished(remote: RemoteInventory, needed: Sequence[RemoteSegment], *, is_asked: bool) -> UnpublishedError:
     those = named(f"segment {each.segment_id} from offset {each.start_offset}" for each in needed)
-    first = "tiersnap publish publishes them" if is_asked else "--bootstrap-server HOST:PORT asks the cluster"
-    restores = "--unpublished restores them all the same"
+    first = "--bootstrap-server HOST:PORT asks the cluster"
+    if is_asked:
+        first = "tiersnap publish publishes them"
     return UnpublishedError(
         f"{remote.partition}: the log needs {count_of(len(needed), 'segment')}, {remote.why_unpublished}: {those}",
-        hint=f"{first}; {restores}",
+        hint=f"{first}; --unpublished restores them nevertheless",
     )
 
 
@@ -202,48 +207,64 @@ def _chain_of(store: ObjectStore, asked: RestoreRequest, known_log_start: int, r
 
 def _nothing_complete(store: ObjectStore, remote: RemoteInventory) -> ObjectNotFoundError:
     problems = named(f"segment {each.start_offset}: {each.problem}" for each in remote.leftovers)
+    if problems:
+        problems = f": {problems}"
     return ObjectNotFoundError(
-        f"{store.uri}: no complete copy of any segment of {remote.partition}" + (f": {problems}" if problems else ""),
-        hint="only a copy that was finished is restored",
+        f"{store.uri}: no complete remote segment of {remote.partition}{problems}",
+        hint="restore uses only complete remote segments",
     )
 
 
 def _read_lineage(store: ObjectStore, head: RemoteSegment) -> LeaderEpochs:
-    """Return the leader epochs of the newest copy; the hint of its error names the option that leaves it out."""
+    """Return the leader epochs of the newest remote segment.
+
+    If the epochs are damaged, the hint of the error names the option that skips the segment.
+    """
     try:
         return read_lineage(store, head)
     except CorruptDataError as error:
-        error.hint = f"the newest copy tells the leader epochs of all; without it: --without {head.segment_id}"
+        error.hint = f"restore reads all leader epochs from the newest segment; to skip it: --without {head.segment_id}"
         raise
 
 
 def _check_segments(target: Target, plan: FolderPlan) -> None:
-    """Raise FolderDiffersError if the folder's segment files are not those of the plan, by name and size."""
+    """Raise FolderDiffersError if the folder's segment files differ from the plan's in name or size."""
     folder = target.path / plan.name
     found = {path.name: path.lstat().st_size for path in folder.glob("*.log")}
     if not any(found.values()):
-        # A broker without the folder creates an empty one, as `kafka-topics --create` does.
-        raise folder_differs(folder, "it holds no record, so a broker that missed the partition made it")
+        # If a broker starts without the folder of a partition, it creates an empty one.
+        raise folder_differs(folder, "it contains no record, so a broker created it because the partition was missing")
     expected = _expected_sizes(plan)
     if found.keys() != expected.keys():
-        odd = sorted(found.keys() ^ expected.keys())
-        raise folder_differs(folder, f"{odd[0]} is {'not of the tier' if odd[0] in found else 'missing'}")
+        odd = min(found.keys() ^ expected.keys())
+        if odd in found:
+            raise folder_differs(folder, f"{odd} is not in the remote log")
+        raise folder_differs(folder, f"{odd} is missing")
     for name, size in expected.items():
         if size not in (None, found[name]):
-            raise folder_differs(folder, f"{name} has {count_of(found[name], 'byte')}, the tier's {size}")
+            raise folder_differs(folder, f"{name} has {count_of(found[name], 'byte')}, the remote segment {size}")
 
 
 def _expected_sizes(plan: FolderPlan) -> dict[str, int | None]:
-    """Return the bytes of each segment file by name; None for a piece that is cut, which the fetch measures."""
+    """Return the bytes of each segment file by name.
+
+    None for a segment that is cut, because only the fetch shows its size.
+    """
     sizes: dict[str, int | None] = {}
     for piece in plan.chain.pieces:
-        sizes[f"{piece.start_offset:020d}.log"] = piece.copy.metadata.segment_size if piece.is_whole else None
-    sizes[f"{plan.chain.end_offset:020d}.log"] = 0  # the active one
+        name = f"{piece.start_offset:020d}.log"
+        sizes[name] = None
+        if piece.is_whole:
+            sizes[name] = piece.copy.metadata.segment_size
+    sizes[f"{plan.chain.end_offset:020d}.log"] = 0  # the active segment
     return sizes
 
 
 def _told_open(store: ObjectStore, chain: Chain) -> tuple[RestoredTransaction, ...]:
-    """Return the transactions that are open at the log end; none if no readable remote snapshot is of that offset."""
+    """Return the transactions that are open at the log end, by the remote snapshot at that offset.
+
+    Empty without a snapshot.
+    """
     last = chain.pieces[-1]
     if last.end_offset != last.copy.end_offset:
         return ()
@@ -252,5 +273,5 @@ def _told_open(store: ObjectStore, chain: Chain) -> tuple[RestoredTransaction, .
     except CorruptSnapshotError:
         return ()
     opened = np.sort(entries[entries["current_txn_first_offset"] >= 0], order="current_txn_first_offset")
-    names = ("producer_id", "producer_epoch", "current_txn_first_offset")
-    return tuple(RestoredTransaction(*row) for row in zip(*(opened[name].tolist() for name in names), strict=True))
+    producers, epochs = opened["producer_id"].tolist(), opened["producer_epoch"].tolist()
+    return tuple(map(RestoredTransaction, producers, epochs, opened["current_txn_first_offset"].tolist()))

@@ -1,22 +1,23 @@
-"""Choose the bytes of remote segments that make one log, before the first is fetched.
+"""Choose the remote segments that make one log, and their offsets, before any object is fetched.
 
-The leader epochs of the newest copy are the log's lineage. An offset of a copy counts if it was written under the epoch
-that the lineage has for it; records of a leader that lost an unclean election do not count. The copies are laid end to
-end from the log start. If several copies hold the next offset, the first of these rules chooses one:
+The leader epochs of the newest remote segment are the log's lineage. An offset of a segment is used only if the segment
+has the same leader epoch for the offset as the lineage. So records of a leader that lost an unclean election are not
+used. The segments are joined end to end from the log start offset. If several segments contain the next offset, the
+first of these rules decides:
 
-    1. it begins at that offset
-    2. it is used whole
-    3. it ends at the highest offset
-    4. its attempt is the latest, by time and then by segment id
+    1. the segment begins at that offset
+    2. the segment is used whole
+    3. the segment ends at the highest offset
+    4. its copy attempt is the latest, by time and then by segment id
 
-Replicas roll at different offsets, so copies can overlap; such a copy is cut between two batches. The rules of the
-lineage are those of snapshot.log.leader_epochs.
+Replicas roll at different offsets, so segments can overlap. An overlapping segment is cut between two batches. The
+rules of the lineage are in snapshot.log.leader_epochs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tiersnap.remote_storage.errors import MissingHeadError, MissingTailError, ObjectNotFoundError, RemoteGapError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, epochs_in_range
@@ -30,7 +31,7 @@ _MOST_GAPS_NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class LogPiece:
-    """Offsets [start_offset, end_offset) of a remote segment; they become one local segment."""
+    """Offsets [start_offset, end_offset) of a remote segment, which become one local segment."""
 
     copy: RemoteSegment
     start_offset: int
@@ -38,7 +39,7 @@ class LogPiece:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether the local segment is the remote one, byte for byte."""
+        """Return whether the local segment is equal to the remote segment, byte for byte."""
         return (self.start_offset, self.end_offset) == (self.copy.start_offset, self.copy.end_offset)
 
 
@@ -47,11 +48,11 @@ class Chain:
     """A log without gaps."""
 
     pieces: tuple[LogPiece, ...]  # ascending and contiguous
-    log_start_offset: int  # in the first piece
+    log_start_offset: int  # an offset of the first piece
     leader_epochs: LeaderEpochs  # (epoch, start offset) of the pieces, ascending
     left_out: tuple[LeftOutCopy, ...]
-    # Exclusive end of the offsets that the lineage has and remote storage lacks, which retention may have deleted;
-    # None if the log begins with the lineage.
+    # The lineage has offsets below this one (exclusive) that remote storage lacks, perhaps because of retention. None
+    # if the log begins with the lineage.
     missing_below: int | None
 
     @property
@@ -61,7 +62,7 @@ class Chain:
 
     @property
     def end_offset(self) -> int:
-        """Log end (exclusive)."""
+        """Return the log end offset (exclusive)."""
         return self.pieces[-1].end_offset
 
     @property
@@ -83,22 +84,22 @@ def plan_chain(
     Args:
         copies: remote segments of one partition, at least one.
         lineage: leader epochs of the newest segment.
-        unusable: incomplete segments; an error names those that the log would need.
+        unusable: incomplete segments. An error names those that the log would need.
         log_start_offset: first wanted offset. [default: the start of the lineage, or of the first segment after it]
         until: wanted end, exclusive. [default: the end of the newest segment, which must be usable]
 
     Raises:
-        ObjectNotFoundError: no segment holds the first wanted offset, or a later one.
-        MissingHeadError: no log start is given, and an older segment is not usable.
-        MissingTailError: a newer segment is not usable; or the segments end below `until`.
-        RemoteGapError: no segment of this lineage holds the offsets between two segments, or at a given log start.
+        ObjectNotFoundError: no segment contains the first wanted offset or a later one.
+        MissingHeadError: no log start offset is given, and an older segment is not usable.
+        MissingTailError: a newer segment is not usable, or the segments end below `until`.
+        RemoteGapError: no segment of this lineage contains the offsets between two segments, or the given first offset.
     """
     of = copies[0].metadata.id.topic_id_partition
     intervals = _up_to(until, _in_lineage(copies, lineage))
     wanted = lineage[0][1] if log_start_offset is None else log_start_offset
     ahead = [interval for interval in intervals if interval.end_offset > wanted]
     if not ahead:
-        raise ObjectNotFoundError(f"{of}: no complete copy of a segment holds offset {wanted} or a later one")
+        raise ObjectNotFoundError(f"{of}: no complete remote segment has offset {wanted} or a later one")
     log_start = _log_start(of, ahead, wanted, unusable, is_given=log_start_offset is not None)
     pieces, gaps = _lay_end_to_end(ahead, log_start)
     if gaps:
@@ -122,11 +123,11 @@ def _in_lineage(copies: Iterable[RemoteSegment], lineage: LeaderEpochs) -> list[
 
 
 def _up_to(until: int | None, intervals: Sequence[LogPiece]) -> list[LogPiece]:
-    """Return the intervals cut at `until` (exclusive)."""
+    """Return the intervals below `until` (exclusive). An interval across `until` is cut there."""
     if until is None:
         return list(intervals)
-    below = (each for each in intervals if each.start_offset < until)
-    return [LogPiece(each.copy, each.start_offset, min(each.end_offset, until)) for each in below]
+    cut = [replace(each, end_offset=min(each.end_offset, until)) for each in intervals]
+    return [each for each in cut if each.start_offset < until]
 
 
 def _log_start(
@@ -137,13 +138,13 @@ def _log_start(
     *,
     is_given: bool,
 ) -> int:
-    """Return the first offset of the log: the wanted one, or the first one that a segment holds.
+    """Return the first offset of the log: the wanted offset, or the first offset above it that a segment contains.
 
     Args:
-        is_given: the user gave the wanted offset, so the log must begin there.
+        is_given: whether the user gave the wanted offset. The log must then begin there.
 
     Raises:
-        RemoteGapError: no copy holds the given offset.
+        RemoteGapError: no segment contains the given offset.
         MissingHeadError: an older segment is not usable.
     """
     first = min(piece.start_offset for piece in ahead)
@@ -156,7 +157,7 @@ def _log_start(
 
 
 def _lay_end_to_end(ahead: Sequence[LogPiece], log_start: int) -> tuple[list[LogPiece], list[tuple[int, int]]]:
-    """Return the pieces from the log start on, and the gaps [start, end) between them."""
+    """Return the pieces at and above the log start offset, and the gaps [start, end) between them."""
     pieces = [_best_at(log_start, ahead, prefer_start=-1)]
     gaps: list[tuple[int, int]] = []
     while following := [interval for interval in ahead if interval.end_offset > pieces[-1].end_offset]:
@@ -170,43 +171,41 @@ def _lay_end_to_end(ahead: Sequence[LogPiece], log_start: int) -> tuple[list[Log
 
 
 def _check_head(of: TopicIdPartition, first: int, unusable: Sequence[IncompleteSegment]) -> None:
-    """Refuse a log above attempts that are not usable: retention deletes every object of a segment."""
+    """Refuse a log that begins above incomplete segments. Retention would have deleted all their objects."""
     older = [each for each in unusable if each.start_offset < first]
     if older:
         raise MissingHeadError(
             f"{of}: the log would begin at offset {first}, and "
             f"{count_of(len(older), 'older segment is', 'older segments are')} not usable: {_named(older)}",
-            hint="bring their objects back; or say that the log is to begin there: "
-            f"--log-start {first} --partition {of}",
+            hint=f"restore their objects, or let the log begin there: --log-start {first} --partition {of}",
         )
 
 
 def _check_until(of: TopicIdPartition, end_offset: int, until: int) -> None:
-    """Refuse a log that ends before the end that the user asked for."""
+    """Refuse a log that ends below the end offset that the user gave."""
     if end_offset < until:
         raise MissingTailError(
-            f"{of}: the usable copies end at offset {end_offset}, before {until}",
+            f"{of}: the usable segments end at offset {end_offset}, before {until}",
             hint=f"--until {end_offset} --partition {of}, or less",
         )
 
 
 def _check_tail(of: TopicIdPartition, last: LogPiece, unusable: Sequence[IncompleteSegment]) -> None:
-    """Refuse a log if an attempt that is not usable may continue it."""
+    """Refuse a log if an incomplete segment may continue it."""
     end_offset = last.end_offset
     newer = [each for each in unusable if _reaches_behind(each, last)]
     if newer:
         raise MissingTailError(
             f"{of}: the log would end at offset {end_offset}, and "
             f"{count_of(len(newer), 'newer segment is', 'newer segments are')} not usable: {_named(newer)}",
-            hint="bring their objects back; or say that the log is to end there: "
-            f"--until {end_offset} --partition {of}",
+            hint=f"restore their objects, or let the log end there: --until {end_offset} --partition {of}",
         )
 
 
 def _reaches_behind(segment: IncompleteSegment, last: LogPiece) -> bool:
-    """Return whether a segment may hold offsets after the log's last one.
+    """Return whether an incomplete segment may contain offsets above the log's last one.
 
-    A new leader may have rolled at other offsets: the segment that holds the next offset can begin below the log end.
+    A new leader may have rolled at other offsets, so the segment with the next offset can begin below the log end.
     """
     if segment.end_offset is not None:
         return segment.end_offset > last.end_offset
@@ -214,14 +213,12 @@ def _reaches_behind(segment: IncompleteSegment, last: LogPiece) -> bool:
 
 
 def _named(attempts: Sequence[IncompleteSegment]) -> str:
-    return "; ".join(
-        f"segment {each.segment_id} from offset {each.start_offset}: {each.problem}"
-        for each in sorted(attempts, key=lambda each: each.start_offset)[:_MOST_GAPS_NAMED]
-    )
+    shown = sorted(attempts, key=lambda each: each.start_offset)[:_MOST_GAPS_NAMED]
+    return "; ".join(f"segment {each.segment_id} from offset {each.start_offset}: {each.problem}" for each in shown)
 
 
 def _best_at(offset: int, intervals: Iterable[LogPiece], *, prefer_start: int) -> LogPiece:
-    """Return the best interval that holds an offset, by the rules of this module.
+    """Return the best interval that contains an offset, by the rules of this module.
 
     Args:
         prefer_start: an interval that begins at this offset is preferred to all others; -1 for none.
@@ -235,7 +232,7 @@ def _best_at(offset: int, intervals: Iterable[LogPiece], *, prefer_start: int) -
 
 
 def _leader_epochs(pieces: Sequence[LogPiece], lineage: LeaderEpochs) -> LeaderEpochs:
-    """Return the lineage within the pieces; below its beginning, the leader epochs of the pieces themselves."""
+    """Return the leader epochs of the pieces: the lineage, and below its start the epochs of the pieces themselves."""
     start, end = pieces[0].start_offset, pieces[-1].end_offset
     entries: list[LeaderEpoch] = []
     for piece in pieces:
@@ -248,14 +245,14 @@ def _leader_epochs(pieces: Sequence[LogPiece], lineage: LeaderEpochs) -> LeaderE
 
 
 def _later(some: LeaderEpochs, than: Sequence[LeaderEpoch]) -> list[LeaderEpoch]:
-    """Return the entries of `some` with a higher epoch than the last one of `than`."""
+    """Return the entries of `some` whose epoch is higher than the last epoch of `than`."""
     return [entry for entry in some if not than or entry[0] > than[-1][0]]
 
 
 def _left_out_copies(
     copies: Sequence[RemoteSegment], intervals: Sequence[LogPiece], pieces: Sequence[LogPiece], until: int | None
 ) -> Iterator[LeftOutCopy]:
-    """Yield the remote segments that no piece uses, and why."""
+    """Yield the remote segments that no piece uses, with the reason."""
     used = {piece.copy.segment_id for piece in pieces}
     in_lineage = {interval.copy.segment_id for interval in intervals}
     by_start = {piece.start_offset: piece for piece in pieces}
@@ -266,10 +263,10 @@ def _left_out_copies(
         if until is not None and copy.start_offset >= until:
             return "above the wanted end offset"
         if copy.segment_id not in in_lineage:
-            return "written under leader epochs that the newest segment does not know"
+            return "written under leader epochs that the newest segment does not have"
         if same := by_start.get(copy.start_offset):
-            return f"another copy of the same base offset is taken: {same.copy.segment_id}"
-        return "other copies hold the same offsets"
+            return f"another segment with the same base offset is used: {same.copy.segment_id}"
+        return "other segments have the same offsets"
 
     for copy in copies:
         if copy.segment_id not in used:
@@ -285,16 +282,16 @@ def _gap_error(
     of: TopicIdPartition, gaps: Sequence[tuple[int, int]], unusable: Iterable[IncompleteSegment]
 ) -> RemoteGapError:
     named = ", ".join(f"{start} to {end - 1}" for start, end in gaps[:_MOST_GAPS_NAMED])
-    more = f" and {len(gaps) - _MOST_GAPS_NAMED} gaps more" if len(gaps) > _MOST_GAPS_NAMED else ""
-    broken = [
-        f"segment {attempt.segment_id} from offset {attempt.start_offset} is not usable: {attempt.problem}"
-        for attempt in unusable
-        if _is_in_gap(attempt, gaps)
-    ]
+    if len(gaps) > _MOST_GAPS_NAMED:
+        named += f" and {len(gaps) - _MOST_GAPS_NAMED} gaps more"
+    message = f"{of}: offsets {named} are in no complete remote segment of this log"
+    for each in unusable:
+        if _is_in_gap(each, gaps):
+            message += f"; segment {each.segment_id} from offset {each.start_offset} is not usable: {each.problem}"
     return RemoteGapError(
-        "; ".join([f"{of}: offsets {named}{more} are in no complete remote segment of this log", *broken]),
-        hint="a log with a hole is never restored: bring the missing objects back, "
-        f"or begin behind the hole with --log-start {gaps[-1][1]} --partition {of}",
+        message,
+        hint="restore never restores a log with a gap: bring the missing objects back, "
+        f"or begin above the gap with --log-start {gaps[-1][1]} --partition {of}",
         gaps=[list(gap) for gap in gaps],
     )
 

@@ -1,4 +1,4 @@
-"""Fetch the segment files of a restore, check them against the store's checksum, and cut them at overlaps."""
+"""Fetch the segment files of a restore, check them against the store's checksums, and cut overlapping segments."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _COPY_BYTES = 1 << 20
 
 
 def fetch_piece(store: ObjectStore, piece: LogPiece, folder: OwnFolder, name: str, stop: Event | None = None) -> None:
-    """Write the segment file of a piece as `name`; if the process is killed, `name` is whole or absent.
+    """Write the segment file of a piece as `name`. If the process is killed, `name` is complete or does not exist.
 
     Raises:
-        CorruptDataError: see `fetch_log`; or an end of the piece is not between two batches.
+        CorruptDataError: see `fetch_log`; or the start or end of the piece is inside a batch.
     """
     part = name + PART
     with folder.new_file(part) as file:
@@ -42,7 +42,7 @@ def fetch_piece(store: ObjectStore, piece: LogPiece, folder: OwnFolder, name: st
 
 
 def _cut(folder: OwnFolder, source: str, piece: LogPiece, target: str) -> None:
-    """Write the batches of the piece, which are in the segment file `source`, to `target`."""
+    """Write the batches of the piece to `target`. `source` is the complete segment file."""
     begin, end = _positions(folder.path / source, piece)
     with (folder.path / source).open("rb") as file, folder.new_file(target) as out:
         file.seek(begin)
@@ -53,10 +53,10 @@ def _cut(folder: OwnFolder, source: str, piece: LogPiece, target: str) -> None:
 
 
 def _positions(path: Path, piece: LogPiece) -> tuple[int, int]:
-    """Return the bytes [begin, end) of the piece in the segment file of its copy.
+    """Return the byte range [begin, end) of the piece in the complete segment file.
 
     Raises:
-        CorruptDataError: an end of the piece is not between two batches; or it has no batch, or a damaged one.
+        CorruptDataError: the start or end of the piece is inside a batch; or the piece has a damaged batch, or none.
     """
     copy = piece.copy
     scan = SegmentScan(
@@ -72,19 +72,23 @@ def _positions(path: Path, piece: LogPiece) -> tuple[int, int]:
         raise CorruptDataError(
             f"{copy.metadata.id.topic_id_partition}: segment {copy.segment_id}: [{piece.start_offset}, "
             f"{piece.end_offset}) cannot be cut out: "
-            f"{scan.end.finding or 'no batch of it is there, or entries of magic 0 or 1'}",
+            f"{scan.end.finding or 'it has no batch, or the file has entries of magic 0 or 1'}",
             hint="leave it out with --without SEGMENT_ID",
         )
-    return begin, scan.end.valid_bytes if end is None else end
+    if end is None:
+        end = scan.end.valid_bytes
+    return begin, end
 
 
 def _first_position(rows: np.ndarray, known: int | None) -> int | None:
-    """Return the position of the first row (bytes) if none is known yet."""
-    return int(rows["position"][0]) if known is None and rows.size else known
+    """Return `known`, or the byte position of the first row if `known` is None."""
+    if known is None and rows.size:
+        return int(rows["position"][0])
+    return known
 
 
 def _check_cuts(rows: np.ndarray, piece: LogPiece) -> None:
-    """Raise CorruptDataError if a batch begins before an end of the piece and reaches to it."""
+    """Raise CorruptDataError if the start or end of the piece is inside a batch."""
     base, last = rows["base_offset"], rows["base_offset"] + rows["last_offset_delta"]
     across = np.zeros(rows.shape, dtype=bool)
     for offset in (piece.start_offset, piece.end_offset):
@@ -97,18 +101,18 @@ def _check_cuts(rows: np.ndarray, piece: LogPiece) -> None:
     if first > piece.start_offset:
         ends += f", or {first}"
     raise CorruptDataError(
-        f"{of}: segment {piece.copy.segment_id}: the batch at {first} lies across [{piece.start_offset}, "
-        f"{piece.end_offset})",
-        hint=f"a log ends between batches: {ends}; if you gave no --until, the copies come from different logs: "
+        f"{of}: segment {piece.copy.segment_id}: the batch at {first} crosses the start or end of "
+        f"[{piece.start_offset}, {piece.end_offset})",
+        hint=f"a log must end between batches: {ends}; if you gave no --until, the segments come from different logs: "
         "leave one out with --without SEGMENT_ID",
     )
 
 
 def same_content(store: ObjectStore, piece: LogPiece, path: Path, scratch: Path) -> bool:
-    """Return whether `path` has the bytes that `fetch_piece` would write.
+    """Return whether the file `path` has the bytes that `fetch_piece` would write.
 
     Args:
-        scratch: an existing folder for a file to compare with; it is emptied.
+        scratch: an existing folder for a fetched file. It is emptied.
     """
     key = piece.copy.layout.log_key(piece.copy.metadata)
     if piece.is_whole:

@@ -1,4 +1,4 @@
-"""The log directory that a restore writes to: its cluster, and the files that all its partitions share."""
+"""The log directory that a restore writes to: its cluster, and the checkpoint files that all its partitions share."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tiersnap.snapshot.regular_file import read_text
 
 _log = logging.getLogger(__name__)
 
-_MOVE_AWAY = "move it away: a broker makes it"
-_AS_WHOM = "run it as the user that the broker runs as, or as root"
+_MOVE_AWAY = "move it away: a broker creates a new one"
+_AS_WHOM = "run it as the user that runs the broker, or as root"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,17 @@ class Target:
     meta: MetaProperties
 
     def offsets(self, name: str) -> dict[TopicPartition, int]:
-        """Return the offsets of a checkpoint file; empty if it does not exist.
+        """Return the offsets in a checkpoint file. Empty if the file does not exist.
 
         Raises:
-            CorruptCheckpointError: it is damaged, so that nothing can be added to it.
-            UsageError: this user may not read it.
+            CorruptCheckpointError: the file is damaged, so restore cannot add an entry.
+            UsageError: this user may not read the file.
         """
         path = self.path / name
         try:
-            return parse_offsets(read_text(path), name=str(path)) if os.path.lexists(path) else {}
+            if not os.path.lexists(path):
+                return {}
+            return parse_offsets(read_text(path), name=str(path))
         except PermissionError as error:
             raise _cannot_read(path, error) from error
         except OSError as error:
@@ -49,25 +51,30 @@ class Target:
             raise
 
     def set_offset(self, name: str, partition: TopicPartition, offset: int) -> bool:
-        """Set one partition's entry of a checkpoint file; return whether that changed it."""
+        """Set the entry of a partition in a checkpoint file. Return whether this changed the file."""
         offsets = self.offsets(name)
         if offsets.get(partition) == offset:
             return False
         path = self.path / name
-        like = path if os.path.lexists(path) else self.path / META_PROPERTIES
+        like = self.path / META_PROPERTIES
+        if os.path.lexists(path):
+            like = path
         offsets[partition] = offset
         write_atomically(path, format_offsets(offsets).encode("utf-8"), replace=True, like=like)
         return True
 
     def set_checkpoints(self, partition: TopicPartition, *, log_start: int, log_end: int, recovery_point: int) -> None:
-        """Write the checkpoints that a stopped broker leaves; a log start only if it is not 0."""
+        """Write the checkpoints as a stopped broker does.
+
+        A log start offset of 0 is written only over an existing entry.
+        """
         self.set_offset(RECOVERY_POINTS, partition, recovery_point)
         self.set_offset(HIGH_WATERMARKS, partition, log_end)
         if log_start > 0 or partition in self.offsets(LOG_START_OFFSETS):
             self.set_offset(LOG_START_OFFSETS, partition, log_start)
 
     def forget_clean_shutdown(self) -> bool:
-        """Remove the marker of a clean stop, so that the broker checks its logs; return whether it existed."""
+        """Remove the marker of a clean stop, so that the broker checks its logs. Return whether the marker existed."""
         path = self.path / CLEAN_SHUTDOWN
         if not path.exists():
             return False
@@ -79,7 +86,7 @@ class Target:
         return True
 
     def rename(self, folder: Path, name: str) -> None:
-        """Give a finished folder its final name."""
+        """Rename a finished folder to its final name."""
         try:
             folder.rename(self.path / name)
             sync_directory(self.path)
@@ -92,10 +99,10 @@ def open_target(path: Path, source_cluster: str | None) -> Target:
     """Return the log directory at `path`.
 
     Raises:
-        SourceNotFoundError: there is no such directory.
-        MissingMetaPropertiesError: no broker would start on it.
+        SourceNotFoundError: the directory does not exist.
+        MissingMetaPropertiesError: the directory has no meta.properties, so no broker would start with it.
         CorruptCheckpointError: its meta.properties names no cluster, or a checkpoint is damaged.
-        UsageError: this user may not read one of them.
+        UsageError: this user may not read one of these files.
     """
     if not path.is_dir():
         raise SourceNotFoundError(f"{path}: no such directory", hint="--to names one entry of the broker's log.dirs")
@@ -103,12 +110,12 @@ def open_target(path: Path, source_cluster: str | None) -> Target:
     if not os.path.lexists(file):
         raise MissingMetaPropertiesError(
             f"{file} is missing: no broker starts on a log directory without it",
-            hint="write it again as it was, four lines: version=1, cluster.id="
+            hint="write the same four lines again: version=1, cluster.id="
             f"{source_cluster or '<as on the other disks>'}, node.id=<as on the other disks>, directory.id=<the SAME "
-            "as before>. The controller knows the directory by that id: with a new one its partitions have no leader "
-            "until the second restart. kafka-dump-log --cluster-metadata-decoder prints it in "
-            "RegisterBrokerRecord.logDirs: the id that no other disk of the broker has. Under ZooKeeper: version=0, "
-            "cluster.id, broker.id",
+            "as before>. The controller identifies the directory by that id: with a new id, its partitions have no "
+            "leader until the second restart. kafka-dump-log --cluster-metadata-decoder prints the ids in "
+            "RegisterBrokerRecord.logDirs: use the id that no other disk of the broker has. Under ZooKeeper: "
+            "version=0, cluster.id, broker.id",
         )
     try:
         text = read_text(file)
@@ -116,7 +123,7 @@ def open_target(path: Path, source_cluster: str | None) -> Target:
         raise _cannot_read(file, error) from error
     target = Target(path, meta_properties.parse(text, name=str(file)))
     for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS):
-        target.offsets(name)  # before anything is fetched: all of them get an entry
+        target.offsets(name)  # check all files before the first fetch: restore adds an entry to each
     return target
 
 
@@ -131,7 +138,7 @@ def _check_topic_id(topic_id: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A partition in the target's cluster."""
+    """A partition in the target cluster."""
 
     topic_id: str
     is_same_cluster: bool
@@ -147,16 +154,16 @@ def choose_destination(
     as_topic_id: str | None,
     producer_state: str | None,
 ) -> Destination:
-    """Return the topic id and the producer state that a partition has in the target.
+    """Return the topic id and the producer state of a partition in the target cluster.
 
     Args:
         source_cluster: id of the cluster that wrote the segments; None if it is unknown.
         topic_id: topic id in the keys of the segments.
-        as_topic_id: topic id in the target's cluster; None if the user gave none.
+        as_topic_id: topic id in the target cluster; None if the user gave none.
         producer_state: `keep` or `empty`; None if the user gave none.
 
     Raises:
-        UnknownClusterError: the source is unknown.
+        UnknownClusterError: the source cluster is unknown.
         OtherClusterError: the source is another cluster, and `as_topic_id` or `producer_state` is missing.
         UsageError: `as_topic_id` is no topic id.
     """
@@ -164,8 +171,8 @@ def choose_destination(
         _check_topic_id(as_topic_id)
     if source_cluster is None:
         raise UnknownClusterError(
-            f"{name}: no object in remote storage names the cluster that its segments come from",
-            hint="a run of tiersnap records it, a broker's plugin does not. Name it with --cluster-id ID, as in the "
+            f"{name}: no object in remote storage names the cluster that wrote its segments",
+            hint="tiersnap records the cluster, a broker's plugin does not. Give --cluster-id ID from the "
             f"meta.properties of a broker that wrote the topic; {target.path} belongs to {target.meta.cluster_id}",
         )
     if source_cluster == target.meta.cluster_id:
@@ -173,17 +180,18 @@ def choose_destination(
     where = f"{name} comes from cluster {source_cluster}, {target.path} belongs to {target.meta.cluster_id}"
     if producer_state is None:
         raise OtherClusterError(
-            f"{where}: its producer state is not restored there unasked. Producer ids are given out by each cluster "
-            "from 0 on: a new producer with the id of a restored one is taken for it, and its first records are "
-            "acknowledged and silently dropped, or refused as out of order",
-            hint="--producer-state empty restores no producers: right if no producer of the old cluster continues to "
-            "write. --producer-state keep is right only once the cluster's next producer id is above all restored "
-            "ones, as when it was formatted with a ProducerIdsRecord",
+            f"{where}: the producer state needs your choice. Each cluster assigns producer ids from 0: a new producer "
+            "may get the id of a restored one, and its first records are then acknowledged and silently dropped, or "
+            "refused as out of order",
+            hint="--producer-state empty restores no producers: use it if no producer of the old cluster continues to "
+            "write. Use --producer-state keep only if the new cluster's next producer id is above all restored "
+            "ids, for example if it was formatted with a ProducerIdsRecord",
         )
     if as_topic_id is None:
         raise OtherClusterError(
-            f"{where}: the topic has another id there, and a folder with the wrong one is set aside as stray",
-            hint="create the topic in that cluster, stop the broker, remove the folder it made, and give the TopicId "
-            f"that kafka-topics --describe prints: --as-topic-id ID ({topic_id} only if it was made with the old id)",
+            f"{where}: the topic has another id there, and the broker would move a folder with the wrong id aside",
+            hint="create the topic in that cluster, stop the broker, remove its folder of the partition, and give the "
+            f"TopicId that kafka-topics --describe prints: --as-topic-id ID ({topic_id} only if the topic was created "
+            "with the old id)",
         )
     return Destination(as_topic_id, False, producer_state == "empty")

@@ -1,1 +1,1 @@
-"""Remote segments that retention has passed, orphans and leftovers: found, judged and deleted."""
+"""Find, judge and delete orphans and leftovers in remote storage."""

@@ -1,9 +1,9 @@
-"""Read the log of an attempt before it is deleted: only its batches prove which offsets it holds."""
+"""Read the log of a copy attempt before it is deleted: only its batches prove which offsets the log contains."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,34 +16,38 @@ from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.replay.segment_runs import fold_segment
 
-UNKNOWN_END = "its log is damaged, and no manifest proves which offsets it holds"
+UNKNOWN_END = "its log is damaged, and no manifest proves which offsets the log contains"
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptLog:
-    """The log of an attempt, as its batches show it."""
+    """Facts about the log of a copy attempt, from its batches."""
 
     start_offset: int
     end_offset: int  # exclusive
-    leader_epoch: int  # the largest; -1 if no batch has one
-    digest: str = ""  # of the batch headers, see kernels.digest; "" if the log is damaged or not plain
+    leader_epoch: int  # the largest leader epoch; -1 if no batch has one
+    digest: str = ""  # digest of the batch headers (kernels.digest); "" if the log is damaged, compressed or encrypted
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """Return the first offset and the exclusive end."""
+        """Return the first offset and the exclusive end offset."""
         return self.start_offset, self.end_offset
 
 
 def read_attempt_log(
     store: ObjectStore, attempt: SegmentObjects, complete: RemoteSegment | None = None
 ) -> AttemptLog | None:
-    """Read the log of an attempt; None if it is damaged and the attempt is not `complete`: its end is unknown.
+    """Return the facts about the log of a copy attempt, or None if its end is unknown.
 
-    The batches outweigh the manifest: a damaged manifest can name fewer offsets than the log holds. The manifest of a
-    complete segment counts if the log is damaged.
+    The batches decide, because a damaged manifest can name fewer offsets than the log contains. If the log is damaged,
+    the manifest of a complete segment decides. Without such a segment the end is unknown.
+
+    Args:
+        complete: the complete segment of the attempt, or None.
 
     Raises:
-        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+        TransientError: remote storage does not answer.
+        RemoteStorageError: remote storage refuses the request.
     """
     log = _walk(store, attempt)
     if log.digest:
@@ -55,7 +59,7 @@ def read_attempt_log(
 
 
 def _walk(store: ObjectStore, attempt: SegmentObjects) -> AttemptLog:
-    """Return the offsets up to the first damage."""
+    """Return the facts about the log up to its first damage."""
     start, epochs = attempt.start_offset, [-1]
 
     def on_rows(rows: np.ndarray) -> None:
@@ -67,30 +71,33 @@ def _walk(store: ObjectStore, attempt: SegmentObjects) -> AttemptLog:
             _, end = fold_segment(LOCAL, segment, on_rows=on_rows)
     except CorruptDataError:
         return AttemptLog(start, start, -1)
-    is_whole = end.finding is None and end.valid_bytes == end.total_bytes
-    return AttemptLog(start, end.last_offset + 1, max(epochs), end.digest if is_whole else "")
+    log = AttemptLog(start, end.last_offset + 1, max(epochs))
+    if end.finding is None and end.valid_bytes == end.total_bytes:
+        return replace(log, digest=end.digest)
+    return log
 
 
 def first_doubt(
     log: AttemptLog, remaining: Iterable[RemoteSegment], read: Callable[[RemoteSegment], ReadSegment], then: str = ""
 ) -> str:
-    """Return why the segments that hold a log's offsets do not replace it; "" if all are right.
+    """Return the reason why segments with the same offsets cannot replace a log; "" if all of them are right.
 
     Args:
+        remaining: the segments that contain the log's offsets.
         read: reads all bytes of a segment.
-        then: end of the sentence about a segment that is not proven to be right.
+        then: end of the sentence about a segment that is not proven right.
     """
     for each in remaining:
         found = read(each)
         if found.doubt:
-            return f"{each.segment_id}, which holds its offsets, is not proven to be right: {found.doubt}{then}"
+            return f"{each.segment_id}, which has the same offsets, is not proven to be right: {found.doubt}{then}"
         if log.bounds == each.bounds and log.digest not in ("", found.digest):
             return f"its log and the log of {each.segment_id} differ; nothing shows which one is right"
     return ""
 
 
 def holding(segments: Iterable[RemoteSegment], start: int, end: int) -> list[RemoteSegment] | None:
-    """Return the segments that together hold [start, end); None if they lack an offset.
+    """Return the segments that together contain [start, end), or None if an offset is missing.
 
     Args:
         segments: in ascending start offset.
@@ -102,4 +109,6 @@ def holding(segments: Iterable[RemoteSegment], start: int, end: int) -> list[Rem
         if each.end_offset > reached:
             found.append(each)
             reached = each.end_offset
-    return None if reached < end else found
+    if reached < end:
+        return None
+    return found

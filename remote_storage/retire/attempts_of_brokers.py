@@ -1,7 +1,7 @@
 """Find the remote segments that failed copy attempts of brokers left.
 
-A copy task copies one segment after another, so an attempt without COPY_SEGMENT_FINISHED has failed once the same
-broker began another one for the partition. The newest attempt of each broker may be in progress.
+A copy task copies one segment after another. So if a broker begins another attempt for a partition, its earlier attempt
+without COPY_SEGMENT_FINISHED has failed. The newest attempt of each broker may be running.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from tiersnap.snapshot.units import count_of, human_bytes
 
 @dataclass(frozen=True, slots=True)
 class AttemptLeftovers:
-    """The leftovers of brokers' failed copy attempts in a partition."""
+    """The leftovers of brokers' failed copy attempts in one partition."""
 
     partition: str
-    attempts: int  # with objects
+    attempts: int  # number of failed attempts with objects in the store
     bytes: int
 
     def says(self) -> str:
-        """Return the sentence for people."""
+        """Return the finding as a sentence."""
         attempts = count_of(self.attempts, "failed copy attempt")
         return f"{self.partition}: {attempts} of brokers left {human_bytes(self.bytes)} in remote storage"
 
 
 def ended_attempts(records: MetadataCache, partition: TopicIdPartition) -> frozenset[str]:
-    """Return the ids of segments that brokers began to copy, and that ended without COPY_SEGMENT_FINISHED."""
+    """Return the ids of segments that brokers began to copy and whose attempt ended without COPY_SEGMENT_FINISHED."""
     segments = records.segments(partition)
-    of_brokers = {segment_id: segments[segment_id] for segment_id in segments.keys() - records.ours}
-    newest = _newest_of_each_broker(records, of_brokers.values())
-    started = (name for name, each in of_brokers.items() if each.state is SegmentState.COPY_SEGMENT_STARTED)
+    of_brokers = [segments[segment_id] for segment_id in segments.keys() - records.ours]
+    newest = _newest_of_each_broker(records, of_brokers)
+    started = {each.id.segment_id for each in of_brokers if each.state is SegmentState.COPY_SEGMENT_STARTED}
     return frozenset(started) - newest
 
 
 def _newest_of_each_broker(records: MetadataCache, segments: Iterable[RemoteLogSegmentMetadata]) -> frozenset[str]:
-    """Return the ids of the segments that brokers began last; their copies may be in progress."""
+    """Return the ids of the segments that each broker began last. Their copy attempts may be running."""
     newest: dict[int, RemoteLogSegmentMetadata] = {}
     for each in segments:
         before = newest.setdefault(each.broker_id, each)
@@ -50,7 +50,7 @@ def _newest_of_each_broker(records: MetadataCache, segments: Iterable[RemoteLogS
 
 
 def find_leftovers(store: ObjectStore, records: MetadataCache) -> Iterator[AttemptLeftovers]:
-    """Yield the leftovers of failed attempts by partition; only partitions with such attempts are listed."""
+    """Yield the leftovers of failed attempts by partition. Only partitions with failed attempts are listed."""
     for partition in records.partitions():
         ended = ended_attempts(records, partition)
         if not ended:

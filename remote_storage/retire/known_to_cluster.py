@@ -1,4 +1,4 @@
-"""The records that a cluster has of a partition, and the reasons why none of its objects may be removed."""
+"""The records that a cluster has of a partition, and the reasons to refuse the removal of its objects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FINISHED, _DELETED = SegmentState.COPY_SEGMENT_FINISHED, SegmentState.DELETE_SE
 
 
 Ask = Callable[[Iterable[TopicIdPartition]], Mapping[TopicIdPartition, "KnownPartition"]]
-"""Returns the cluster's records of some partitions, up to now; partitions without a topic id are left out."""
+"""Returns the cluster's current records of some partitions. Partitions without a topic id are left out."""
 
 
 class KnownToCluster(Protocol):
@@ -25,73 +25,83 @@ class KnownToCluster(Protocol):
         """Return the id of the cluster."""
 
     def reading(self, partitions: Iterable[TopicIdPartition]) -> AbstractContextManager[Ask]:
-        """Open the records of these partitions; the returned function can be called several times."""
+        """Open the records of these partitions. The returned function can be called repeatedly."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownPartition:
-    """A cluster's records of a partition, and its topic."""
+    """A cluster's records of a partition, and facts about its topic."""
 
     partition: TopicIdPartition
-    cluster_id: str  # of the cluster
-    # the newest state of each remote segment, by segment id
+    cluster_id: str
+    # Newest state of each remote segment, by segment id.
     records: Mapping[str, RemoteLogSegmentMetadata] = field(default_factory=dict)
-    doubtful: frozenset[str] = frozenset()  # segment ids of records that make no sense without earlier ones
-    ended_attempts: frozenset[str] = frozenset()  # segment ids; see attempts_of_brokers
-    metadata_start: int = 0  # the first offset that the records' partition of the metadata topic has
-    # log start offset, remote segments included; None if the cluster has no topic of this id
+    doubtful: frozenset[str] = frozenset()  # segment ids whose earlier records are missing
+    ended_attempts: frozenset[str] = frozenset()  # segment ids of brokers' failed attempts, see attempts_of_brokers
+    metadata_start: int = 0  # log start offset of the metadata partition
+    # Log start offset, including remote segments; None if the cluster has no topic with this id.
     log_start: int | None = None
-    has_leader: bool = True  # without a leader the log start is unknown
-    # The cluster certainly has no topic of this id. Found out only if records name segments, as they can if the topic
-    # was deleted while they were written.
+    has_leader: bool = True  # without a leader the log start offset is unknown
+    # Whether the cluster certainly has no topic with this id. Checked only if the records contain undeleted segments.
     is_absent: bool = False
 
     @property
     def has_undeleted(self) -> bool:
-        """Return whether a record names a segment that is not deleted."""
-        return any(each.state is not _DELETED for each in self.records.values())
+        """Return whether a record describes a segment that is not deleted."""
+        return bool({each.state for each in self.records.values()} - {_DELETED})
 
     @property
     def is_live(self) -> bool:
-        """Return whether the cluster has the topic under this id."""
+        """Return whether the cluster has the topic with this id."""
         return self.log_start is not None
 
     def is_gone(self, segment_id: str) -> bool:
-        """Return whether the topic is deleted, or the segment has no record, or its last record is its deletion."""
+        """Return whether the topic is deleted, or the segment has no record or is recorded as deleted."""
         record = self.records.get(segment_id)
         return self.is_absent or (segment_id not in self.doubtful and (record is None or record.state is _DELETED))
 
     def published_end(self, leader_epoch: int) -> int:
-        """Return the end (exclusive) of the offsets that are published under this leader epoch or a later one.
+        """Return the exclusive end of the offsets that are published under this leader epoch or a later one.
 
-        A finished segment of an older leader epoch does not count: the log may have been truncated since.
+        Finished segments of older leader epochs are ignored, because the log may have been truncated since.
         """
-        ends = (self.finished_end(segment_id, leader_epoch) for segment_id in self.records)
-        return max(self.log_start or 0, *ends, 0)
+        end = max(self.log_start or 0, 0)
+        for segment_id in self.records:
+            end = max(end, self.finished_end(segment_id, leader_epoch))
+        return end
 
     def finished_end(self, segment_id: str, leader_epoch: int) -> int:
-        """Return the end (exclusive) of the segments finished under this last leader epoch or a later one; else 0."""
+        """Return the exclusive end of a segment if it is finished under this leader epoch or a later one, else 0."""
         record = self.records.get(segment_id)
         if record is None or record.state is not _FINISHED or record.segment_leader_epochs[-1][0] < leader_epoch:
             return 0
         return record.end_offset + 1
 
     def refusal(self, cluster_id: str | None) -> str:
-        """Return why no object of the partition may be removed, else ""; `cluster_id` comes from the store."""
+        """Return the reason why no object of the partition may be removed, or "".
+
+        Args:
+            cluster_id: the cluster id in the store's cluster.json; None if there is none.
+        """
         if cluster_id is None:
-            return "no cluster.json says which cluster it comes from"
+            return "no cluster.json names the cluster that wrote it"
         if cluster_id != self.cluster_id:
             return f"it comes from the cluster {cluster_id}, this one is {self.cluster_id}"
         if self.metadata_start > 0:
-            return f"{METADATA_TOPIC} begins at offset {self.metadata_start} and not at 0: its earlier records are lost"
+            return f"{METADATA_TOPIC} begins at offset {self.metadata_start} and not at 0: earlier records are lost"
         if not self.records:
             known = "the cluster has no records of its remote segments"
             if self.is_live:
-                return f"{known}: publish them by tiersnap publish"
-            # They may be the last copies of a cluster that was created again under its old id.
+                return f"{known}: publish them with tiersnap publish"
+            # The segments may be the only ones of a cluster that was created again under its old id.
             return (
                 f"{known}, nor this topic id: if the topic was deleted before they were published, remove them by hand"
             )
         if not self.is_live and not self.is_absent and self.has_undeleted:
-            return "the cluster shows no such topic, and has not deleted its remote segments (no right to describe it?)"
-        return "" if self.has_leader else "it has no leader now"
+            return (
+                "the cluster shows no such topic, but has not deleted its remote segments (perhaps this user lacks "
+                "DESCRIBE)"
+            )
+        if not self.has_leader:
+            return "it has no leader now"
+        return ""

@@ -1,4 +1,4 @@
-"""Orphans, their kinds, and the actions of `remove-orphans` on them."""
+"""Orphans, their kinds, and the actions of `remove-orphans`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class OrphanKind(StrEnum):
     """A kind of orphan."""
 
     COPY = "COPY"  # all objects of a segment
-    ATTEMPT = "ATTEMPT"  # some of them
+    ATTEMPT = "ATTEMPT"  # some objects of a segment
     SNAPSHOT = "SNAPSHOT"
     MANIFEST = "MANIFEST"
     CLAIM = "CLAIM"
@@ -26,9 +26,9 @@ class OrphanKind(StrEnum):
     CLUSTER = "CLUSTER"
     UNBLOCK = "UNBLOCK"  # topic configs that unblock saved
     PROBE = "PROBE"
-    UPLOAD = "UPLOAD"  # multipart, unfinished
-    FILE = "FILE"  # in .tiersnap-unfinished
-    PARTITION = "PARTITION"  # all orphans of a partition that is refused
+    UPLOAD = "UPLOAD"  # an unfinished multipart upload
+    FILE = "FILE"  # a file in .tiersnap-unfinished
+    PARTITION = "PARTITION"  # all orphans of a refused partition
 
 
 class Fate(StrEnum):
@@ -36,13 +36,13 @@ class Fate(StrEnum):
 
     REMOVE = "REMOVE"
     WAIT = "WAIT"  # too young; a later run may remove it
-    LEAVE = "LEAVE"  # listed; a person decides
+    LEAVE = "LEAVE"  # only listed; the user decides
     REFUSE = "REFUSE"
 
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """Objects that no cluster references, or that may be so; `action` is REMOVE only if it is certain."""
+    """Objects that perhaps no cluster references. `action` is REMOVE only if this is certain."""
 
     kind: OrphanKind
     action: Fate
@@ -61,7 +61,7 @@ class Orphan:
 
     @property
     def size(self) -> str:
-        """Return the bytes in words."""
+        """Return the size for messages, such as "3 KiB"."""
         return human_bytes(self.size_bytes)
 
     @property
@@ -71,5 +71,5 @@ class Orphan:
 
 
 def with_action(orphans: Iterable[Orphan], action: Fate) -> list[Orphan]:
-    """Return the orphans on which this action is taken."""
+    """Return the orphans with this action."""
     return [each for each in orphans if each.action is action]

@@ -1,15 +1,17 @@
 """Find the orphans of a partition, and decide which of them may be removed.
 
-An object may be removed under three conditions: tiersnap wrote it (a claim names the attempt; a manifest or the object
-itself names the snapshot), it is older than a grace by the store's clock, and the cluster in `cluster.json` has no
-record of it, or has recorded its deletion. The objects are listed before the records are read to their end, so a record
-that was written in between is seen.
+An object may be removed if three conditions are true:
 
-While the topic lives, a complete copy that ends above the published offsets is no orphan: `publish` may still publish
-it. An attempt with a log stays, complete or not, unless other segments hold its offsets, were read whole and are right:
-if they are damaged, this one may be the last good log. See Remaining. An attempt without a log holds no offsets.
+    1. tiersnap wrote the object: a claim contains its attempt, or a manifest or its metadata identifies the snapshot
+    2. the object is older than a grace period, by the store's clock
+    3. the cluster in `cluster.json` has no record of the object, or has recorded its deletion
 
-Objects of a broker's failed attempt, which its record names, may be removed too: see judge_attempts_of_brokers.
+The objects are listed before the records are read to their end, so a record that is written in between is seen.
+
+While the topic exists, a complete segment that ends above the published offsets is no orphan, because `publish` may
+still publish it. An attempt with a log is kept unless other segments contain its offsets, were read fully and are
+right. If those segments are damaged, the attempt may have the last good log (see Remaining). An attempt without a log
+has no offsets. Objects of a broker's failed attempt may be removed, too: see judge_attempts_of_brokers.
 """
 
 from __future__ import annotations
@@ -32,17 +34,20 @@ from tiersnap.snapshot.units import utc
 
 @dataclass(frozen=True, slots=True)
 class Aged:
-    """The age from which objects may be removed: `now` in ms by the store's clock, `older_than` in ms."""
+    """The minimum age of removable objects. `now` is in ms by the store's clock, `older_than` is in ms."""
 
     now: int
     older_than: int
 
     def is_old(self, modified: int) -> bool:
-        """Return whether an object that was last modified then (ms, by the same clock) is old enough."""
+        """Return whether an object is old enough.
+
+        `modified` is the time of its last change, in ms by the store's clock.
+        """
         return self.now - modified > self.older_than
 
     def waiting(self, orphan: Orphan, modified: int) -> Orphan:
-        """Return a removable orphan as one that is still too young; `modified` is the time of its object (ms)."""
+        """Return a removable orphan with the action WAIT. `modified` is the time of its object's last change (ms)."""
         moment = modified + self.older_than + 1
         reason = f"removable from {utc(moment)} on: {orphan.reason}"
         return replace(orphan, action=Fate.WAIT, reason=reason, removable_at=moment)
@@ -51,16 +56,16 @@ class Aged:
 def judge_attempts(
     stored: PartitionObjects, aged: Aged, claims: dict[str, Claim], others: Remaining
 ) -> Iterator[Orphan]:
-    """Yield the orphans among the remote segments and attempts of a partition.
+    """Yield the orphans among the copy attempts of a partition.
 
     Args:
-        claims: by the segment ids that they name.
-        others: the segments that must hold the offsets of a removed one.
+        claims: claims, by the segment id of each of their attempts.
+        others: the segments that must contain the offsets of a removed one.
     """
     known = others.known
     for attempt in candidates(stored, known, aged):
         claim = claims.get(attempt.segment_id)
-        action, reason = Fate.LEAVE, "no claim of ours names it"
+        action, reason = Fate.LEAVE, "no claim of tiersnap contains it"
         # The records were read, and none names a candidate.
         if claim is not None and claim.may_delete(attempt.segment_id, has_no_record=known.is_gone(attempt.segment_id)):
             action, reason = _fate(attempt, claim, others)
@@ -68,12 +73,14 @@ def judge_attempts(
 
 
 def judge_attempts_of_brokers(stored: PartitionObjects, aged: Aged, others: Remaining) -> Iterator[Orphan]:
-    """Yield the attempts that brokers of a live partition began and will not finish (KnownPartition.ended_attempts).
+    """Yield the failed copy attempts of brokers in a live partition (KnownPartition.ended_attempts).
 
-    One may be removed if segments in the cluster's records hold its offsets and were read whole. See judge_attempts.
+    Such an attempt may be removed if recorded segments contain its offsets and were read fully. See judge_attempts.
     """
     known = others.known
-    for attempt in stored.attempts if known.is_live and known.has_leader else ():
+    if not (known.is_live and known.has_leader):
+        return
+    for attempt in stored.attempts:
         if attempt.segment_id not in known.ended_attempts:
             continue
         record = known.records[attempt.segment_id]
@@ -89,14 +96,16 @@ def judge_attempts_of_brokers(stored: PartitionObjects, aged: Aged, others: Rema
             yield _of_attempt(attempt, Fate.REMOVE, _FAILED)
 
 
-_FAILED = "a broker's attempt failed, and others hold its offsets"
+_FAILED = "a broker's attempt failed, and other segments contain its offsets"
 
 
 def judge_young(
     stored: PartitionObjects, known: KnownPartition, aged: Aged, claims: dict[str, Claim]
 ) -> Iterator[Orphan]:
-    """Yield the orphans that may be removed once they are old, judged by listings and records."""
-    why = "the cluster knows no such segment" if known.is_live else TOPIC_DELETED
+    """Yield the orphans that may be removed when they are old enough, judged by listings and records."""
+    why = TOPIC_DELETED
+    if known.is_live:
+        why = "the cluster knows no such segment"
     for attempt in young_candidates(stored, known, aged):
         if attempt.segment_id in claims:
             yield aged.waiting(_of_attempt(attempt, Fate.WAIT, why), attempt.modified)
@@ -107,7 +116,7 @@ def judge_young(
 
 
 def young_candidates(stored: PartitionObjects, known: KnownPartition, aged: Aged) -> list[SegmentObjects]:
-    """Return attempts that are too young and in no record; not the attempts that may still be published."""
+    """Return the attempts that are too young and have no record, without those that `publish` may still publish."""
     found: list[SegmentObjects] = []
     for each in stored.attempts:
         if not known.is_gone(each.segment_id) or aged.is_old(each.modified):
@@ -123,12 +132,14 @@ def _may_be_published(attempt: SegmentObjects, known: KnownPartition) -> bool:
 
 
 def candidates(stored: PartitionObjects, known: KnownPartition, aged: Aged) -> list[SegmentObjects]:
-    """Return attempts that are old enough, and have no record or a record with DELETE_SEGMENT_FINISHED."""
+    """Return the attempts that are old enough, and have no record or a record in DELETE_SEGMENT_FINISHED."""
     return [each for each in stored.attempts if aged.is_old(each.modified) and known.is_gone(each.segment_id)]
 
 
 def _of_attempt(attempt: SegmentObjects, action: Fate, reason: str) -> Orphan:
-    kind = OrphanKind.ATTEMPT if attempt.missing else OrphanKind.COPY
+    kind = OrphanKind.COPY
+    if attempt.missing:
+        kind = OrphanKind.ATTEMPT
     return Orphan(kind, action, reason, attempt.keys, attempt.stored, attempt.partition, attempt.segment_id)
 
 
@@ -138,8 +149,10 @@ def _of_object(kind: OrphanKind, action: Fate, reason: str, info: ObjectInfo, pa
 
 def _fate(attempt: SegmentObjects, claim: Claim, others: Remaining) -> tuple[Fate, str]:
     known = others.known
+    if attempt.segment_id in known.records and known.is_absent:
+        return Fate.REMOVE, TOPIC_DELETED
     if attempt.segment_id in known.records:
-        return Fate.REMOVE, TOPIC_DELETED if known.is_absent else "the cluster has deleted it"
+        return Fate.REMOVE, "the cluster has deleted it"
     finished, copy = others.finished_instead(attempt, claim), others.complete(attempt)
     if known.is_live and (why := _why_left(attempt, copy, finished, claim, others)):
         return Fate.LEAVE, why
@@ -149,17 +162,17 @@ def _fate(attempt: SegmentObjects, claim: Claim, others: Remaining) -> tuple[Fat
         return Fate.REMOVE, "it was never finished, or lost an object"
     if not known.is_live:
         return Fate.REMOVE, TOPIC_DELETED
-    return Fate.REMOVE, "the cluster knows no such segment, and others hold its offsets"
+    return Fate.REMOVE, "the cluster knows no such segment, and other segments contain its offsets"
 
 
 def _why_left(
     attempt: SegmentObjects, copy: RemoteSegment | None, finished: str | None, claim: Claim, others: Remaining
 ) -> str:
-    """Return why an attempt of a live topic stays; "" if it may be removed.
+    """Return the reason why an attempt of a live topic is kept; "" if it may be removed.
 
     Args:
-        copy: the complete segment of the attempt.
-        finished: id of the attempt that superseded it.
+        copy: the complete segment of the attempt, or None.
+        finished: id of the attempt that superseded this one, or None.
     """
     if copy is None or finished is not None:
         return others.why_kept(attempt, finished)
@@ -167,7 +180,9 @@ def _why_left(
     if copy.end_offset <= published:
         return others.why_kept(attempt, None)
     # `publish` skips an unfinished attempt.
-    first = "" if claim.finished else "tiersnap tier --apply, which finishes it, then "
+    first = ""
+    if not claim.finished:
+        first = "tiersnap tier --apply, which finishes it, then "
     return f"not published yet, and the cluster's remote log ends at {published}: {first}tiersnap publish"
 
 
@@ -184,9 +199,11 @@ def judge_snapshots(
     """Yield the orphans among the snapshot objects and their manifests.
 
     Args:
-        is_ours: whether tiersnap wrote a snapshot that no manifest names.
+        is_ours: returns whether tiersnap wrote a snapshot that is in no manifest.
     """
-    named = set().union(*(_offsets_of(manifest) for _, manifest in manifests))
+    named: set[int] = set()
+    for _, manifest in manifests:
+        named |= _offsets_of(manifest)
     left = set(stored.snapshots)
     for offset, info, reason in _snapshots_without_segment(stored, known):
         if not aged.is_old(info.modified):
@@ -195,7 +212,7 @@ def judge_snapshots(
             left.discard(offset)
             yield _of_object(OrphanKind.SNAPSHOT, Fate.REMOVE, reason, info, stored.partition)
         else:
-            why = "no manifest of ours names it"
+            why = "no manifest of tiersnap contains it"
             yield _of_object(OrphanKind.SNAPSHOT, Fate.LEAVE, why, info, stored.partition)
     for info, manifest in manifests:
         if aged.is_old(info.modified) and left.isdisjoint(_offsets_of(manifest)):
@@ -210,7 +227,7 @@ def _offsets_of(manifest: SnapshotManifest) -> set[int]:
 def _snapshots_without_segment(
     stored: PartitionObjects, known: KnownPartition
 ) -> Iterator[tuple[int, ObjectInfo, str]]:
-    """Yield offset and object of each snapshot that no segment needs, and the reason."""
+    """Yield offset and object of each snapshot that no segment needs, with the reason."""
     for offset, info in stored.snapshots.items():
         if known.log_start is None:
             yield offset, info, TOPIC_DELETED
@@ -222,7 +239,7 @@ def judge_rest(stored: PartitionObjects, known: KnownPartition, aged: Aged, remo
     """Yield the claims and `cluster.json` of a deleted topic, if all other objects of the partition are removed.
 
     Args:
-        removed: keys that are removed before them.
+        removed: keys of the objects that are removed first.
     """
     if known.is_live or not removed.issuperset(_keys_of_content(stored)):
         return
@@ -234,7 +251,7 @@ def judge_rest(stored: PartitionObjects, known: KnownPartition, aged: Aged, remo
 
 
 def _claims_and_cluster(stored: PartitionObjects) -> Iterator[tuple[OrphanKind, ObjectInfo]]:
-    """Yield claims, known manifests and `cluster.json`, in the order to delete them in."""
+    """Yield the claims, the manifest cache and `cluster.json`, in the order of deletion."""
     for info in stored.claims.values():
         yield OrphanKind.CLAIM, info
     if stored.known_manifests is not None:
@@ -244,7 +261,7 @@ def _claims_and_cluster(stored: PartitionObjects) -> Iterator[tuple[OrphanKind, 
 
 
 def _keys_of_content(stored: PartitionObjects) -> Iterator[str]:
-    """Yield the keys of segments, snapshots and manifests of snapshots."""
+    """Yield the keys of segments, snapshots and snapshot manifests."""
     for attempt in stored.attempts:
         yield from attempt.keys
     for info in (*stored.snapshots.values(), *stored.manifests.values()):

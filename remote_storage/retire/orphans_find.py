@@ -1,9 +1,8 @@
-"""Find and remove the orphans of a store, partition by partition: objects are listed before records are read.
+"""Find and remove the orphans of a store, partition by partition. Objects are listed before records are read.
 
-If the removal is killed anywhere, the same command removes the rest.
-
-Unfinished uploads, temporary files and probes of the store (store_leftovers) are orphans too. An upload for a partition
-of another cluster is refused. An upload of the plugin is listed and stays.
+If the removal is killed, the same command removes the rest. Unfinished uploads, temporary files and probes (see
+store_leftovers) are orphans, too. An upload for a partition of another cluster is refused. An upload of the Aiven
+plugin is only listed.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.cluster_record import read_cluster_id
@@ -52,14 +50,14 @@ from tiersnap.snapshot.errors import CorruptDataError, GateError, TiersnapError,
 
 _PARTITIONS_AT_ONCE = 64
 _LAST = {OrphanKind.CLAIM, OrphanKind.KNOWN_MANIFESTS, OrphanKind.CLUSTER}
-"""Removed after the objects that they vouch for."""
+"""Kinds that are removed last, because they identify the other objects of the partition."""
 _log = logging.getLogger(__name__)
 
 
 def unfinished(store: ObjectStore, aged: Aged, cluster_id: str, is_wanted: Callable[[str], bool]) -> Iterator[Orphan]:
-    """Yield unfinished uploads, temporary files and probes: of wanted topics of this cluster, and of no topic.
+    """Yield unfinished uploads, temporary files and probes, of the wanted topics of this cluster and of no topic.
 
-    Young ones wait. Young uploads of the plugin are not listed, since they may be in progress.
+    Young ones get the action WAIT. Young uploads of the plugin are left out, because they may be running.
     """
     for probe in old_probes(store, aged.now, -1):
         orphan = Orphan(OrphanKind.PROBE, Fate.REMOVE, "a probe of the store", (probe.key,), probe.size)
@@ -82,7 +80,7 @@ def unfinished(store: ObjectStore, aged: Aged, cluster_id: str, is_wanted: Calla
 def _of_segment(store: ObjectStore, each: UploadOfSegment, cluster_id: str) -> Orphan:
     action, reason = Fate.REMOVE, "a killed attempt left it"
     if each.claim is None:
-        action, reason = Fate.LEAVE, "no claim of ours names it"
+        action, reason = Fate.LEAVE, "no claim of tiersnap contains it"
     elif (theirs := _cluster_id(store, each)) not in (None, cluster_id):
         action, reason = Fate.REFUSE, f"it comes from the cluster {theirs}, this one is {cluster_id}"
     return Orphan(
@@ -100,13 +98,15 @@ def _cluster_id(store: ObjectStore, each: UploadOfSegment) -> str | None:
 def find_orphans(
     store: ObjectStore, cluster: KnownToCluster, is_wanted: Callable[[str], bool], *, older_than: int
 ) -> Iterator[Orphan]:
-    """Yield orphans of the topics that `is_wanted` takes, saved configs and unfinished uploads; nothing is changed.
+    """Yield the orphans of the topics that `is_wanted` accepts, saved configs and unfinished uploads.
+
+    Nothing is changed.
 
     Args:
         older_than: ms, by the store's clock.
 
     Raises:
-        MetadataTopicAbsentError, BrokerUnavailableError: the cluster cannot be asked.
+        MetadataTopicAbsentError, BrokerUnavailableError: the cluster's records cannot be read.
     """
     aged = Aged(store.now(), older_than)
     wanted, records = list_all(store, is_wanted)
@@ -128,7 +128,7 @@ def find_orphans(
 
 
 def orphans_of(store: ObjectStore, stored: PartitionObjects, known: KnownPartition, aged: Aged) -> Iterator[Orphan]:
-    """Yield the orphans of one partition; one row for all of them if the partition is refused."""
+    """Yield the orphans of one partition. If the partition is refused, one row stands for all its removable orphans."""
     looked_at = (*candidates(stored, known, aged), *young_candidates(stored, known, aged))
     offsets = frozenset(each.start_offset for each in looked_at)
     claims = read_claims(store, stored, offsets)
@@ -153,11 +153,14 @@ def orphans_of(store: ObjectStore, stored: PartitionObjects, known: KnownPartiti
 
 
 def _keys_to_remove(found: Iterable[Orphan]) -> set[str]:
-    return set(chain.from_iterable(each.keys for each in with_action(found, Fate.REMOVE)))
+    found_keys: set[str] = set()
+    for each in with_action(found, Fate.REMOVE):
+        found_keys.update(each.keys)
+    return found_keys
 
 
 def is_ours(store: ObjectStore) -> Callable[[ObjectInfo], bool]:
-    """Return a function that returns whether tiersnap wrote a snapshot object, by the object's metadata."""
+    """Return a function that returns whether tiersnap wrote a snapshot object, by the object's user metadata."""
 
     def ask_of(info: ObjectInfo) -> bool:
         described = store.head(info.key)
@@ -167,17 +170,20 @@ def is_ours(store: ObjectStore) -> Callable[[ObjectInfo], bool]:
 
 
 def _of_refused_partition(partition: TopicIdPartition, reason: str, found: Sequence[Orphan]) -> Iterator[Orphan]:
-    """Yield the attempts that stay anyway, and one orphan for all that are refused."""
+    """Yield the attempts that are only listed, and one orphan for all removable objects of a refused partition."""
     yield from with_action(found, Fate.LEAVE)
-    ours = with_action(found, Fate.REMOVE)
-    if ours:
-        keys = tuple(chain.from_iterable(each.keys for each in ours))
-        yield Orphan(OrphanKind.PARTITION, Fate.REFUSE, reason, keys, sum(each.size_bytes for each in ours), partition)
+    refused_keys: tuple[str, ...] = ()
+    size = 0
+    for each in with_action(found, Fate.REMOVE):
+        refused_keys += each.keys
+        size += each.size_bytes
+    if refused_keys:
+        yield Orphan(OrphanKind.PARTITION, Fate.REFUSE, reason, refused_keys, size, partition)
 
 
 @dataclass(frozen=True, slots=True)
 class OrphansOutcome:
-    """All orphans, and those that were removed (`done`), each with its failures; `done` is empty for a plan."""
+    """All orphans, and the removed ones (`done`) with their failures. For a plan, `done` is empty."""
 
     found: Sequence[Orphan]
     done: Sequence[tuple[Orphan, tuple[DeleteFailure, ...]]] = ()
@@ -189,7 +195,7 @@ class OrphansOutcome:
 
     @property
     def refused(self) -> list[Orphan]:
-        """Return the refused orphans; a person must clear the reason."""
+        """Return the refused orphans. Their `reason` tells the user why."""
         return with_action(self.found, Fate.REFUSE)
 
     @property
@@ -199,18 +205,21 @@ class OrphansOutcome:
 
     @property
     def failures(self) -> list[DeleteFailure]:
-        """Return the objects that could not be removed."""
-        return [each for _, failures in self.done for each in failures]
+        """Return the failures to delete objects."""
+        found: list[DeleteFailure] = []
+        for _, failures in self.done:
+            found += failures
+        return found
 
     @property
     def left(self) -> list[Orphan]:
-        """Return the orphans that are still in the store, without the young ones."""
+        """Return the orphans that remain in the store, without those that are too young."""
         gone = {id(orphan) for orphan, failures in self.done if not failures}
         gone.update(map(id, self.waiting))
         return [each for each in self.found if id(each) not in gone]
 
     def errors(self) -> Iterator[TiersnapError]:
-        """Yield refusals, and objects that could not be removed."""
+        """Yield the refusals, and the failures to delete objects."""
         for orphan in self.refused:
             yield GateError(f"{orphan.partition}: {orphan.reason}")
         for each in self.failures:
@@ -218,9 +227,9 @@ class OrphansOutcome:
 
 
 def remove(store: ObjectStore, orphans: Iterable[Orphan]) -> Iterator[tuple[Orphan, tuple[DeleteFailure, ...]]]:
-    """Remove the orphans that may be removed; yield each with its failures.
+    """Remove the removable orphans, and yield each with its failures.
 
-    If an object of a partition could not be removed, the claims and `cluster.json` of the partition stay.
+    If an object of a partition cannot be deleted, the claims and `cluster.json` of the partition are kept.
     """
     failed = set()
     for orphan in orphans:

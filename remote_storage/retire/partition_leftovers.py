@@ -1,15 +1,15 @@
 """Delete the leftovers of ended copy attempts in a partition.
 
-An attempt that ends deletes its objects, or the attempt that takes over its claim does. A server may apply a request
-after it answered, so an object can appear later. Only objects that a claim of tiersnap names are deleted, after a grace
-period by the store's clock that is longer than any attempt may take.
+An attempt deletes its objects when it ends. If an attempt is killed, the attempt that takes over its claim deletes the
+objects. A server may apply a request after it answered, so an object can still appear later. Only objects of attempts
+in a claim are deleted, after a grace period (store's clock) that is longer than any attempt.
 
-A log may be the last good copy of its offsets, and names and sizes prove nothing. So it is deleted only after complete
-segments with its offsets were read fully and compared in the same call. Without such segments, the log and its other
-objects stay. A later call deletes them, or the attempt that takes over the claim, after it read the local segment.
+A log may be the last good one for its offsets, and names and sizes prove nothing. So a log is deleted only if complete
+segments with its offsets were read fully and compared in the same call. Otherwise the log and its other objects are
+kept. A later call deletes them. So does the attempt that takes over the claim, after it has read the local segment.
 
-A killed attempt without a successor is ended first. If its process still runs, it finds its claim changed, and makes
-nothing visible.
+If a killed attempt has no successor, it is marked as ended first. If its process is still running, it finds its claim
+changed, and makes nothing visible.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from tiersnap.snapshot.errors import CorruptDataError, TransientError
 
 _log = logging.getLogger(__name__)
 GRACE_MS = STALE_AFTER_MS
-"""The deadline of an attempt ends long before this."""
+"""Longer than the deadline of an attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """The number of deleted objects, the objects that could not be deleted, and why complete segments stay."""
+    """The number of deleted objects, the failed deletions, and the reasons why superseded segments were kept."""
 
     objects: int = 0
     failures: tuple[DeleteFailure, ...] = ()
@@ -57,24 +57,26 @@ class Swept:
 
 
 def _old_leftovers(store: ObjectStore, found: RemoteInventory) -> list[RemoteSegment | IncompleteSegment]:
-    """Return the leftovers that are older than GRACE_MS by the store's clock; at most one request.
+    """Return the leftovers that are older than GRACE_MS by the store's clock. Needs at most one request.
 
-    A segment that a later attempt replaced counts as old.
+    Segments that a later attempt replaced are included at any age.
     """
     superseded = found.superseded
-    wanted = leftovers_of(found)
-    now = store.now() if len(wanted) > len(superseded) else 0
+    wanted, now = leftovers_of(found), 0
+    if len(wanted) > len(superseded):
+        now = store.now()
     return [each for each in wanted if each in superseded or now - each.written_at > GRACE_MS]
 
 
 def sweep_partition(store: ObjectStore, found: RemoteInventory, *, log_start: int = 0) -> Swept:
-    """Delete the old leftovers. It can be killed anywhere and run again.
+    """Delete the old leftovers of a partition. The function may be killed at any point and called again.
 
     Args:
-        log_start: offsets below it need no segment.
+        log_start: log start offset. Offsets below it need no segment.
 
     Raises:
-        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+        TransientError: remote storage does not answer.
+        RemoteStorageError: remote storage refuses a request.
     """
     done, superseded = Swept(), found.superseded
     for each in _old_leftovers(store, found):
@@ -93,21 +95,27 @@ def sweep_partition(store: ObjectStore, found: RemoteInventory, *, log_start: in
 def _why_kept(
     store: ObjectStore, found: RemoteInventory, left: RemoteSegment | IncompleteSegment, log_start: int
 ) -> str:
-    """Return why a leftover stays; "" if it has no log, or complete segments that were read hold its offsets."""
+    """Return the reason why a leftover is kept, or "".
+
+    "" means that the leftover has no log, or that other segments with its offsets were read fully and are right.
+    """
     if left.objects is None or left.objects.log is None:
         return ""
-    log = read_attempt_log(store, left.objects, left if isinstance(left, RemoteSegment) else None)
+    complete = None
+    if isinstance(left, RemoteSegment):
+        complete = left
+    log = read_attempt_log(store, left.objects, complete)
     if log is None:
         return UNKNOWN_END
     remaining = holding(_counted(found, log.leader_epoch), max(log.start_offset, log_start), log.end_offset)
     if remaining is None:
-        return f"no other complete segments hold its offsets, up to {log.end_offset}"
+        return f"no other complete segments contain its offsets, up to {log.end_offset}"
     now = store.now()
     return first_doubt(log, remaining, lambda segment: read_remaining(store, segment, now))
 
 
 def _counted(found: RemoteInventory, leader_epoch: int) -> list[RemoteSegment]:
-    """Return the segments that remain, of this leader epoch or a later one, in ascending start offset."""
+    """Return the remaining segments of this leader epoch or a later one, in ascending start offset."""
     superseded = {each.segment_id for each in found.superseded}
     counted: list[RemoteSegment] = []
     for each in found.segments:
@@ -123,14 +131,14 @@ def _doubt(
 ) -> CorruptDataError:
     location = RemoteLocation(store, found.segments[0].layout)
     return CorruptDataError(
-        f"{found.partition}: {left.segment_id} at {left.start_offset} is superseded and stays: {why}",
+        f"{found.partition}: {left.segment_id} at {left.start_offset} is superseded, but kept: {why}",
         hint=f"tiersnap verify --remote {shlex.join(location.words)} --depth full",
         segment_id=left.segment_id,
     )
 
 
 def _is_ended(store: ObjectStore, left: RemoteSegment | IncompleteSegment) -> bool:
-    """Return whether the attempt has ended; end a stale one that holds its claim."""
+    """Return whether the attempt has ended. If a stale attempt still holds its claim, end it."""
     assert left.claim is not None
     assert left.claimed_as is not None
     if not _is_held(left.claim, left.segment_id):
@@ -147,7 +155,7 @@ def _is_held(claim: Claim, segment_id: str) -> bool:
 
 
 def delete_visible_first(store: ObjectStore, keys: tuple[str, ...]) -> tuple[DeleteFailure, ...]:
-    """Delete the object that makes a segment visible, then its other objects; return the failures."""
+    """Delete the object that makes a segment visible, then its other objects. Return the failures."""
     if not (failures := store.delete(keys[:1])):
         return store.delete(keys[1:])
     return (*failures, *(DeleteFailure(key, f"stays with {keys[0]}") for key in keys[1:]))

@@ -1,4 +1,7 @@
-"""The segments that remain when an attempt is deleted: they must hold its offsets, and be read whole and right."""
+"""The segments that remain if an attempt is deleted.
+
+These segments must contain the offsets of the attempt, be read fully and be right.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from tiersnap.remote_storage.retire.attempt_log import UNKNOWN_END, AttemptLog, 
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
 from tiersnap.remote_storage.verify.compare_whole import ReadSegment
 
-_MEND = "tiersnap mend --depth full, which takes a log of the same offsets from here"
-_LOST = f"no other complete segment holds its offsets: the segments that the cluster knows lost objects: {_MEND}"
+_MEND = "tiersnap mend --depth full, which can use this log"
+_LOST = f"no other complete segment contains its offsets: the segments that the cluster knows lost objects: {_MEND}"
 _BY_HAND = "delete it by hand if tiersnap verify --depth full finds the other segments right"
 
 
@@ -37,18 +40,20 @@ class Remaining:
     _read: dict[str, ReadSegment] = field(default_factory=dict)
 
     def complete(self, attempt: SegmentObjects) -> RemoteSegment | None:
-        """Return the complete segment of an attempt; None if it lacks objects."""
+        """Return the complete segment of an attempt, or None if it lacks objects."""
         if attempt.missing:
             return None
         if attempt.segment_id not in self._looked:
             self._looked[attempt.segment_id] = self.look(attempt)
         found = self._looked[attempt.segment_id]
-        return found if isinstance(found, RemoteSegment) else None
+        if isinstance(found, RemoteSegment):
+            return found
+        return None
 
     def finished_instead(self, attempt: SegmentObjects, claim: Claim) -> str | None:
-        """Return the id of the attempt that superseded this one, by its claim; None without one.
+        """Return the id of the attempt that superseded this one, by its claim, or None.
 
-        A segment in another layout supersedes nothing.
+        A segment in the other layout supersedes nothing.
         """
         if claim.finished in (None, attempt.segment_id):
             return None
@@ -58,9 +63,10 @@ class Remaining:
         return claim.finished
 
     def why_kept(self, attempt: SegmentObjects, finished: str | None) -> str:
-        """Return why the log of an attempt stays; "" if other segments hold its offsets and are right, or it has none.
+        """Return the reason why the log of an attempt is kept, or "".
 
-        Other segments are `finished` and those in the records. Offsets below the log start need no segment.
+        "" means that the attempt has no log, or that other right segments contain its offsets. These must be the
+        segment `finished` or recorded segments. Offsets below the log start need no segment.
         """
         if attempt.log is None:
             return ""
@@ -71,13 +77,13 @@ class Remaining:
         published = self.known.published_end(log.leader_epoch)
         if why is _LOST and finished is None and log.end_offset > published:
             return (
-                f"no other segment holds its offsets, and the cluster's remote log ends at {published}: "
+                f"no other segment contains its offsets, and the cluster's remote log ends at {published}: "
                 "tiersnap tier --apply, which uploads them again"
             )
         return why
 
     def why_attempt_is_kept(self, attempt: SegmentObjects, record: RemoteLogSegmentMetadata) -> str:
-        """Return why a broker's attempt stays; "" if segments in the records hold the offsets of its record."""
+        """Return the reason why a broker's attempt is kept; "" if recorded segments contain its offsets."""
         if attempt.log is None:
             return ""
         log = AttemptLog(record.start_offset, record.end_offset + 1, record.segment_leader_epochs[-1][0])
@@ -87,7 +93,9 @@ class Remaining:
         if (copy := self.complete(attempt)) is not None:
             return self._read_once(copy).digest  # the plugin may have compressed it
         log = self.read_log(attempt, None)
-        return "" if log is None else log.digest
+        if log is None:
+            return ""
+        return log.digest
 
     def _why(self, log: AttemptLog, finished: str | None) -> str:
         start = max(log.start_offset, self.known.log_start or 0)
@@ -97,13 +105,13 @@ class Remaining:
         return first_doubt(log, others, self._read_once, then=f": {_MEND}")
 
     def _others(self, log: AttemptLog, finished: str | None) -> Iterator[RemoteSegment]:
-        """Yield the complete segments that count and end above the start of a log, in ascending start offset."""
+        """Yield complete segments that may replace a log and end above its start, in ascending start offset."""
         for attempt in self.attempts:
             end = self.known.finished_end(attempt.segment_id, log.leader_epoch)
             if attempt.segment_id != finished and end <= log.start_offset:
                 continue
             other = self.complete(attempt)
-            # A damaged manifest can name offsets that its log lacks.
+            # Compare with the record, because a damaged manifest can name offsets that its log lacks.
             if other is not None and end in (0, other.end_offset):
                 yield other
 

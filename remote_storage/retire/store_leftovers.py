@@ -1,11 +1,11 @@
-"""Remove leftovers of killed processes that no reader ever sees: multipart uploads, temporary files, probes.
+"""Remove the invisible leftovers of killed processes: multipart uploads, temporary files and probes.
 
-Each must be tiersnap's: a claim names the attempt, or the file name has the mark, or the key has the probes' prefix. An
-upload older than a grace has ended: an attempt gives up long before, and one that lost the answer to
-CreateMultipartUpload has begun another upload. Uploads of the plugin in the same bucket stay.
+Each leftover must be tiersnap's: a claim contains its attempt, its file name has the mark, or its key has the prefix of
+probes. An upload older than a grace period has ended, because its attempt must have given up long before. An attempt
+that got no answer to CreateMultipartUpload has begun another upload. Uploads of the Aiven plugin are kept.
 
-Saved configs are left over if their topic was deleted. Those of a live topic stay at any age: the next `unblock`
-restores the configs of the topic.
+Saved configs are leftovers if their topic was deleted. Saved configs of a live topic are kept at any age, because the
+next `unblock` restores the topic's configs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NOT_ALLOWED = (400, 403, 405, 501)
 
 @dataclass(frozen=True, slots=True)
 class UploadOfSegment:
-    """An unfinished multipart upload of an object of a segment; `claim` is the one that names its attempt, if any."""
+    """An unfinished multipart upload of an object of a segment. `claim` is the claim with its attempt, or None."""
 
     upload: UnfinishedUpload
     partition: TopicIdPartition
@@ -56,31 +56,35 @@ class SweptStore:
 
     def __str__(self) -> str:
         named = {"probe": self.probes, "temporary file": self.files, "unfinished upload": self.uploads}
-        return ", ".join(count_of(count, kind) for kind, count in named.items() if count)
+        counts = (count_of(count, kind) for kind, count in named.items() if count)
+        return ", ".join(counts)
 
 
 def old_probes(store: ObjectStore, now: int, older_than: int) -> list[ObjectInfo]:
-    """Return the probes of the store that are older than `older_than` ms."""
+    """Return the probes that are older than `older_than` ms."""
     return [probe for probe in store.list(PROBES) if now - probe.modified > older_than]
 
 
 def old_uploads(store: ObjectStore, older_than: int, prefix: str = "") -> list[UnfinishedUpload]:
-    """Return unfinished uploads that are older than `older_than` ms; none if the store does not allow the listing."""
+    """Return the unfinished uploads that are older than `older_than` ms.
+
+    Empty if the store does not allow the listing.
+    """
     try:
         return [upload for upload in store.unfinished_uploads(prefix) if upload.age > older_than]
     except RemoteStorageError as error:
         if error.attrs.get("status") not in _NOT_ALLOWED:
             raise
-        _log.info("unfinished uploads are not looked for: %s", error.message)
+        _log.info("unfinished uploads cannot be listed: %s", error.message)
         return []
 
 
 def uploads_of_segments(
     store: ObjectStore, uploads: Iterable[UnfinishedUpload], is_wanted: Callable[[str], bool]
 ) -> Iterator[UploadOfSegment]:
-    """Yield the uploads of segments of the topics that `is_wanted` takes.
+    """Yield the uploads of segments of the topics that `is_wanted` accepts.
 
-    Requests: a listing of claims for each partition, and one for each claim at the offset of an upload.
+    Requests: one listing of claims per partition, and one read for each claim at the offset of an upload.
     """
     claimed: dict[TopicIdPartition, tuple[ClaimedSegment, ...]] = {}
     for upload in uploads:
@@ -98,7 +102,7 @@ def uploads_of_segments(
 
 
 def _named_segment(upload: UnfinishedUpload) -> tuple[TopicIdPartition, int, str] | None:
-    """Return partition, start offset and segment id that the key of an upload names; None for any other key."""
+    """Return partition, start offset and segment id from the key of an upload, or None for any other key."""
     key = keys.recognise(upload.key)
     if key is None or key.offset is None or key.segment_id is None:
         return None
@@ -106,23 +110,29 @@ def _named_segment(upload: UnfinishedUpload) -> tuple[TopicIdPartition, int, str
 
 
 def abort_uploads_of(store: ObjectStore, stem: str, segment_id: str) -> None:
-    """Abort all unfinished uploads of a segment, whose keys begin with `stem`; failures are logged."""
+    """Abort all unfinished uploads of a segment. `stem` is the prefix of its keys. Failures are logged."""
     count = _abort(store, [each for each in old_uploads(store, -1, stem) if segment_id in each.key])
     _log.debug("aborted %d unfinished uploads of %s", count, segment_id)
 
 
 def sweep_store(store: ObjectStore, is_wanted: Callable[[str], bool]) -> SweptStore:
-    """Remove tiersnap's probes, temporary files and unfinished uploads that are older than GRACE_MS; two listings.
+    """Remove tiersnap's probes, temporary files and unfinished uploads that are older than GRACE_MS.
 
-    Failures are logged; the next run tries again.
+    Needs two listings.
+
+    Failures are logged, and the next run tries again.
 
     Args:
-        is_wanted: whether the uploads of a topic are aborted.
+        is_wanted: returns whether the uploads of a topic are aborted.
     """
     probes = _delete_probes(store)
-    old = old_uploads(store, GRACE_MS)
-    files = [upload for upload in old if upload.is_ours]
-    others = [upload for upload in old if not upload.is_ours]
+    files: list[UnfinishedUpload] = []
+    others: list[UnfinishedUpload] = []
+    for upload in old_uploads(store, GRACE_MS):
+        if upload.is_ours:
+            files.append(upload)
+        else:
+            others.append(upload)
     claimed = _claimed_uploads(store, others, is_wanted)
     done = SweptStore(probes, _abort(store, files), _abort(store, claimed))
     _log.debug("removed leftovers of killed processes from %s: %s", store.uri, done)
@@ -130,9 +140,11 @@ def sweep_store(store: ObjectStore, is_wanted: Callable[[str], bool]) -> SweptSt
 
 
 def _delete_probes(store: ObjectStore) -> int:
-    """Delete old probes; return the number of deleted ones."""
+    """Delete old probes, and return the number of deleted ones."""
     probes = [probe.key for probe in old_probes(store, store.now(), GRACE_MS)]
-    failures = store.delete(probes) if probes else ()
+    if not probes:
+        return 0
+    failures = store.delete(probes)
     for failed in failures:
         _log.warning("cannot delete %s%s: %s", store.uri, failed.key, failed.reason)
     return len(probes) - len(failures)
@@ -141,7 +153,7 @@ def _delete_probes(store: ObjectStore) -> int:
 def _claimed_uploads(
     store: ObjectStore, uploads: Iterable[UnfinishedUpload], is_wanted: Callable[[str], bool]
 ) -> list[UnfinishedUpload]:
-    """Return the uploads of attempts that a claim names."""
+    """Return the uploads whose attempt is in a claim."""
     return [each.upload for each in uploads_of_segments(store, uploads, is_wanted) if each.claim is not None]
 
 
@@ -169,7 +181,7 @@ def judge_saved_configs(store: ObjectStore, records: Iterable[StoredRecord], age
             decode = partial(decode_saved_configs, topic=record.topic, topic_id=record.topic_id)
             saved = read_decoded(store, record.info.key, decode, limit=MANIFEST_BYTES)
         except ObjectNotFoundError:
-            continue  # the run that wrote it has ended since
+            continue  # the run that wrote the object has ended meanwhile
         except CorruptDataError as error:
             yield _orphan(record, Fate.LEAVE, error.message)
             continue
@@ -179,13 +191,17 @@ def judge_saved_configs(store: ObjectStore, records: Iterable[StoredRecord], age
 
 
 def _of_deleted_topic(record: StoredRecord, refusal: str) -> Orphan:
-    return _orphan(record, Fate.REFUSE, refusal) if refusal else _orphan(record, Fate.REMOVE, TOPIC_DELETED)
+    if refusal:
+        return _orphan(record, Fate.REFUSE, refusal)
+    return _orphan(record, Fate.REMOVE, TOPIC_DELETED)
 
 
 def _refusal(saved: SavedConfigs, known: Mapping[TopicIdPartition, KnownPartition]) -> str:
-    """Return why it is not certain that the topic is deleted; "" if the cluster deleted its remote segments."""
+    """Return the reason why the topic is perhaps not deleted; "" if the cluster has deleted its remote segments."""
+    if not known:
+        return "it names no partition"
     refusals = [each.refusal(saved.cluster_id) for each in known.values()]
-    return next(filter(None, refusals), "") if refusals else "it names no partition"
+    return next(filter(None, refusals), "")
 
 
 def _orphan(record: StoredRecord, action: Fate, reason: str) -> Orphan:

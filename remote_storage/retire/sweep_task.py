@@ -17,7 +17,7 @@ from tiersnap.snapshot.rows import Rows
 
 @dataclass(frozen=True, slots=True)
 class SweepablePartition:
-    """A row of LEFT: a partition with leftovers; `local_start` is the base offset of the first local segment."""
+    """A row of LEFT: a partition with leftovers. `local_start` is the base offset of the first local segment."""
 
     partition: TopicIdPartition
     local_start: int
@@ -25,7 +25,7 @@ class SweepablePartition:
 
 @dataclass(frozen=True, slots=True)
 class SweptPartition:
-    """A row of SWEPT: the number of deleted objects, and why others are left; None if none is."""
+    """A row of SWEPT: the number of deleted objects, and the first reason why objects remain; None if none remain."""
 
     partition: str
     objects: int
@@ -39,7 +39,7 @@ LEFT, SWEPT = _LEFT_ROWS.schema, _SWEPT_ROWS.schema
 
 @dataclass(frozen=True)
 class SweepTask:
-    """LEFT rows -> SWEPT rows."""
+    """Maps LEFT rows to SWEPT rows."""
 
     location: RemoteLocation
 
@@ -55,5 +55,9 @@ class SweepTask:
             swept = sweep_partition(self.location.store, found)
         except TiersnapError as error:
             return SweptPartition(name, 0, error.message)
-        failures = [f"{each.key}: {each.reason}" for each in swept.failures] + [each.message for each in swept.doubts]
-        return SweptPartition(name, swept.objects, next(iter(failures), None))
+        if swept.failures:
+            first = swept.failures[0]
+            return SweptPartition(name, swept.objects, f"{first.key}: {first.reason}")
+        if swept.doubts:
+            return SweptPartition(name, swept.objects, swept.doubts[0].message)
+        return SweptPartition(name, swept.objects, None)

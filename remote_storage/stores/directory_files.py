@@ -1,12 +1,12 @@
 """Files below the folder of a directory store, and its folder `.tiersnap-unfinished` for unfinished files.
 
-An unfinished file has an unpredictable name with tiersnap's mark (`tiersnap-<32 hex digits>.<end of the key>`). Files
-without the mark are never removed. The folder also contains the store's lock (flock). A writer holds the lock while it
-compares and renames, and the kernel releases it if the writer dies. The clock is the file system's, read from the time
-of a new file.
+The name of an unfinished file is random and has tiersnap's mark: `tiersnap-<32 hex digits>.<end of the key>`. tiersnap
+never removes a file without the mark. The folder also contains the store's lock (flock). A writer holds the lock while
+it compares and renames. If the writer dies, the kernel releases the lock. The time of a new file gives the file
+system's clock.
 
-The user chooses the store's folder, which may be a symlink. Below it every path component is opened relative to the
-previous one (dir_fd, O_NOFOLLOW). So another user with write access cannot redirect a write.
+The user chooses the store's folder, which may be a symlink. Below this folder, tiersnap opens every path component
+relative to the previous one (dir_fd, O_NOFOLLOW), so another user with write access cannot redirect a write.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _OURS = re.compile(r"tiersnap-[0-9a-f]{32}\.([^/]*)", re.DOTALL)
 
 @dataclass(slots=True)
 class Temporary:
-    """A file that is being written: the descriptor of its folder, its name, and whether it was renamed."""
+    """A file that is being written."""
 
-    folder: int
+    folder: int  # descriptor of the file's folder
     name: str
     renamed: bool = False
 
@@ -49,17 +49,17 @@ class Temporary:
         return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
 
     def link(self, folder: int, name: str) -> None:
-        """Give it its name, or raise FileExistsError."""
+        """Link the file to its final name. Raises FileExistsError: another file has this name."""
         try:
             os.link(self.name, name, src_dir_fd=self.folder, dst_dir_fd=folder, follow_symlinks=False)
         except FileExistsError:
-            # A network file system may repeat a link whose answer was lost, and then finds its own.
+            # If the answer to a link was lost, a network file system repeats the link and finds its own.
             if not os.path.samestat(self.status(), os.stat(name, dir_fd=folder, follow_symlinks=False)):
                 raise
         os.fsync(folder)
 
     def rename(self, folder: int, name: str) -> None:
-        """Rename the file to its name, over an existing one."""
+        """Rename the file to its final name, and replace an existing file."""
         os.rename(self.name, name, src_dir_fd=self.folder, dst_dir_fd=folder)
         self.renamed = True
         os.fsync(folder)
@@ -67,14 +67,17 @@ class Temporary:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedFolder:
-    """`.tiersnap-unfinished` below `root`. Methods raise OSError, or TransientError after a deadline."""
+    """The folder `.tiersnap-unfinished` below `root`. Methods raise OSError, or TransientError after the deadline."""
 
     root: Path
     asks_clock: bool = True  # whether a file may be created to read the file system's clock
 
     @contextmanager
     def temporary(self, file_name: str) -> Iterator[Temporary]:
-        """Give a temporary name for a file that will be called `file_name`; remove the file unless it was renamed."""
+        """Yield the name of a temporary file that will become `file_name`.
+
+        At the end, remove the file unless it was renamed.
+        """
         tail = os.fsdecode(os.fsencode(file_name)[-160:])
         with opened_folder(self.root, (UNFINISHED,), make=True) as folder:
             temporary = Temporary(folder, f"tiersnap-{uuid.uuid4().hex}.{tail}")
@@ -87,7 +90,7 @@ class UnfinishedFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock of the store, which other writers wait for."""
+        """Hold the lock of the store. Other writers wait for it."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         limit = earliest(Deadline(_LOCK_SECONDS), current())
         with opened_folder(self.root, (UNFINISHED,), make=True) as folder:
@@ -102,7 +105,7 @@ class UnfinishedFolder:
             os.close(lock)
 
     def now(self) -> int:
-        """Return ms by the file system's clock, or by this host's if no file can be created."""
+        """Return the time in ms by the file system's clock. If no file can be created, return the time of this host."""
         if not self.asks_clock:
             return time.time_ns() // 1_000_000
         try:
@@ -114,25 +117,28 @@ class UnfinishedFolder:
             return time.time_ns() // 1_000_000
 
     def uploads(self) -> Iterator[UnfinishedUpload]:
-        """Yield files that killed processes left or other processes are writing."""
+        """Yield tiersnap's unfinished files: leftovers of killed processes, and files of running writers."""
         try:
             with opened_folder(self.root, (UNFINISHED,)) as folder:
                 files = sorted(entries(folder)[1], key=lambda file: file[0])
         except FileNotFoundError:
             return
-        ours = [(name, match[1], status) for name, status in files if (match := _OURS.fullmatch(name))]
-        now = self.now() if ours else 0
-        for name, tail, status in ours:
+        now = 0
+        for name, status in files:
+            match = _OURS.fullmatch(name)
+            if match is None:
+                continue
+            now = now or self.now()
             written = status.st_mtime_ns // 1_000_000
-            yield UnfinishedUpload(tail, name, written, max(0, now - written), is_ours=True)
+            yield UnfinishedUpload(match[1], name, written, max(0, now - written), is_ours=True)
 
     def remove(self, name: str) -> None:
-        """Remove one of them. A missing file is no error, and a file without our mark stays."""
+        """Remove the unfinished file `name`. Ignore a missing file, and a file without tiersnap's mark."""
         if _OURS.fullmatch(name) is None:
             return
         with suppress(FileNotFoundError), opened_folder(self.root, (UNFINISHED,)) as folder:
             os.unlink(name, dir_fd=folder)
-            _log.debug("removed %s, which nobody finishes, below %s", name, self.root)
+            _log.debug("removed the unfinished file %s below %s", name, self.root)
 
 
 def _taken(lock: int) -> bool:
@@ -150,10 +156,10 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @contextmanager
 def opened_folder(root: Path, parts: Sequence[str], *, make: bool = False) -> Iterator[int]:
-    """Give the descriptor of the folder `parts` below `root`; `make` creates and syncs missing folders.
+    """Yield the descriptor of the folder `parts` below `root`. `make` creates and syncs missing folders.
 
     Raises:
-        OSError: NotADirectoryError also for a symlink.
+        OSError: a folder cannot be opened. A symlink raises NotADirectoryError.
     """
     try:
         folder = os.open(root, _FOLDER)
@@ -191,7 +197,7 @@ def opened_file(folder: int, name: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def new_file(folder: int, name: str) -> Iterator[BinaryIO]:
-    """Create a file for writing, and sync it at the end."""
+    """Create a file for writing, and sync the file at the end of the block."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, 0o666, dir_fd=folder), "wb") as file:
         yield file
@@ -200,19 +206,19 @@ def new_file(folder: int, name: str) -> Iterator[BinaryIO]:
 
 
 def entries(folder: int, beginning: str = "") -> tuple[list[str], list[tuple[str, os.stat_result]]]:
-    """Return the names of folders in a folder, and the names and status of its plain files; others are no objects.
+    """Return the names of the folders in a folder, and the names and status of its plain files. Skip all other kinds.
 
     Args:
-        beginning: of the wanted names; only their status is read.
+        beginning: only names with this beginning are returned, and only their status is read.
     """
     folders, files = [], []
-    for name in os.listdir(folder):  # scandir would be slower if few of thousands of entries are wanted
+    for name in os.listdir(folder):  # scandir would be slower if few of many names have this beginning
         if not name.startswith(beginning):
             continue
         try:
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
-            continue  # deleted since
+            continue  # deleted meanwhile
         if stat.S_ISDIR(status.st_mode):
             folders.append(name)
         elif stat.S_ISREG(status.st_mode):

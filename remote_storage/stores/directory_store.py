@@ -1,11 +1,11 @@
 """Objects as files below a directory: a mounted volume, a test, or the target of Kafka's LocalTieredStorage.
 
-A put writes a file below `.tiersnap-unfinished/` (see `directory_files`), syncs it and links it to its name, which
-fails if the name exists. Then it syncs the directories. A replacement or deletion holds the lock of the store while it
-compares and renames. No symlink below the directory is followed. User metadata is not stored; the manifests hold the
-same facts.
+A put writes a file below `.tiersnap-unfinished/` (see `directory_files`), syncs the file and links it to its final
+name. The link fails if the name exists. Then the put syncs the directories. A replacement or a deletion holds the lock
+of the store while it compares and renames. No symlink below the directory is followed. User metadata is not stored,
+because the manifests contain the same facts.
 
-An object's ETag consists of its CRC, its size and its modification time.
+The ETag of an object consists of its CRC, its size and its modification time.
 """
 
 from __future__ import annotations
@@ -57,22 +57,22 @@ from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, Transien
 _log = logging.getLogger(__name__)
 
 _READ_SIZE = 1 << 20
-# Exists if the store is a mount point. It belongs to root, and other users may not read it.
+# A mount point has a folder lost+found, which belongs to root and which other users may not read.
 _NO_OBJECTS = frozenset({f"{UNFINISHED}/", "lost+found/"})
 _PASSING = {errno.EINTR, errno.EAGAIN, errno.EBUSY, errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryStore:
-    """ObjectStore over a directory, which the first put creates."""
+    """ObjectStore over a directory. The first put creates the directory."""
 
     root: Path
-    # Create no file, not even the one whose time is the file system's clock; this host's clock is used instead.
+    # If True, the store creates no file, and uses the clock of this host instead of the file system's.
     is_only_read: bool = False
 
     @property
     def uri(self) -> str:
-        """`file:///…/`."""
+        """Return `file:///…/`."""
         return _uri_of(self.root)
 
     @property
@@ -137,7 +137,7 @@ class DirectoryStore:
             return self._content(file, key, limit)
 
     def read(self, key: str, *, limit: int | None = None) -> ReadObject:
-        """See ObjectStore; a read-only store takes `read_at` from this host's clock."""
+        """See ObjectStore. If the store is read-only, `read_at` is by this host's clock."""
         with self._file(key) as file:
             status, data = os.fstat(file.fileno()), self._content(file, key, limit)
         return ReadObject(data, _info(key, status, google_crc32c.value(data)), self._unfinished.now())
@@ -173,7 +173,7 @@ class DirectoryStore:
                             yield ObjectInfo(key, status.st_size, None, _ms(status))
 
     def folders(self, prefix: str = "") -> Iterator[str]:
-        """See ObjectStore; a folder without any file is none."""
+        """See ObjectStore. Folders without any file are skipped."""
         if prefix:
             self._parts(prefix.removesuffix("/"))
         found, _ = self._entries(prefix, "")
@@ -193,13 +193,13 @@ class DirectoryStore:
                     os.fsync(folder)
                     _log.debug("deleted %s%s", self.uri, key)
             except ObjectNotFoundError:
-                continue  # deleted since
+                continue  # deleted meanwhile
             except TiersnapError as error:
                 failures.append(DeleteFailure(key, error.message))
         return tuple(failures)
 
     def now(self) -> int:
-        """See ObjectStore: the file system's clock, or that of this host in a read-only store."""
+        """See ObjectStore. The clock is the file system's, or this host's if the store is read-only."""
         with self._use(UNFINISHED):
             return self._unfinished.now()
 
@@ -213,13 +213,13 @@ class DirectoryStore:
         return ""
 
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
-        """See ObjectStore; a temporary file has only the last part of its key, so it is listed for every prefix."""
+        """See ObjectStore. The prefix is ignored, because a temporary file has only the last part of its key."""
         with self._use(UNFINISHED):
             found = tuple(self._unfinished.uploads())
         yield from found
 
     def abort_upload(self, upload: UnfinishedUpload) -> None:
-        """See ObjectStore; a file without our mark stays."""
+        """See ObjectStore. A file without tiersnap's mark is kept."""
         with self._use(UNFINISHED):
             self._unfinished.remove(upload.upload_id)
 
@@ -229,7 +229,7 @@ class DirectoryStore:
 
     def _parts(self, key: str) -> builtins.list[str]:
         parts = key.split("/")
-        if parts[0] == UNFINISHED or any(part in {"", ".", ".."} for part in parts) or "\0" in key:
+        if parts[0] == UNFINISHED or not {"", ".", ".."}.isdisjoint(parts) or "\0" in key:
             raise InvalidKeyError(f"{key!r} is no key of a file below {self.root}", key=key)
         return parts
 
@@ -258,9 +258,11 @@ class DirectoryStore:
             yield temporary, PutResult(PutOutcome.CREATED, size, crc, _etag(temporary.status(), crc), proved=True)
 
     def _walk(self, folder: str, prefix: str, after: str) -> Iterator[ObjectInfo]:
-        begin = prefix[len(folder) :] if prefix.startswith(folder) else ""
+        begin = ""
+        if prefix.startswith(folder):
+            begin = prefix.removeprefix(folder)
         folders, files = self._entries(folder, begin)
-        # A folder sorts as its keys do: `a-b/x` before `a/x`.
+        # With the `/`, folders sort like their keys: `a-b/x` precedes `a/x`.
         found = {name + "/": None for name in folders} | dict(files)
         for name in sorted(found):
             key, status = folder + name, found[name]
@@ -273,7 +275,7 @@ class DirectoryStore:
                 yield ObjectInfo(key, status.st_size, None, _ms(status))
 
     def _entries(self, folder: str, begins: str) -> tuple[Sequence[str], Sequence[tuple[str, os.stat_result]]]:
-        """Return the folders and files whose names begin with `begins`; both are empty if the folder does not exist."""
+        """Return the folders and files whose names begin with `begins`. Both are empty if the folder does not exist."""
         with self._use(folder):
             try:
                 with opened_folder(self.root, folder.split("/")[:-1]) as descriptor:
@@ -293,7 +295,7 @@ class DirectoryStore:
                 os.stat(name, dir_fd=folder, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return False
-        except OSError:  # it may exist and is not visible
+        except OSError:  # the file may exist, but this user cannot see it
             return True
         return True
 
@@ -343,7 +345,7 @@ def _already(found: ObjectInfo, put: PutResult) -> PutResult:
 
 
 def _copy(source: ByteSource, size: int, file: BinaryIO, name: str, deadline: Deadline) -> int:
-    """Write the first `size` bytes of `source`; return their CRC-32C."""
+    """Write the first `size` bytes of `source` to `file`, and return their CRC-32C."""
     source.seek(0)
     crc, left = 0, size
     while left:
@@ -366,14 +368,17 @@ def _translated(path: Path, error: OSError) -> TiersnapError:
 
 def _hint(path: Path, error: OSError) -> str:
     if error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and path.is_symlink()):
-        return "a symlink inside a store is not followed: put the files there themselves"
+        return "tiersnap follows no symlink inside a store: replace the symlink by its files"
     if error.errno == errno.EROFS:
         return "its file system is mounted read-only: mount -o remount,rw"
     if error.errno in {errno.EPERM, errno.ENOTSUP, errno.EMLINK} and path.parent.is_dir():
-        return "the file system may lack hard links, which are how nothing is overwritten; use another"
+        return "use a file system with hard links: tiersnap needs them to overwrite nothing"
     return "check the owner and the mode of the directory"
 
 
 def _may_hold(folder: str, prefix: str, after: str) -> bool:
-    """Return whether keys with `prefix`, above `after`, may be in a folder, which ends with a slash."""
+    """Return whether a folder may contain keys that begin with `prefix` and are greater than `after`.
+
+    `folder` ends in `/`.
+    """
     return (folder.startswith(prefix) or prefix.startswith(folder)) and folder >= after[: len(folder)]

@@ -1,15 +1,15 @@
 """The protocol of object stores.
 
-Keys are relative to the store's root (`uri`), use `/`, and are built by `layouts.keys` alone. Stores hold no
-connection, so they can be pickled and sent to executors; clients are made once a process.
+Keys are relative to the store's root (`uri`), use `/`, and are built by `layouts.keys` only. Stores hold no connection,
+so they can be pickled and sent to executors. Each process creates its own client.
 
-An object appears complete or not at all. `put_if_absent` and `put_file_if_absent` never change an existing object.
-They return ALREADY_SAME if it has the same content, and raise ObjectExistsError if it has other content. `replace_if`
-overwrites only the version that was read. `replace` overwrites unconditionally.
+Readers never see an incomplete object. `put_if_absent` and `put_file_if_absent` never change an existing object. They
+return ALREADY_SAME if the existing object has the same content, and raise ObjectExistsError if the content differs.
+`replace_if` overwrites only the version that the caller read. `replace` overwrites unconditionally.
 
-All methods raise TransientError for failures that may pass (time-outs, throttling, an unreachable server), and
-RemoteStorageError for lasting ones (a missing bucket, denied access, a wrong checksum). No call lasts longer than the
-Deadline in which it is made.
+All methods raise TransientError for failures that may pass, such as a time-out, throttling or an unreachable server.
+They raise RemoteStorageError for lasting failures, such as a missing bucket, denied access or a wrong checksum. Each
+call ends before the `Deadline` of its `with` block.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ from tiersnap.snapshot.units import count_of
 class PutOutcome(StrEnum):
     """The writer of the object.
 
-    CREATED: this call certainly, even if its first answer was lost and the repeated request was refused. A clean-up may
-        delete the object.
-    ALREADY_SAME: another writer, with the same content.
+    CREATED: this call wrote the object, even if the server's first answer was lost. A clean-up may delete the object.
+    ALREADY_SAME: another writer wrote the object with the same content.
     """
 
     CREATED = "CREATED"
@@ -45,37 +44,36 @@ class PutOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PutResult:
-    """The object that is now in the store."""
+    """The stored object after a put."""
 
     outcome: PutOutcome
     size: int  # bytes
     crc32c: int  # of the content
     etag: str  # for `replace_if`
-    proved: bool = False  # whether the store confirmed this content; if not, compare it by `head`
+    proved: bool = False  # whether the store confirmed this content; if not, the caller compares it by `head`
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One object."""
+    """Properties of one object."""
 
     key: str
     size: int
-    crc32c: int | None  # of the content; None in listings, and if the store does not know it (S3 without checksums)
+    crc32c: int | None  # of the content; None in listings, and if the server stores no checksum
     modified: int  # ms, by the store's clock
     etag: str = ""  # of this version, for `replace_if`; empty in the listings of directories
-    # as put: a store adds its own prefix to the names, and leaves out other writers' metadata; empty in listings and
-    # for directories, which store none
+    # User metadata that tiersnap put, without the store's prefix of the names. Empty in listings, and for directories.
     metadata: Mapping[str, str] = field(default_factory=dict)
-    is_replica: bool = False  # whether S3 replication made it from an object of another bucket; only `head` knows
+    is_replica: bool = False  # whether S3 replication wrote the object; always False in listings
 
 
 @dataclass(frozen=True, slots=True)
 class ReadObject:
-    """The content of an object and when it was read."""
+    """The content of an object and the time of the read."""
 
     data: bytes
     info: ObjectInfo
-    read_at: int  # ms, by the clock of `info.modified`: the server's clock, never that of this host
+    read_at: int  # ms, by the store's clock, like `info.modified`
 
     @property
     def age(self) -> int:
@@ -85,7 +83,7 @@ class ReadObject:
 
 @dataclass(frozen=True, slots=True)
 class DeleteFailure:
-    """A key that could not be deleted, and the reason."""
+    """A key that the store did not delete, and the reason."""
 
     key: str
     reason: str
@@ -93,38 +91,41 @@ class DeleteFailure:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedUpload:
-    """A leftover of a killed process: an S3 multipart upload, which costs money unnoticed, or a temporary file."""
+    """A leftover of a killed process: an S3 multipart upload, which costs money, or a temporary file of a directory."""
 
-    key: str  # of the object that it would become; in a directory only the last part of the key
+    key: str  # of the object to be; in a directory only the last part of the key
     upload_id: str
     started: int  # ms, by the store's clock
-    age: int = 0  # ms since then, by the same clock; in a directory since the last byte was written
-    is_ours: bool = False  # whether its name has our mark; a claim decides for the others
+    age: int = 0  # ms since `started`, by the store's clock; in a directory since the last write
+    is_ours: bool = False  # whether the file name has tiersnap's mark; always False for S3 uploads
 
 
 def other_content(name: str, key: str, place: str, more: str = "") -> ObjectExistsError:
-    """Return the error that an object exists with other content; the hint suggests to change `place`."""
+    """Return the error that an object exists with other content.
+
+    `place` is the word for the option to change in the hint.
+    """
     return ObjectExistsError(
         f"{name} exists with other content{more}",
-        hint=f"tiersnap overwrites nothing unasked: look at both, then name --replace or another {place}",
+        hint=f"compare the two contents, then give --replace or another {place}",
         key=key,
     )
 
 
 def changed_since_read(name: str, key: str, how: str) -> ObjectChangedError:
-    """Return the error that an object is not the one that was read."""
+    """Return the error that another writer changed an object since the read. `how` is "changed" or "gone"."""
     return ObjectChangedError(
         f"{name}: {how} since it was read", hint="another writer was faster: run the same command again", key=key
     )
 
 
 def too_large(name: str, key: str, limit: int) -> CorruptDataError:
-    """Return the error that an object has more bytes than any of its kind."""
-    return CorruptDataError(f"{name}: has more bytes than the {limit} that make sense", key=key)
+    """Return the error that an object has more than `limit` bytes."""
+    return CorruptDataError(f"{name}: has more than {limit} bytes, the limit for such objects", key=key)
 
 
 def ended_early(name: str, lacking: int) -> TransientError:
-    """Return the error that a source has fewer bytes than were announced."""
+    """Return the error that a source has fewer bytes than announced. `lacking` is the number of missing bytes."""
     return TransientError(
         f"{name}: the source ended {count_of(lacking, 'byte')} early",
         hint="the file was truncated or replaced since it was scanned: scan again",
@@ -135,10 +136,10 @@ class ByteSource(Protocol):
     """A readable, seekable binary file."""
 
     def read(self, nbytes: int, /) -> bytes:
-        """Return at most `nbytes` bytes, none at the end."""
+        """Return at most `nbytes` bytes, none at the end of the file."""
 
     def seek(self, position: int, /) -> int:
-        """Go to a byte position."""
+        """Set the byte position, and return it."""
 
 
 class ObjectStore(Protocol):
@@ -146,14 +147,14 @@ class ObjectStore(Protocol):
 
     @property
     def uri(self) -> str:
-        """Return the URI of the store's root, ending in `/`; people paste `uri + key`."""
+        """Return the URI of the store's root with a `/` at the end. `uri + key` is the URI of an object."""
 
     @property
     def words(self) -> list[str]:
-        """Return the options of a command line by which the store is reached, besides its URI."""
+        """Return the command-line options that reach the store, without the store's URI."""
 
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
-        """Create an object. Raises ObjectExistsError: one exists with other content."""
+        """Create an object. Raises ObjectExistsError: the object exists with other content."""
 
     def put_file_if_absent(
         self,
@@ -167,70 +168,97 @@ class ObjectStore(Protocol):
         """Create an object from the first `size` bytes of `source`, in bounded memory.
 
         Raises:
-            ObjectExistsError: one exists with other content.
-            TransientError: also when `source` ends early, or time is over.
+            ObjectExistsError: the object exists with other content.
+            TransientError: `source` ends early, the deadline has passed, or the store fails for now.
         """
 
     def replace(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
-        """Create or overwrite an object, on the user's request."""
+        """Create or overwrite an object unconditionally."""
 
     def replace_if(self, key: str, data: bytes, etag: str, metadata: Mapping[str, str] | None = None) -> PutResult:
-        """Overwrite an object if it still has this `etag`; if its content is the same already, return ALREADY_SAME.
+        """Overwrite an object if its ETag is still `etag`. Return ALREADY_SAME if the object already has this content.
 
         Raises:
-            ObjectChangedError: it is another version, or was deleted.
+            ObjectChangedError: the object has another ETag, or was deleted.
         """
 
     def get(self, key: str, *, limit: int | None = None) -> bytes:
         """Return the content of an object.
 
         Raises:
-            ObjectNotFoundError: it does not exist.
-            CorruptDataError: it has more than `limit` bytes, or not the CRC that was stored with it.
+            ObjectNotFoundError: the object does not exist.
+            CorruptDataError: the content has more than `limit` bytes, or its CRC differs from the stored CRC.
         """
 
     def read(self, key: str, *, limit: int | None = None) -> ReadObject:
-        """Return the content of an object, its properties, and the time by the store's clock; raises as `get`."""
+        """Return the content and the properties of an object, and the time of the read.
+
+        The errors are those of `get`.
+        """
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Return `length` bytes from byte `start`, fewer at the end. Raises ObjectNotFoundError: it does not exist."""
+        """Return `length` bytes from byte `start`, fewer at the end.
+
+        Raises:
+            ObjectNotFoundError: the object does not exist.
+        """
 
     def head(self, key: str) -> ObjectInfo | None:
-        """Return the properties of an object, None if it does not exist; a directory reads the file for its CRC."""
+        """Return the properties of an object, or None if the object does not exist.
+
+        A directory reads the file for its CRC.
+        """
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
         """Yield the objects whose key begins with `prefix` and is greater than `after`, in key order."""
 
     def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
-        """Yield the objects among `keys` that a listing of `prefix` shows; a directory reads only these files."""
+        """Yield the existing objects among `keys`, which all begin with `prefix`.
+
+        S3 lists `prefix`; a directory reads each file's status.
+        """
 
     def folders(self, prefix: str = "") -> Iterator[str]:
-        """Yield the folders of keys that begin with `prefix`, in order; one request for each 1,000 of them.
+        """Yield the folders directly below `prefix`, in order. S3 needs one request for each 1,000 folders.
 
         Args:
-            prefix: empty, or ends in `/`. The results include it, and end in `/`, too.
+            prefix: empty, or ends in `/`. The results begin with `prefix` and end in `/`.
         """
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
-        """Delete objects in any order; absent keys are no error. Return the failures, and never raise for them."""
+        """Delete objects in any order, and return the failures instead of raising them.
+
+        An absent key is not a failure.
+        """
 
     def now(self) -> int:
-        """Return the server's time (ms), the clock of `modified`; 0 if it has none, so that no object looks old."""
+        """Return the server's time in ms, by the clock of `modified`.
+
+        Return 0 if the server gives no time: no object looks old.
+        """
 
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
-        """Yield uploads that were begun and neither finished nor aborted."""
+        """Yield the uploads that were begun and are neither finished nor aborted."""
 
     def abort_upload(self, upload: UnfinishedUpload) -> None:
-        """Abort an unfinished upload; it is no error if it no longer exists."""
+        """Abort an unfinished upload. An upload that no longer exists is not an error."""
 
     def probes(self) -> Iterator[ProbeAnswer]:
-        """Yield answers about properties that only this kind of store has; see `probe.probe_store` for the others."""
+        """Yield answers about properties that only this kind of store has.
+
+        See `probe.probe_store` for the common properties.
+        """
 
     def refuses_damage(self, key: str) -> bool:
-        """Return whether the store refuses content that differs from its checksum; it may write `key`."""
+        """Return whether the store refuses content that differs from its checksum.
+
+        A store that accepts it writes `key`.
+        """
 
     def old_versions(self) -> str:
-        """Return a sentence if deleted objects stay as old versions, or may; "" if they do not. At most one request.
+        """Return a warning if the store keeps deleted objects as old versions, or may keep them; otherwise "".
+
+        S3 needs one request.
 
         Raises:
             TransientError: the store does not answer.

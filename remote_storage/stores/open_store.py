@@ -24,27 +24,26 @@ _PATH = re.compile(r"(/|~|\.{1,2}(/|$)).*", re.DOTALL)
 def open_store(uri: str, settings: StoreSettings | None = None, *, writes: bool = True) -> ObjectStore:
     """Return the store at `uri`: `s3://bucket/prefix`, `file:///directory` or a path. No request is made.
 
-    The path of the URI is a folder, with or without a `/` at its end. A path must begin with `/`, `./`, `../` or `~`.
-    Otherwise a bucket without its scheme would become a folder.
+    The path of the URI is a folder, with or without a `/` at its end. A path must begin with `/`, `./`, `../` or `~`:
+    otherwise tiersnap would create a folder if the user forgets `s3://`.
 
     Args:
-        writes: False for plans and readers, which change nothing in a directory, not even a time stamp.
+        writes: False if the caller only reads. The store then creates no file in a directory.
 
     Raises:
-        UsageError: another scheme, a cloud that is not supported yet, no bucket, a file URI with a host, or credentials
-            in the URI (never repeated).
-        LogDirAsTargetError: a broker's log directory, or a folder inside one.
-        MissingExtraError: S3 without boto3.
+        UsageError: the scheme is unknown or not supported yet, the bucket is missing, a file URI has a host, or the URI
+            contains credentials. The message does not repeat credentials.
+        LogDirAsTargetError: the folder is a broker's log directory, or is inside one.
+        MissingExtraError: `uri` is in S3, and boto3 is not installed.
     """
     refuse_unsupported(uri, hint=f"known are {_KNOWN}")
     if not _PATH.fullmatch(uri) and _has_credentials(uri):
         raise UsageError(
-            "the place for objects has a user or a password in it (before the @), which would be shown in logs and "
-            "errors; it is not repeated here",
+            "the remote location contains a user or a password (before the @), which would be shown in logs and errors",
             hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, and write s3://bucket/prefix",
         )
     if "\0" in uri:
-        raise UsageError(f"{uri!r} is no place for objects", hint=f"known are {_KNOWN}")
+        raise UsageError(f"{uri!r} is no remote location", hint=f"known are {_KNOWN}")
     if "://" not in uri:
         return _open_path(uri, writes=writes)
     scheme, _, rest = uri.partition("://")
@@ -59,21 +58,23 @@ def open_store(uri: str, settings: StoreSettings | None = None, *, writes: bool 
 
 
 def open_existing_store(uri: str, settings: StoreSettings | None = None, *, writes: bool = True) -> ObjectStore:
-    """Return the store at `uri`, to read or delete objects; a directory must exist. See `open_store` for `writes`.
+    """Return the store at `uri` for reading or deleting objects. A directory must exist. See `open_store` for `writes`.
 
     Raises:
         SourceNotFoundError: the directory does not exist, or is a file.
-        UsageError, LogDirAsTargetError, MissingExtraError: as `open_store`.
+        UsageError, LogDirAsTargetError, MissingExtraError: see `open_store`.
     """
     store = open_store(uri, settings, writes=writes)
     if isinstance(store, DirectoryStore) and not store.root.is_dir():
-        what = "a file, and no directory" if store.root.exists() else "no such directory"
-        raise SourceNotFoundError(f"{uri}: {what}", hint="name the place that segments were tiered to")
+        what = "a file, and no directory"
+        if not store.root.exists():
+            what = "no such directory"
+        raise SourceNotFoundError(f"{uri}: {what}", hint="give the remote location of the segments")
     return store
 
 
 def _has_credentials(uri: str) -> bool:
-    """Return whether a URI has `user@host`, or `user:secret@host`; a secret of AWS may contain `/`."""
+    """Return whether a URI contains `user@host` or `user:secret@host`. An AWS secret may contain `/`."""
     rest = uri.partition("://")[2] or uri
     authority = rest.partition("/")[0]
     return "@" in authority or (":" in authority and "@" in rest)
@@ -83,7 +84,7 @@ def _open_path(text: str, *, writes: bool) -> ObjectStore:
     if not _PATH.fullmatch(text):
         meant = "" if not text or ":" in text else f": is it s3://{text}, or ./{text}?"
         raise UsageError(
-            f"{text!r} is no place for objects{meant}", hint=f"a path begins with /, ./, ../ or ~; known are {_KNOWN}"
+            f"{text!r} is no remote location{meant}", hint=f"a path begins with /, ./, ../ or ~; known are {_KNOWN}"
         )
     try:
         return _open_directory(Path(text).expanduser().absolute(), writes=writes)
@@ -97,7 +98,7 @@ def _open_directory(path: Path, *, writes: bool) -> ObjectStore:
 
 
 def _open_s3(uri: str, settings: S3Settings) -> ObjectStore:
-    # urlsplit would end the key at `?` and `#`.
+    # urlsplit would cut the key at `?` and `#`.
     bucket, _, path = uri.removeprefix("s3://").partition("/")
     prefix = path.rstrip("/") + "/" if path.strip("/") else ""
     if not bucket:

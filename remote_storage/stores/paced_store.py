@@ -1,7 +1,7 @@
-"""A store around another one, which limits the bytes a second. Requests without a body are not slowed.
+"""A store that limits the bytes per second of another store. Requests without a body are not limited.
 
-The limit is a token bucket of one second. A larger request takes more tokens than the bucket holds and waits until they
-are refilled, so bodies of any size pass and the average holds.
+The limit is a token bucket with the bytes of one second. A body may be larger than the bucket: the request then waits
+until the bucket is refilled, so the average rate is kept.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.units import human_bytes
 
 LEAST_RATE = 4 << 20
-"""Bytes a second. At a lower rate the largest segment, of 2 GiB, would exceed the deadline of an upload, and its claim
-would become stale."""
+"""Bytes per second. At a lower rate, the upload of a 2 GiB segment would exceed its deadline, and its claim would
+become stale."""
 
 
 @dataclass
 class TokenBucket:
-    """Tokens are bytes; times are seconds of a monotonic clock."""
+    """A bucket of tokens. Tokens are bytes, times are seconds of a monotonic clock."""
 
     rate: float  # bytes a second, above 0
     at: float  # when `tokens` were counted
@@ -44,14 +44,14 @@ class TokenBucket:
         self.tokens = self.rate
 
     def take(self, size: int, now: float) -> float:
-        """Take `size` bytes; return the seconds to wait before using them."""
+        """Take `size` bytes, and return the seconds that the caller must wait before using them."""
         self.tokens = min(self.rate, self.tokens + (now - self.at) * self.rate) - size
         self.at = now
         return max(0.0, -self.tokens / self.rate)
 
 
 class Pace:
-    """A token bucket that threads share. `wait_for` returns when the bytes may pass."""
+    """A token bucket that the threads of a process share."""
 
     def __init__(
         self, rate: float, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
@@ -61,7 +61,7 @@ class Pace:
         self._lock = threading.Lock()
 
     def wait_for(self, size: int) -> None:
-        """Take `size` bytes and wait as long as the bucket demands."""
+        """Take `size` bytes, and wait until the bucket allows them."""
         with self._lock:
             seconds = self._bucket.take(size, self._clock())
         if seconds > 0:
@@ -69,7 +69,7 @@ class Pace:
 
 
 def pace_of(rate: int) -> Pace:
-    """Return the pace of this process for a rate; a forked worker has its own."""
+    """Return the Pace of this process for `rate`. A forked worker gets its own Pace."""
     return _pace_of_process(rate, os.getpid())
 
 
@@ -79,30 +79,36 @@ def _pace_of_process(rate: int, _pid: int) -> Pace:
 
 
 def check_rate(rate: int) -> int:
-    """Return the rate. Raises UsageError: it is below LEAST_RATE."""
+    """Return the rate. Raises UsageError: the rate is below LEAST_RATE."""
     if rate < LEAST_RATE:
         raise UsageError(
-            f"--max-bytes-per-second {human_bytes(rate)}: a large segment would not be there before its claim is stale",
+            f"--max-bytes-per-second {human_bytes(rate)}: the claim of a large segment would become stale before its "
+            "upload ends",
             hint=f"give at least {LEAST_RATE >> 20}MiB",
         )
     return rate
 
 
 def shares(rate: int, tasks: int) -> tuple[int, int]:
-    """Return the number of tasks, at most `tasks`, and the rate of each, at least LEAST_RATE."""
+    """Return the number of tasks, at most `tasks`, and the rate of each task, at least LEAST_RATE."""
     count = max(1, min(tasks, rate // LEAST_RATE))
     return count, rate // count
 
 
 def paced(store: ObjectStore, rate: int | None) -> ObjectStore:
-    """Return the store limited to `rate` bytes a second in this process, unlimited if that is None."""
-    return store if rate is None else PacedStore(store, rate)
+    """Return the store, limited to `rate` bytes per second in this process.
+
+    If `rate` is None, the store is unlimited.
+    """
+    if rate is None:
+        return store
+    return PacedStore(store, rate)
 
 
 def in_shares(store: ObjectStore, rate: int | None, tasks: int) -> tuple[int, ObjectStore]:
-    """Return the number of tasks of a job, at most `tasks`, and the store limited to a task's share of the rate.
+    """Return the number of tasks of a job, at most `tasks`, and the store with the rate of one task.
 
-    Without a rate the store is unlimited.
+    If `rate` is None, return `tasks` and the unlimited store.
     """
     if rate is None:
         return tasks, store
@@ -112,7 +118,7 @@ def in_shares(store: ObjectStore, rate: int | None, tasks: int) -> tuple[int, Ob
 
 @dataclass(frozen=True, slots=True)
 class PacedStore:
-    """ObjectStore around another. It can be pickled, and each process keeps the rate by itself."""
+    """An ObjectStore that limits another one. It can be pickled; each process keeps the rate separately."""
 
     inner: ObjectStore
     rate: int
@@ -138,7 +144,7 @@ class PacedStore:
         metadata: Mapping[str, str] | None = None,
         deadline: Deadline = NO_DEADLINE,
     ) -> PutResult:
-        """See ObjectStore; waits while the source is read."""
+        """See ObjectStore. The wait happens while the source is read."""
         slow = _PacedSource(source, pace_of(self.rate))
         return self.inner.put_file_if_absent(key, slow, size, metadata=metadata, deadline=deadline)
 
@@ -151,11 +157,11 @@ class PacedStore:
         return self.inner.replace_if(key, data, etag, metadata)
 
     def get(self, key: str, *, limit: int | None = None) -> bytes:
-        """See ObjectStore; waits after the read."""
+        """See ObjectStore. The wait follows the read."""
         return self.read(key, limit=limit).data
 
     def read(self, key: str, *, limit: int | None = None) -> ReadObject:
-        """See ObjectStore; waits after the read."""
+        """See ObjectStore. The wait follows the read."""
         found = self.inner.read(key, limit=limit)
         pace_of(self.rate).wait_for(len(found.data))
         return found

@@ -1,8 +1,8 @@
-"""Probe the features of a store with objects below `claims/probe-`, which are deleted afterwards.
+"""Probe the features of a store. Each probe is an object below `claims/probe-`, which is deleted afterwards.
 
-A server without If-None-Match and If-Match overwrites silently, and two writers then never notice each other. So a run
-probes both with a new object before its first claim. It does not probe CompleteMultipartUpload: the keys of multipart
-uploads contain the id of one attempt, so they have one writer.
+A server that ignores If-None-Match and If-Match overwrites silently, and two writers never notice each other. So a run
+probes If-None-Match and If-Match with a new object before its first claim. CompleteMultipartUpload is not probed,
+because a key of a multipart upload contains the id of one copy attempt and so has only one writer.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tiersnap.snapshot.gate.exit_code import OtherProblem
 from tiersnap.snapshot.units import human_duration
 
 PROBES = "claims/probe-"
-"""Prefix of the keys of all probes. A probe exists during one question to the store."""
+"""Prefix of the keys of all probes. A probe object is deleted at the end of its function."""
 
 _WRONG_ETAG = '"00000000000000000000000000000000"'
-# Answers of servers that do not know a header, by status and code; 400 alone is many other things.
+# Status and codes of servers that do not support a header. A status 400 without such a code has many causes.
 _UNKNOWN = (405, 501)
 _UNKNOWN_CODES = frozenset(
     {"InvalidArgument", "InvalidRequest", "NotImplemented", "XNotImplemented", "BadRequest", "400"}
@@ -31,23 +31,23 @@ _UNKNOWN_CODES = frozenset(
 
 
 def check_conditions(store: ObjectStore) -> None:
-    """Put a probe, try to overwrite it in both ways, and delete it: seven requests in S3.
+    """Check that a store obeys If-None-Match and If-Match. S3 needs seven requests.
 
     Raises:
-        ConditionsIgnoredError: the store overwrites against a condition, or refuses a right one.
+        ConditionsIgnoredError: the store writes although the condition is false, or refuses although it is true.
     """
     key = f"{PROBES}{uuid.uuid4().hex}"
-    first, second, third = (f"tiersnap asks for {word}".encode() for word in ("a probe", "If-None-Match", "If-Match"))
+    third = b"tiersnap asks for If-Match"
     try:
         try:
-            etag = store.put_if_absent(key, first).etag
-            if not _refuses_to_create(store, key, second):
-                raise _ignores(store, "If-None-Match", "it overwrote an object that it was to create only if absent")
+            etag = store.put_if_absent(key, b"tiersnap asks for a probe").etag
+            if not _refuses_to_create(store, key, b"tiersnap asks for If-None-Match"):
+                raise _ignores(store, "If-None-Match", "it overwrote an existing object")
             if not _refuses_to_replace(store, key, third):
-                raise _ignores(store, "If-Match", "it replaced an object that is not the one with the given ETag")
+                raise _ignores(store, "If-Match", "it replaced an object although the ETag differs")
             store.replace_if(key, third, etag)
         except ObjectChangedError as error:
-            raise _ignores(store, "If-Match", "it does not know the ETag again that it gave") from error
+            raise _ignores(store, "If-Match", "it does not recognise the ETag that it returned") from error
         except RemoteStorageError as error:
             if error.attrs.get("status") in _UNKNOWN or error.attrs.get("code") in _UNKNOWN_CODES:
                 raise _ignores(store, "If-None-Match and If-Match", error.message) from error
@@ -58,11 +58,11 @@ def check_conditions(store: ObjectStore) -> None:
 
 
 def check_lists(store: ObjectStore) -> None:
-    """List a store, to see that it answers: one request in S3, which writes nothing.
+    """Check that a store can be listed. S3 needs one request, and nothing is written.
 
     Raises:
-        TransientError: it does not answer.
-        RemoteStorageError: it refuses the credentials, or the bucket does not exist.
+        TransientError: the store does not answer.
+        RemoteStorageError: the store refuses the credentials, or the bucket does not exist.
     """
     next(iter(store.list(PROBES)), None)
 
@@ -85,9 +85,9 @@ def _refuses_to_replace(store: ObjectStore, key: str, data: bytes) -> bool:
 
 def _ignores(store: ObjectStore, condition: str, how: str) -> ConditionsIgnoredError:
     return ConditionsIgnoredError(
-        f"{store.uri}: the server does not do what {condition} asks: {how}",
-        hint="two runs would overwrite each other there: take a server that has conditional writes, as S3 itself "
-        "has, or a newer version of this one",
+        f"{store.uri}: the server does not obey {condition}: {how}",
+        hint="use a server with conditional writes, or a newer version of this server; without them, two runs "
+        "overwrite each other's objects",
         store=store.uri,
     )
 
@@ -100,12 +100,13 @@ _DATA = b"tiersnap asks for checksums"
 
 
 def probe_store(store: ObjectStore) -> Iterator[ProbeAnswer]:
-    """Probe the properties of a store that tiersnap relies on: at most twenty requests.
+    """Yield answers about the properties of a store that tiersnap needs. At most twenty requests.
 
     Raises:
-        TransientError, RemoteStorageError: the store does not answer, or refuses to be read or written.
+        TransientError: the store does not answer.
+        RemoteStorageError: the store refuses a read or a write.
     """
-    store.now()  # connects, which takes a while and would look like a difference of clocks
+    store.now()  # connect first: the time to connect would look like a clock difference
     yield clock(time.time_ns() // 1_000_000, store.now())
     yield _conditions(store)
     yield _checksums(store)
@@ -113,21 +114,31 @@ def probe_store(store: ObjectStore) -> Iterator[ProbeAnswer]:
 
 
 def problems_of(answers: Iterable[ProbeAnswer]) -> Iterator[OtherProblem]:
-    """Yield a problem if tiersnap cannot rely on the store."""
-    if any(each.verdict is ProbeVerdict.FAIL for each in answers):
-        yield OtherProblem.UNSAFE_STORE
+    """Yield UNSAFE_STORE if a probe failed."""
+    for each in answers:
+        if each.verdict is ProbeVerdict.FAIL:
+            yield OtherProblem.UNSAFE_STORE
+            return
 
 
 def clock(here: int, there: int) -> ProbeAnswer:
-    """Compare the clocks of this host and of the store, in ms; the store's is 0 if it has none."""
+    """Compare the time of this host (`here`) with the time of the store (`there`), in ms.
+
+    `there` is 0 if the store has no clock.
+    """
     difference = abs(here - there)
     if there == 0:
-        return ProbeAnswer("clock", ProbeVerdict.UNKNOWN, "the store tells no time, so nothing in it ever looks old")
-    said = f"this host is {human_duration(difference)} {'ahead of' if here > there else 'behind'} the store"
+        return ProbeAnswer("clock", ProbeVerdict.UNKNOWN, "the store returns no time, so no object looks old")
+    direction = "behind"
+    if here > there:
+        direction = "ahead of"
+    said = f"this host is {human_duration(difference)} {direction} the store"
     if difference >= _LARGE_MS:
         return ProbeAnswer("clock", ProbeVerdict.FAIL, said, "set this host's clock: S3 refuses its requests")
     if difference >= _SMALL_MS:
-        return ProbeAnswer("clock", ProbeVerdict.WARN, said, "set this host's clock; ages go by that of the store")
+        return ProbeAnswer(
+            "clock", ProbeVerdict.WARN, said, "set this host's clock; tiersnap computes ages by the store's clock"
+        )
     return ProbeAnswer("clock", ProbeVerdict.OK, said)
 
 
@@ -136,7 +147,7 @@ def _conditions(store: ObjectStore) -> ProbeAnswer:
         check_conditions(store)
     except ConditionsIgnoredError as error:
         return ProbeAnswer("conditional writes", ProbeVerdict.FAIL, error.message, error.hint)
-    return ProbeAnswer("conditional writes", ProbeVerdict.OK, "If-None-Match and If-Match are kept")
+    return ProbeAnswer("conditional writes", ProbeVerdict.OK, "the store obeys If-None-Match and If-Match")
 
 
 def _checksums(store: ObjectStore) -> ProbeAnswer:
@@ -150,9 +161,11 @@ def _checksums(store: ObjectStore) -> ProbeAnswer:
         store.delete([key])
         _log.debug("probed and deleted %s%s", store.uri, key)
     if is_told and refuses:
-        return ProbeAnswer("checksums", ProbeVerdict.OK, "damaged content is refused, and CRC-32C is kept with objects")
+        return ProbeAnswer(
+            "checksums", ProbeVerdict.OK, "the store refuses damaged content, and keeps CRC-32C with objects"
+        )
     if refuses:
-        said = "damaged content is refused; no CRC-32C is kept, so what was written is proved by size alone"
+        said = "the store refuses damaged content but keeps no CRC-32C, so only sizes prove objects"
         return ProbeAnswer("checksums", ProbeVerdict.WARN, said, "leave out --checksums compat if the server allows")
-    said = "content was taken that is not what its checksum says"
+    said = "the store accepted content that differs from its checksum"
     return ProbeAnswer("checksums", ProbeVerdict.WARN, said, "use TLS (https://), or a newer version of this server")

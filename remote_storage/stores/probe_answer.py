@@ -7,17 +7,17 @@ from enum import StrEnum
 
 
 class ProbeVerdict(StrEnum):
-    """The verdict of a probe."""
+    """The verdict about one property of a store."""
 
     OK = "OK"
-    WARN = "WARN"  # works, but has a drawback
-    FAIL = "FAIL"  # not to be trusted with segments
+    WARN = "WARN"  # the store works, but has a drawback
+    FAIL = "FAIL"  # segments are not safe in the store
     UNKNOWN = "UNKNOWN"  # the store does not answer the question
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeAnswer:
-    """The answer of a store; `next_step` is "" if there is nothing to do."""
+    """The answer of a store. `next_step` is "" if the user need not do anything."""
 
     probe: str
     verdict: ProbeVerdict

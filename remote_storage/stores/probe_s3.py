@@ -1,4 +1,4 @@
-"""The probes that only an S3 bucket has: TLS, Object Lock, lifecycle rules, versioning, compared checksums."""
+"""The probes for an S3 bucket: TLS, Object Lock, lifecycle rules, versioning, and comparison of checksums."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SENT, _SAID = b"tiersnap asks: is this compared?", b"tiersnap asks: this is ano
 
 
 def probe_bucket(store: S3Store) -> Iterator[ProbeAnswer]:
-    """Yield answers about TLS, and about Object Lock and lifecycle rules as far as this user may read them."""
+    """Yield answers about TLS, Object Lock and lifecycle rules. Without permission the answer is UNKNOWN."""
     client = store.client
     yield encryption(client.meta.endpoint_url)
     yield from _asked(store, "object lock", "s3:GetBucketObjectLockConfiguration", _lock(store, client))
@@ -38,13 +38,13 @@ def probe_bucket(store: S3Store) -> Iterator[ProbeAnswer]:
 
 
 def encryption(endpoint: str) -> ProbeAnswer:
-    """Return whether others on the network can read and change the records."""
+    """Return the answer about TLS: without TLS, others on the network can read and change records."""
     address = urlsplit(endpoint)
     if address.scheme == "https":
         return ProbeAnswer("encryption", ProbeVerdict.OK, "requests go over TLS")
     if address.hostname in _THIS_HOST:
         return ProbeAnswer("encryption", ProbeVerdict.OK, "the server is on this host")
-    said = f"{endpoint} is plain HTTP: whoever is on the way reads segments, and may change them"
+    said = f"{endpoint} is plain HTTP: others on the network can read and change segments"
     return ProbeAnswer("encryption", ProbeVerdict.WARN, said, f"use --endpoint-url https://{address.netloc}")
 
 
@@ -65,7 +65,7 @@ def refuses_damage(store: S3Store, key: str) -> bool:
 
 
 def _asked(store: S3Store, probe: str, action: str, ask: Callable[[], Iterator[ProbeAnswer]]) -> Iterator[ProbeAnswer]:
-    """Yield the bucket's answers. A server that does not know the question, or refuses it, is no error."""
+    """Yield the bucket's answers. If the server does not support the question or refuses it, yield UNKNOWN."""
     try:
         with translated(action, store.bucket), bounded(store.settings.call_timeout, f"{action} of {store.uri}"):
             yield from list(ask())
@@ -73,9 +73,9 @@ def _asked(store: S3Store, probe: str, action: str, ask: Callable[[], Iterator[P
         _log.debug("%s: no answer about its %s: %s", store.uri, probe, error.message)
         if error.attrs.get("status") == 403:
             step = f"grant {action} on arn:aws:s3:::{store.bucket}"
-            yield ProbeAnswer(probe, ProbeVerdict.UNKNOWN, f"this user may not ask: {action}", step)
+            yield ProbeAnswer(probe, ProbeVerdict.UNKNOWN, f"this user lacks the permission {action}", step)
         elif error.attrs.get("status") in (400, 404, 405, 501):
-            yield ProbeAnswer(probe, ProbeVerdict.UNKNOWN, "the server does not know the question")
+            yield ProbeAnswer(probe, ProbeVerdict.UNKNOWN, "the server does not support this request")
         else:
             raise
 
@@ -85,15 +85,15 @@ def _lock(store: S3Store, client: S3Client) -> Callable[[], Iterator[ProbeAnswer
         found = _or_nothing(lambda: client.get_object_lock_configuration(Bucket=store.bucket))
         retention = found.get("ObjectLockConfiguration", {}).get("Rule", {}).get("DefaultRetention")
         if retention is None:
-            yield ProbeAnswer("object lock", ProbeVerdict.OK, "no default retention: what is deleted is gone")
+            yield ProbeAnswer("object lock", ProbeVerdict.OK, "no default retention: deleted objects are freed at once")
             return
-        length = (
-            count_of(retention["Days"], "day") if "Days" in retention else count_of(retention.get("Years", 0), "year")
-        )
+        length = count_of(retention.get("Years", 0), "year")
+        if "Days" in retention:
+            length = count_of(retention["Days"], "day")
         said = f"every object is locked for {length} ({retention.get('Mode')})"
         step = (
-            "what brokers and tiersnap replace or delete stays as old versions for as long; "
-            "let a lifecycle rule remove noncurrent versions"
+            "replaced and deleted objects stay as old versions for as long; "
+            "add a lifecycle rule that removes noncurrent versions"
         )
         yield ProbeAnswer("object lock", ProbeVerdict.WARN, said, step)
 
@@ -113,8 +113,8 @@ def old_versions(store: S3Store) -> str:
 
     def ask() -> Iterator[ProbeAnswer]:
         status = store.client.get_bucket_versioning(Bucket=store.bucket).get("Status")
-        if status is not None:  # Enabled, or Suspended, which leaves earlier versions
-            said = "the bucket keeps old versions of what is deleted, and they cost storage"
+        if status is not None:  # Enabled, or Suspended: a suspended bucket keeps its earlier versions
+            said = "the bucket keeps old versions of deleted objects, which cost storage"
             step = "a lifecycle rule with NoncurrentVersionExpiration removes them"
             yield ProbeAnswer("versioning", ProbeVerdict.WARN, said, step)
 
@@ -132,16 +132,16 @@ def _or_nothing(call: Callable[[], S3Answer]) -> S3Answer:
 
 
 _NAME = "lifecycle rules"
-_OFFLINE = frozenset({"GLACIER", "DEEP_ARCHIVE"})  # objects must be restored from there before they can be read
-_NO_ABORT = "no rule aborts unfinished uploads, which cost money unseen"
-_ADD_ABORT = "add AbortIncompleteMultipartUpload of 7 days; tiersnap maintain remove-orphans ends those of tiersnap"
+_OFFLINE = frozenset({"GLACIER", "DEEP_ARCHIVE"})  # S3 must restore an object of these classes before a read
+_NO_ABORT = "no rule aborts unfinished uploads, which cost money"
+_ADD_ABORT = "add AbortIncompleteMultipartUpload of 7 days; tiersnap maintain remove-orphans aborts tiersnap's own"
 
 
 def judge_rules(rules: Sequence[LifecycleRule], prefix: str) -> Iterator[ProbeAnswer]:
-    """Yield answers about the rules for untagged objects whose keys begin with `prefix`; at least one.
+    """Yield at least one answer about the rules for untagged objects whose keys begin with `prefix`.
 
     Args:
-        rules: of S3's GetBucketLifecycleConfiguration.
+        rules: the rules from S3's GetBucketLifecycleConfiguration.
     """
     does_harm, aborts_uploads = False, False
     for rule in rules:
@@ -155,24 +155,28 @@ def judge_rules(rules: Sequence[LifecycleRule], prefix: str) -> Iterator[ProbeAn
     if not aborts_uploads:
         yield ProbeAnswer(_NAME, ProbeVerdict.WARN, _NO_ABORT, _ADD_ABORT)
     elif not does_harm:
-        yield ProbeAnswer(_NAME, ProbeVerdict.OK, "none deletes segments or moves them out of reach")
+        yield ProbeAnswer(_NAME, ProbeVerdict.OK, "no rule deletes segments or moves them to an offline storage class")
 
 
 def _harm(rule: LifecycleRule) -> Iterator[ProbeAnswer]:
     name = f"the rule {rule.get('ID', '')!r}"
     expiration = rule.get("Expiration", {})
     if "Days" in expiration or "Date" in expiration:
-        said = f"{name} deletes segments {_when(expiration)}, and no broker is told"
+        said = f"{name} deletes segments {_when(expiration)}, and brokers are not notified"
         step = "take the prefix out of the rule: brokers delete by retention.ms"
         yield ProbeAnswer(_NAME, ProbeVerdict.FAIL, said, step)
     for transition in rule.get("Transitions", []):
         if transition.get("StorageClass") in _OFFLINE:
-            said = f"{name} moves segments to {transition['StorageClass']} {_when(transition)}, where no broker reads"
+            said = (
+                f"{name} moves segments to {transition['StorageClass']} {_when(transition)}, which brokers cannot read"
+            )
             yield ProbeAnswer(_NAME, ProbeVerdict.FAIL, said, "use STANDARD_IA or GLACIER_IR, which are read at once")
 
 
 def _when(action: Period) -> str:
-    return f"after {count_of(action['Days'], 'day')}" if "Days" in action else f"on {action.get('Date')}"
+    if "Days" in action:
+        return f"after {count_of(action['Days'], 'day')}"
+    return f"on {action.get('Date')}"
 
 
 def _reaches(rule: LifecycleRule, prefix: str) -> bool:

@@ -3,8 +3,8 @@
     with Deadline(30):
         store.list(…)              # all calls of a store in this block end within 30 s
 
-Three limits bound a store's call: its own, the deadline in its arguments, and the deadline of its block.
-Calls that clean up after a failure belong outside the `with`, because the passed deadline would refuse them.
+Three limits bound a call of a store: the limit of the call, the deadline in its arguments, and the deadline of the
+block. Calls that clean up after a failure must be outside the block, because an expired deadline refuses every call.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ R = TypeVar("R")
 DEFAULT_UPLOAD_SECONDS = 900.0
 REQUESTS_AT_ONCE = 8
 MOST_AT_ONCE = 32
-"""Requests in parallel of a long reader, and connections that are kept to one server."""
+"""Most parallel requests of one reader, and the size of the connection pool for one server."""
 
 
 class Deadline:
-    """A point in time, some seconds from now, or never (None)."""
+    """A point in time. None as seconds means no limit."""
 
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds
@@ -46,33 +46,35 @@ class Deadline:
 
     def remaining(self) -> float | None:
         """Return the remaining seconds, 0 after the deadline, None without a limit."""
-        return None if self.end == math.inf else max(0.0, self.end - time.monotonic())
+        if self.end == math.inf:
+            return None
+        return max(0.0, self.end - time.monotonic())
 
     def expire(self) -> None:
-        """End it now, also for threads that work under it."""
+        """End the deadline now, for all threads that use this object."""
         self.end = time.monotonic()
 
     def check(self, doing: str) -> None:
-        """Raise TransientError if the time is over."""
+        """Raise TransientError if the deadline has passed. `doing` names the work in the message."""
         if self.remaining() == 0.0:
             raise self.passed(doing)
 
     def passed(self, doing: str) -> TransientError:
-        """Return the error that the time is over."""
+        """Return the error that the deadline has passed."""
         return TransientError(
             f"{doing}: not done within {self.seconds or 0:g} s",
-            hint="run the same command again: nothing half-done is kept; if it recurs, look at the network to it",
+            hint="run the same command again; if this recurs, check the network to the store",
             seconds=self.seconds,
         )
 
 
 def earliest(*deadlines: Deadline) -> Deadline:
-    """Return the deadline that ends first."""
+    """Return the deadline with the earliest end."""
     return min(deadlines, key=lambda deadline: deadline.end)
 
 
 def current() -> Deadline:
-    """Return the deadline of the running code."""
+    """Return the deadline of the innermost `with Deadline` block, or NO_DEADLINE outside of any block."""
     return _current.get()
 
 
@@ -81,7 +83,7 @@ _current: ContextVar[Deadline] = ContextVar("deadline", default=NO_DEADLINE)
 
 
 def in_parallel(ask: Callable[[A], R], items: Iterable[A]) -> list[R]:
-    """Return the results of `ask` in the order of the items; raise its first error."""
+    """Return the results of `ask` in the order of the items, or raise the first error."""
     with ContextPool(REQUESTS_AT_ONCE) as pool:
         return list(pool.map(ask, items))
 
@@ -89,13 +91,13 @@ def in_parallel(ask: Callable[[A], R], items: Iterable[A]) -> list[R]:
 def in_waves(
     ask: Callable[[A], R], items: Iterable[A], *, is_known: Callable[[A], bool] = lambda _: False
 ) -> Iterator[list[R]]:
-    """Yield the results of `ask`, REQUESTS_AT_ONCE items at a time.
+    """Yield lists of results of `ask`, at most REQUESTS_AT_ONCE in a list, in the order of the items.
 
-    The number of requests ahead of the caller grows with the results that it took, up to MOST_AT_ONCE. A caller that
-    stops early has made few requests.
+    The number of requests in advance grows with the number of results that the caller took, up to MOST_AT_ONCE. A
+    caller that stops early causes few requests.
 
     Args:
-        is_known: whether `ask` makes no request for an item, so that it needs no thread.
+        is_known: returns whether `ask` makes no request for an item. Such an item gets no thread.
     """
     left, pending, taken = iter(items), deque[Future[R]](), 0
     with ContextPool(MOST_AT_ONCE) as pool:

@@ -1,4 +1,4 @@
-"""Types of the calls of boto3's S3 client and of their answers, because boto3 has no types."""
+"""Types of boto3's S3 client, of its calls and their answers. boto3 itself has no types."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ class Body(Protocol):
     """The content of an object."""
 
     def read(self, size: int = ..., /) -> bytes:
-        """Return the next bytes, by default all remaining ones."""
+        """Return at most `size` bytes; without `size` all remaining bytes."""
 
     def close(self) -> None:
         """Close the connection, or return it to the pool."""
 
 
 class S3Entry(TypedDict, total=False):
-    """An entry of an answer: an object, an upload, or an error."""
+    """An object, an upload or an error in an answer."""
 
     Key: str
     Prefix: str
@@ -33,14 +33,14 @@ class S3Entry(TypedDict, total=False):
 
 
 class ResponseMetadata(TypedDict, total=False):
-    """The HTTP side of an answer."""
+    """HTTP status and headers of an answer."""
 
     HTTPStatusCode: int
     HTTPHeaders: dict[str, str]
 
 
 class Period(TypedDict, total=False):
-    """Time of a lifecycle rule, or of Object Lock."""
+    """The time of a lifecycle rule or of an Object Lock rule."""
 
     Days: int
     Years: int
@@ -71,7 +71,7 @@ class LifecycleRule(TypedDict, total=False):
 
 
 class S3Answer(TypedDict, total=False):
-    """An answer of S3. Each call returns some of these members."""
+    """An answer of S3. The answer to a call has only some of these members."""
 
     Body: Body
     ChecksumCRC32C: str
@@ -95,18 +95,18 @@ class Operation(Protocol):
     """A method of the client."""
 
     def __call__(self, **arguments: object) -> S3Answer:
-        """Send the request."""
+        """Send the request, and return the answer."""
 
 
 class Paginator(Protocol):
-    """A listing, page by page."""
+    """A listing in pages."""
 
     def paginate(self, **arguments: object) -> Iterable[S3Answer]:
         """Yield the pages."""
 
 
 class ClientMeta(Protocol):
-    """Facts of a client."""
+    """Facts about a client."""
 
     endpoint_url: str
 
@@ -130,4 +130,4 @@ class S3Client(Protocol):
     upload_part: Operation
 
     def get_paginator(self, operation_name: str, /) -> Paginator:
-        """Return the paginator of a listing."""
+        """Return the paginator of a listing operation."""

@@ -1,8 +1,8 @@
-"""One request to S3 under a deadline, even if the server sends a byte from time to time.
+"""Requests to S3 that end at their deadline, even if the server sends a byte from time to time.
 
-botocore's read timeout restarts with each byte. So a thread watches the calls of this process and shuts the socket of a
-call whose time is over, which wakes the thread that waits for its bytes. botocore then tries to repeat the request,
-which is refused. A call may be late by one pause between two attempts of botocore.
+Each received byte restarts the read timeout of botocore. Therefore a watchdog thread watches the calls of this process.
+When a call's deadline passes, the watchdog shuts the socket, which wakes the waiting thread. botocore then tries to
+repeat the request, and the repeated request is refused. A call may exceed its deadline by one retry pause of botocore.
 """
 
 from __future__ import annotations
@@ -20,37 +20,41 @@ from botocore.client import BaseClient
 
 from tiersnap.remote_storage.stores.requests import Deadline, current, earliest
 
-_SLOWEST = 256 * 1024  # bytes a second; a call that sends its body more slowly is cut
+_SLOWEST = 256 * 1024  # bytes per second; a slower body exceeds the deadline of its call
 _thread = threading.local()
 
 
 class Call:
-    """A call under way in one thread. Its connection is shut once `deadline` has passed."""
+    """A running call of one thread. The watchdog shuts its connection when `deadline` has passed."""
 
     def __init__(self, seconds: float, doing: str, whole: Deadline) -> None:
         self.doing = doing
         self._whole = whole
         self._own = Deadline(seconds)
         self.is_cut = False
-        self.socket: socket.socket | None = None  # a connection that the server will close drops its own
+        # Kept here because http.client drops the socket of a connection that the server will close.
+        self.socket: socket.socket | None = None
 
     def extend(self, size: int) -> None:
-        """Add the time that `size` bytes take on a slow line."""
+        """Extend the call's own deadline by the time that `size` bytes take at _SLOWEST."""
         self._own = Deadline((self._own.remaining() or 0.0) + size / _SLOWEST)
 
     @property
     def deadline(self) -> Deadline:
-        """Return the earlier of the call's own deadline and that of its work, which may be expired at any time."""
+        """Return the earlier of two deadlines: the call's own and the caller's.
+
+        `expire` may end the caller's at any time.
+        """
         return earliest(self._own, self._whole)
 
     def check(self) -> None:
-        """Raise TransientError once the call was cut or its time is over."""
+        """Raise TransientError if the watchdog cut the call, or if the deadline has passed."""
         if self.is_cut:
             raise self.deadline.passed(self.doing)
         self.deadline.check(self.doing)
 
     def cut(self) -> None:
-        """Wake the thread that waits for the server."""
+        """Shut the socket, to wake the thread that waits for the server."""
         self.is_cut = True
         if self.socket is not None:
             with suppress(OSError):
@@ -62,13 +66,15 @@ def bounded(seconds: float, doing: str, *, size: int = 0, deadline: Deadline | N
     """Limit the time of one request of this thread.
 
     Args:
-        seconds: the limit; the time that `size` bytes take on a slow line is added.
-        deadline: a further limit; None for the deadline of the running code.
+        seconds: the limit. The time that `size` bytes take at _SLOWEST is added.
+        deadline: a further limit. None means the deadline of the `with Deadline` block.
 
     Raises:
-        TransientError: time ran out.
+        TransientError: the deadline has passed.
     """
-    call = Call(seconds + size / _SLOWEST, doing, current() if deadline is None else deadline)
+    if deadline is None:
+        deadline = current()
+    call = Call(seconds + size / _SLOWEST, doing, deadline)
     call.check()
     outer, _thread.call = getattr(_thread, "call", None), call
     watchdog = _watchdog(os.getpid())
@@ -87,11 +93,12 @@ def bounded(seconds: float, doing: str, *, size: int = 0, deadline: Deadline | N
 
 
 def obey_deadlines(client: BaseClient) -> None:
-    """Let each call of a client know the connection that it uses.
+    """Make a client use connections whose sockets the watchdog can shut.
 
-    botocore has no public way to a connection, so `boto3` is pinned to the releases in which a test proves this one.
+    botocore has no public access to a connection. Therefore `boto3` is pinned to the releases in which a test proves
+    this.
     """
-    pools = client._endpoint.http_session._pool_classes_by_scheme  # for proxies, too, created on demand
+    pools = client._endpoint.http_session._pool_classes_by_scheme  # botocore creates pools on demand, also for proxies
     pools.update({"http": _Pool, "https": _TlsPool})
     client.meta.events.register("before-send.s3", _before_send)
     client.meta.events.register_first("needs-retry.s3", _before_retry)
@@ -104,14 +111,14 @@ def _before_send(**_: object) -> None:
 
 
 def _before_retry(**_: object) -> None:
-    """Raise before botocore pauses. It calls this after every answer, good ones included."""
+    """Raise before botocore pauses for a retry. botocore calls this hook after every answer, also after a success."""
     call = getattr(_thread, "call", None)
     if call is not None and call.is_cut:
         call.check()
 
 
 class _Watched:
-    """A connection that gives its call the socket to shut."""
+    """A connection that passes its socket to the thread's Call."""
 
     sock: socket.socket | None
 
@@ -132,13 +139,14 @@ class _Watched:
             plain, call.socket = call.socket, self.sock
             if plain is not None and plain is not self.sock:
                 plain.close()
-        call.check()  # its time may have passed before a socket existed
+        call.check()  # the deadline may have passed before the socket existed
 
     def _new_conn(self) -> socket.socket:
         made: socket.socket = super()._new_conn()  # type: ignore[misc]
         call = getattr(_thread, "call", None)
         if call is not None:
-            call.socket = made.dup()  # a TLS handshake takes over `made` and shows no socket before it ends
+            # A TLS handshake takes over `made`, and exposes no socket until the handshake ends.
+            call.socket = made.dup()
         return made
 
 
@@ -159,7 +167,7 @@ class _TlsPool(AWSHTTPSConnectionPool):  # type: ignore[misc]
 
 
 class _Watchdog:
-    """Cuts the calls whose time is over. Its thread starts with the first call."""
+    """A thread that cuts the calls whose deadline has passed. The thread starts with the first call."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -173,7 +181,7 @@ class _Watchdog:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="tiersnap-deadlines", daemon=True)
                 self._thread.start()
-            if call.deadline.end < self._wakes:  # seldom: calls end in the order in which they began
+            if call.deadline.end < self._wakes:  # rare: a later call usually has a later deadline
                 self._changed.notify()
 
     def remove(self, call: Call) -> None:
@@ -184,7 +192,8 @@ class _Watchdog:
         with self._changed:
             while True:
                 now = time.monotonic()
-                for call in [call for call in self._calls if call.deadline.end <= now]:
+                expired = [call for call in self._calls if call.deadline.end <= now]
+                for call in expired:
                     self._calls.discard(call)
                     call.cut()
                 if not self._calls:

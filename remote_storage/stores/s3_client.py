@@ -1,4 +1,7 @@
-"""One boto3 client per process and settings, and the translation of its errors. Stores hold only settings."""
+"""One boto3 client per process and settings, and the translation of botocore's errors.
+
+Stores hold only the settings.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ _TRANSIENT_CODES = frozenset(
 _CREDENTIAL_CODES = frozenset(
     {"ExpiredToken", "ExpiredTokenException", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch"}
 )
-_BUCKET_CODES = {"NoSuchBucket": "does not exist", "InvalidBucketName": "has a name that the server does not take"}
+_BUCKET_CODES = {"NoSuchBucket": "does not exist", "InvalidBucketName": "has a name that the server refuses"}
 _CHECKSUM_CODES = frozenset({"BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch"})
 _UNSUPPORTED_CODES = frozenset(
     {"InvalidArgument", "InvalidRequest", "MalformedXML", "MissingContentMD5", "NotImplemented", "XNotImplemented"}
@@ -60,23 +63,23 @@ def _answer_of(error: boto.ClientError) -> S3Answer:
 
 
 def http_status(error: boto.ClientError) -> int:
-    """Return the HTTP status of the answer, 0 without one."""
+    """Return the HTTP status of the answer, or 0 if the error has none."""
     return int(_answer_of(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
 def error_code(error: boto.ClientError) -> str:
-    """Return S3's error code, such as NoSuchKey; answers to HEAD have the status instead."""
+    """Return S3's error code, such as NoSuchKey. For an answer to HEAD, this is the HTTP status as text."""
     return str(_answer_of(error).get("Error", {}).get("Code", ""))
 
 
 def is_missing_object(error: boto.ClientError) -> bool:
-    """Return whether the object does not exist. The answer to HEAD is the same for a missing bucket."""
+    """Return whether the object does not exist. An answer to HEAD is the same if the bucket does not exist."""
     return http_status(error) == 404 and error_code(error) in {"404", "NoSuchKey", "NotFound"}
 
 
 @contextmanager
 def translated(action: str, bucket: str, key: str = "") -> Iterator[None]:
-    """Translate botocore's errors into this project's; `action` is the permission, such as s3:PutObject."""
+    """Translate botocore's errors into tiersnap's errors. `action` is the S3 permission, such as s3:PutObject."""
     try:
         yield
     except boto.ClientError as error:
@@ -89,9 +92,9 @@ _REDIRECTS = frozenset({301, 302, 307, 308})
 
 
 def names_no_region(answer: S3Answer) -> bool:
-    """Return whether an answer redirects without a region, which S3 never does.
+    """Return whether an answer redirects without a region. S3 itself always names the region.
 
-    botocore would ask HeadBucket for the region, which is redirected again, and so on until Python's stack ends.
+    botocore would ask HeadBucket for the region, and get the same redirect again, until Python's stack overflows.
     """
     metadata = answer.get("ResponseMetadata", {})
     has_region = "x-amz-bucket-region" in metadata.get("HTTPHeaders", {}) or "Region" in answer.get("Error", {})
@@ -104,10 +107,11 @@ def _of_redirect(error: boto.ClientError, where: str, attrs: Mapping[str, object
     if not names_no_region(answer) or not location:
         return None
     place = urlsplit(location)
+    hint = "check --endpoint-url"
+    if place.netloc:
+        hint = f"--endpoint-url {place.scheme}://{place.netloc}"
     return RemoteStorageError(
-        f"{where}: the endpoint redirects to {location}, and names no region as S3 does",
-        hint=f"--endpoint-url {place.scheme}://{place.netloc}" if place.netloc else "check --endpoint-url",
-        **attrs,
+        f"{where}: the endpoint redirects to {location}, and names no region as S3 does", hint=hint, **attrs
     )
 
 
@@ -121,7 +125,7 @@ def _of_answer(error: boto.ClientError, action: str, bucket: str, key: str) -> T
     if code in _BUCKET_CODES:
         return RemoteStorageError(
             f"bucket {bucket!r} {_BUCKET_CODES[code]}",
-            hint="create it, or correct the bucket in the s3:// URI, the endpoint or the account",
+            hint="create the bucket, or correct the s3:// URI, the endpoint or the account",
             **attrs,
         )
     if _is_transient(code, status):
@@ -141,7 +145,7 @@ def _is_transient(code: str, status: int) -> bool:
 
 
 def _refusal(action: str, bucket: str, code: str, status: int, said: str) -> tuple[str, str]:
-    """Return the failure and the hint of a request that the server will refuse again; `said` is its message."""
+    """Return the message and the hint for a request that the server always refuses. `said` is the server's message."""
     if code in _CREDENTIAL_CODES:
         return f"credentials refused: {code}", _CREDENTIALS_HINT
     if code == "RequestTimeTooSkewed":
@@ -149,16 +153,20 @@ def _refusal(action: str, bucket: str, code: str, status: int, said: str) -> tup
     if code in _REGION_CODES or status == 301:
         return f"bucket {bucket!r} is in another region: {code or status}", "set the bucket's region"
     if code in _CHECKSUM_CODES:
-        return f"bytes did not arrive as sent: {code}", _COMPAT_HINT
+        return f"the bytes changed in transit: {code}", _COMPAT_HINT
     if status == 403:
         return f"access denied for {action}", _grant(action, bucket)
-    is_unsupported = code in _UNSUPPORTED_CODES or status == 501
-    return f"{action} answered {status} {code}: {said}", _COMPAT_HINT if is_unsupported else ""
+    refusal = f"{action} answered {status} {code}: {said}"
+    if code in _UNSUPPORTED_CODES or status == 501:
+        return refusal, _COMPAT_HINT
+    return refusal, ""
 
 
 def _grant(action: str, bucket: str) -> str:
-    grant = f"grant {action} on arn:aws:s3:::{bucket}{'' if action.startswith('s3:List') else '/*'}"
-    if action == "s3:GetObject":  # S3 answers 404 for absent keys only to users who may list
+    if action.startswith("s3:List"):
+        return f"grant {action} on arn:aws:s3:::{bucket}"
+    grant = f"grant {action} on arn:aws:s3:::{bucket}/*"
+    if action == "s3:GetObject":  # for an absent key, S3 answers 404 only if the user may list the bucket
         grant += f", and s3:ListBucket on arn:aws:s3:::{bucket}"
     return grant
 
@@ -166,7 +174,7 @@ def _grant(action: str, bucket: str) -> str:
 def _of_client(error: Exception, action: str, bucket: str, key: str) -> TiersnapError:
     where = f"s3://{bucket}/{key}"
     attrs: dict[str, object] = {"action": action, "bucket": bucket, "key": key, "code": type(error).__name__}
-    if isinstance(error, boto.FlexibleChecksumError):  # the checksum that another writer stored with it
+    if isinstance(error, boto.FlexibleChecksumError):  # the content differs from the checksum that its writer stored
         return CorruptDataError(f"{where}: {error}", hint="", **attrs)
     if isinstance(error, boto.SSLError):
         return RemoteStorageError(
@@ -190,18 +198,18 @@ _SMALL = 1 << 20  # bytes
 
 
 def client_of(settings: S3Settings) -> S3Client:
-    """Return the client for these settings in this process; a forked worker creates its own."""
+    """Return the client for these settings in this process. A forked worker creates its own client."""
     return _client_of_process(settings, os.getpid())
 
 
 @functools.lru_cache(maxsize=8)
 def _client_of_process(settings: S3Settings, _pid: int) -> S3Client:
-    # Since 1.36 botocore adds CRC32 trailers to every put and asks for checksums with every get, which many servers
-    # other than AWS refuse; `when_required` turns both off.
+    # Since 1.36, botocore adds CRC32 trailers to every put and asks for a checksum with every get. Many servers other
+    # than AWS refuse these requests. `when_required` disables the trailers and the question.
     when = "when_supported" if settings.checksums is Checksums.AWS else "when_required"
     s3: dict[str, object] = {"addressing_style": "path" if settings.path_style else "auto"}
     if settings.endpoint_url is None or settings.endpoint_url.startswith("https:"):
-        # TLS and our CRC in a signed header are enough; botocore would add SHA-256 of the body.
+        # botocore would add the SHA-256 of the body. TLS and the CRC in a signed header are enough.
         s3["payload_signing_enabled"] = False
     config = Config(
         connect_timeout=settings.connect_timeout,
@@ -214,7 +222,7 @@ def _client_of_process(settings: S3Settings, _pid: int) -> S3Client:
         user_agent_extra="tiersnap",
     )
     core = botocore.session.get_session()
-    # botocore's own parser, which accepts any form of a time, is half the cost of a listing.
+    # botocore's own parser accepts any form of a time, and takes half the time of a listing.
     core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_timestamp)
     session = boto3.session.Session(profile_name=settings.profile, region_name=settings.region, botocore_session=core)
     client = session.client("s3", endpoint_url=settings.endpoint_url, config=config)
@@ -242,7 +250,7 @@ class _Params(TypedDict):
 
 
 def _send_at_once(params: _Params, **_: object) -> None:
-    """Send a small body with its request. Waiting for "100 Continue" takes as long as the request itself."""
+    """Send a small body together with its request. To wait for "100 Continue" takes as long as the request itself."""
     if "Expect" in params["headers"] and (determine_content_length(params["body"]) or 0) <= _SMALL:
         del params["headers"]["Expect"]
 
@@ -254,6 +262,6 @@ class _Request(TypedDict):
 def _stay(
     request_dict: _Request, response: tuple[object, S3Answer] | None, operation: OperationModel, **_: object
 ) -> None:
-    """Keep botocore from asking for the region of a bucket again and again; see names_no_region."""
+    """Stop botocore from asking for the region of a bucket again and again. See `names_no_region`."""
     if response is not None and operation.name == "HeadBucket" and names_no_region(response[1]):
         request_dict["context"]["s3_redirect"]["redirected"] = True

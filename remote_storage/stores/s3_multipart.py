@@ -1,8 +1,8 @@
 """Multipart uploads that end complete or aborted.
 
-s3transfer's upload refuses IfNoneMatch, and with a CRC-32C of the object it requires one of each part, for which
-botocore needs awscrt. Here the calling thread reads the parts in order and a few other threads send them. Memory is
-`max_concurrency + 1` parts, and the CRC of the object is known once the last part was read.
+s3transfer's upload refuses IfNoneMatch. To send a CRC-32C of the object, it requires one of each part, and botocore
+computes these only with awscrt. Here, the calling thread reads the parts in order, and other threads send them. An
+upload holds `max_concurrency + 1` parts in memory. The CRC of the object is known after the last part was read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class MultipartUpload:
-    """One upload of one object; `run` completes it or aborts it."""
+    """A multipart upload of one object. `run` completes or aborts it."""
 
     client: S3Client
     settings: S3Settings
@@ -50,11 +50,11 @@ class MultipartUpload:
     all_proved: bool = True
 
     def run(self, source: ByteSource, size: int, *, metadata: Mapping[str, str]) -> PutResult:
-        """Upload the first `size` bytes of `source` unless the key exists.
+        """Upload the first `size` bytes of `source`, unless the key exists.
 
         Raises:
             ClientError: 412 the object exists, 409 another writer is writing it. The upload was aborted.
-            TransientError: the source ended early, time is over, or the server failed.
+            TransientError: the source ends early, the deadline has passed, or the server fails.
         """
         self._create(metadata)
         try:
@@ -88,7 +88,7 @@ class MultipartUpload:
             while pending:
                 pending = self._collect(pending)
         finally:
-            # An abort may leave a part that is being sent, so wait for the parts that have begun.
+            # An abort may leave a part that is still being sent, so wait for running part uploads.
             pool.shutdown(wait=True, cancel_futures=True)
         self.parts.sort(key=lambda part: int(str(part["PartNumber"])))
         return crc
@@ -103,8 +103,8 @@ class MultipartUpload:
         stored = of_response(response)
         if stored is not None and stored != crc:
             raise RemoteStorageError(
-                f"s3://{self.bucket}/{self.key}: part {number} has CRC {crc:08x}, the server says {stored:08x}",
-                hint="run the same command again; if it recurs, something between here and the server changes bytes",
+                f"s3://{self.bucket}/{self.key}: part {number} has CRC {crc:08x}, the server computed {stored:08x}",
+                hint="run the same command again; if this recurs, the network changes bytes",
             )
         if not is_proved(response, crc, sent):
             self.all_proved = False
@@ -136,15 +136,18 @@ class MultipartUpload:
         if stored is not None and stored != crc:
             raise RemoteStorageError(
                 f"s3://{self.bucket}/{self.key}: sent CRC {crc:08x}, the server stored {stored:08x}",
-                hint="run the same command again; if it recurs, the server is not to be trusted with this",
+                hint="run the same command again; if this recurs, do not use this server",
             )
-        # Some servers do not return the CRC of the object. The ETag then proves its parts.
+        # Some servers do not return the CRC of the object. Then an equal ETag proves the parts.
         etag = str(response.get("ETag", ""))
         of_parts = self.all_proved and etag.strip('"') == etag_of_parts(str(part["ETag"]) for part in self.parts)
         return PutResult(PutOutcome.CREATED, size, crc, etag, proved=stored == crc or of_parts)
 
     def abort(self) -> None:
-        """Free the parts. If that fails it is logged, and `unfinished_uploads` lists the upload."""
+        """Abort the upload, so that the server deletes its parts.
+
+        A failure is only logged: `unfinished_uploads` lists the upload.
+        """
         try:
             # The abort must also run after the deadline, but not for long.
             limit = bounded(min(_ABORT_SECONDS, self.settings.call_timeout), self._doing, deadline=NO_DEADLINE)
@@ -167,7 +170,7 @@ class MultipartUpload:
 
 
 def read_exactly(source: ByteSource, size: int, key: str) -> bytes:
-    """Return `size` bytes of `source`. Raises TransientError: it has fewer."""
+    """Return `size` bytes of `source`. Raises TransientError: the source has fewer bytes."""
     data = source.read(size)
     while len(data) < size:
         more = source.read(size - len(data))

@@ -1,12 +1,12 @@
 """Put an object conditionally, and repeat the request until the writer of the object is known.
 
-One of two writers wins, and the other gets 412. The winner gets 412, too, if its answer was lost and botocore repeated
-the request. So each put has an id, which the server stores with the object (`tiersnap-put-id` of its user metadata). If
-a writer finds its own id, it wrote the object, even if its last answer was 412.
+If two writers put one key, one writer succeeds and the other gets 412. A successful writer may also get 412: if its
+first answer was lost, botocore repeats the request. Therefore each put sends an id, which the server stores in the user
+metadata (`tiersnap-put-id`). A writer that finds its own id wrote the object, even if its last answer was 412.
 
-AWS checks the bytes against the CRC-32C that tiersnap sends; older servers check Content-MD5. botocore computes CRC-32C
-only if awscrt is installed, but sends a given one. S3 stores it with the object, and HEAD returns it. For multipart
-uploads S3 stores the CRC of the complete object if FULL_OBJECT is requested.
+AWS checks the bytes against the CRC-32C that tiersnap sends. Older servers check Content-MD5. botocore computes CRC-32C
+only if awscrt is installed, but sends a CRC that it is given. S3 stores the CRC with the object, and HEAD returns it.
+For a multipart upload, S3 stores the CRC of the complete object if the request names FULL_OBJECT.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ _WAIT = 0.2  # seconds, doubled each time
 
 @dataclass(frozen=True, slots=True)
 class ConditionalPut:
-    """One conditional put of one object."""
+    """A conditional put of one object."""
 
     uri: str
     bucket: str
     path: str
     key: str
-    look: Callable[[str], ObjectInfo | None]  # HEAD; its metadata includes the put id
-    crc_by_reading: Callable[[str, int], int]  # of the stored object; for servers that store no CRC
+    look: Callable[[str], ObjectInfo | None]  # sends HEAD; the metadata of the result includes the put id
+    crc_by_reading: Callable[[str, int], int]  # reads an object for its CRC, if the server stores none
     deadline: Deadline
     put_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def if_absent(self, send: Callable[[], PutResult], size: int, crc: Callable[[], int]) -> PutResult:
-        """Call `send`, which puts if absent. Raises ObjectExistsError: an object with other content exists."""
+        """Call `send`, which creates the object. Raises ObjectExistsError: the object exists with other content."""
         for _ in self._attempts():
             if (done := self._sent(send)) is not None:
                 return done
             found = self.look(self.key)
             if found is None:
-                continue  # 409 and the other writer gave up, or the object was deleted since
+                continue  # the other writer of a 409 gave up, or the object was deleted meanwhile
             if (same := self._same(found, size, crc)) is not None:
                 return same
             more = f" ({count_of(found.size, 'byte')}, {size} were to be written)"
@@ -72,7 +72,11 @@ class ConditionalPut:
         raise self._busy()
 
     def if_match(self, send: Callable[[], PutResult], size: int, crc: int, etag: str) -> PutResult:
-        """Call `send`, which replaces the version with this `etag`. Raises ObjectChangedError: it is another one."""
+        """Call `send`, which replaces the object if its ETag is `etag`.
+
+        Raises:
+            ObjectChangedError: the object has another ETag.
+        """
         for _ in self._attempts():
             if (done := self._sent(send)) is not None:
                 return done
@@ -89,19 +93,19 @@ class ConditionalPut:
     def _attempts(self) -> Iterator[int]:
         for attempt in range(_ATTEMPTS):
             if attempt:
-                _log.debug("%s%s: another writer is at it, attempt %d", self.uri, self.key, attempt + 1)
+                _log.debug("%s%s: another writer is writing this key, attempt %d", self.uri, self.key, attempt + 1)
                 time.sleep(_WAIT * 2 ** (attempt - 1))
             self.deadline.check(f"upload of {self.uri}{self.key}")
             yield attempt
 
     def _sent(self, send: Callable[[], PutResult]) -> PutResult | None:
-        """Return the result of `send`; None if the server reports that the condition does not hold."""
+        """Return the result of `send`, or None if the server refuses because the condition is false."""
         with translated("s3:PutObject", self.bucket, self.path + self.key):
             try:
                 return send()
             except ClientError as error:
-                # 412: the object exists; 409: another writer is writing it; NoSuchKey: nothing to replace;
-                # NoSuchUpload: the completion happened and its answer was lost, or another process aborted the upload.
+                # 412: the object exists. 409: another writer is writing it. NoSuchKey: no object to replace.
+                # NoSuchUpload: the answer to the completion was lost, or another process aborted the upload.
                 conditional = http_status(error) in {409, 412} or error_code(error) == "NoSuchUpload"
                 if not conditional and not is_missing_object(error):
                     raise
@@ -113,14 +117,15 @@ class ConditionalPut:
         stored = self.crc_by_reading(self.key, size) if found.crc32c is None else found.crc32c
         if stored != crc():
             return None
-        ours = found.metadata.get(PUT_ID) == self.put_id
-        outcome = PutOutcome.CREATED if ours else PutOutcome.ALREADY_SAME
+        outcome = PutOutcome.ALREADY_SAME
+        if found.metadata.get(PUT_ID) == self.put_id:
+            outcome = PutOutcome.CREATED
         return PutResult(outcome, size, stored, found.etag, proved=True)
 
     def _busy(self) -> TransientError:
         return TransientError(
-            f"{self.uri}{self.key}: other writers were at this key {_ATTEMPTS} times",
-            hint="run the same command again when the other one is done",
+            f"{self.uri}{self.key}: other writers wrote this key during {_ATTEMPTS} attempts",
+            hint="run the same command again when the other writer has finished",
             key=self.key,
         )
 
@@ -129,12 +134,12 @@ READ_SIZE = 1 << 20
 
 
 def extend(crc: int, data: bytes) -> int:
-    """Return the CRC-32C of bytes with `crc` followed by `data`; begin with 0."""
+    """Return the CRC-32C of some bytes followed by `data`. `crc` is the CRC of these bytes, 0 if there are none."""
     return int(google_crc32c.extend(crc, data))
 
 
 def crc_of_source(source: ByteSource, size: int) -> int | None:
-    """Return the CRC-32C of the first `size` bytes of `source`, None if it has fewer."""
+    """Return the CRC-32C of the first `size` bytes of `source`, or None if the source has fewer bytes."""
     source.seek(0)
     crc, left = 0, size
     while left and (data := source.read(min(left, READ_SIZE))):
@@ -144,7 +149,7 @@ def crc_of_source(source: ByteSource, size: int) -> int | None:
 
 
 def request_checksum(checksums: Checksums, data: bytes, crc: int) -> dict[str, str]:
-    """Return the arguments of a put, or of a part, by which the server refuses damaged bytes."""
+    """Return the checksum arguments for put_object or upload_part. With them the server refuses damaged bytes."""
     if checksums is Checksums.COMPAT:
         digest = hashlib.md5(data, usedforsecurity=False).digest()
         return {"ContentMD5": base64.b64encode(digest).decode("ascii")}
@@ -152,9 +157,12 @@ def request_checksum(checksums: Checksums, data: bytes, crc: int) -> dict[str, s
 
 
 def is_proved(response: S3Answer, crc: int, sent: Mapping[str, str]) -> bool:
-    """Return whether the answer to a put or a part proves that the server has these bytes.
+    """Return whether the answer to a put or a part proves that the server has the sent bytes.
 
-    The proof is their CRC-32C, or their MD5, which is the ETag unless KMS encrypts; `sent` is `request_checksum`.
+    The proof is an equal CRC-32C, or an equal MD5. The ETag is the MD5 unless KMS encrypts the object.
+
+    Args:
+        sent: the result of `request_checksum`.
     """
     etag = str(response.get("ETag", "")).strip('"')
     digest = base64.b64decode(sent.get("ContentMD5", ""))
@@ -162,7 +170,10 @@ def is_proved(response: S3Answer, crc: int, sent: Mapping[str, str]) -> bool:
 
 
 def etag_of_parts(etags: Iterable[str]) -> str | None:
-    """Return the ETag of an object of these parts, the MD5 of their MD5s and their number; None without MD5s."""
+    """Return the ETag of an object with these parts: the MD5 of the parts' MD5s and their number.
+
+    None if an ETag is no MD5.
+    """
     plain = [etag.strip('"') for etag in etags]
     try:
         digests = b"".join(map(bytes.fromhex, plain))
@@ -172,12 +183,12 @@ def etag_of_parts(etags: Iterable[str]) -> str | None:
 
 
 def to_text(crc: int) -> str:
-    """Return S3's form: base64 of the four bytes, big-endian."""
+    """Return a CRC in S3's form: base64 of four bytes, big-endian."""
     return base64.b64encode(crc.to_bytes(4, "big")).decode("ascii")
 
 
 def of_response(response: S3Answer) -> int | None:
-    """Return the CRC-32C of the complete object; None if the answer has none, or a CRC of parts (`…-3`)."""
+    """Return the CRC-32C of the complete object, or None if the answer has no CRC or the CRC of CRCs (`…-3`)."""
     text = response.get("ChecksumCRC32C")
     if not isinstance(text, str) or "-" in text:
         return None

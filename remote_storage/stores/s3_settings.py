@@ -1,4 +1,4 @@
-"""The settings of an S3 server. Credentials are not among them; boto3 finds those."""
+"""The settings of an S3 server, without credentials. boto3 finds the credentials."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ MAX_PARTS = 10_000
 class Checksums(StrEnum):
     """The checksums that prove that bytes arrived.
 
-    AWS: our own CRC-32C with every object, stored by the server and compared after each write and read.
-    COMPAT: Content-MD5 with every request and no newer header, for servers that refuse x-amz-checksum-*.
+    AWS: tiersnap sends a CRC-32C with every object. The server stores it, and tiersnap compares it after writes and
+    reads.
+    COMPAT: tiersnap sends Content-MD5 with every request, for servers that refuse the newer x-amz-checksum-* headers.
     """
 
     AWS = "aws"
@@ -26,24 +27,24 @@ class Checksums(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class S3Settings:
-    """Settings of the S3 client; hashable, so that a process creates one client for each."""
+    """Settings of the S3 client. A process creates one client for equal settings."""
 
     endpoint_url: str | None = None  # None for AWS
     region: str | None = None
     profile: str | None = None  # of the AWS configuration files, None for the default chain
-    path_style: bool = False  # bucket in the path and not in the host name; most servers other than AWS need it
+    path_style: bool = False  # bucket in the path, not in the host name; most servers other than AWS need this
     checksums: Checksums = Checksums.AWS
     connect_timeout: float = 5.0  # seconds
     read_timeout: float = 30.0  # seconds without a byte from the server
-    # Seconds for one request with its retries; a body adds its time at 256 KiB/s.
+    # Seconds for one request and its retries. A body adds the time that it takes at 256 KiB/s.
     call_timeout: float = 60.0
-    total_attempts: int = 5  # of one request, the first included
+    total_attempts: int = 5  # the first attempt and its retries
     part_size: int = 16 * MIB  # bytes of a multipart part; a smaller object is sent in a single put
-    max_concurrency: int = 4  # parts under way at once; an upload holds one part more than that in memory
+    max_concurrency: int = 4  # parallel part uploads; memory of an upload is max_concurrency + 1 parts
 
     def __post_init__(self) -> None:
         if self.part_size < MIN_PART_SIZE:
-            raise UsageError(f"part size {self.part_size}: S3 takes no parts below {MIN_PART_SIZE} bytes")
+            raise UsageError(f"part size {self.part_size}: S3 accepts no parts below {MIN_PART_SIZE} bytes")
         if self.max_concurrency < 1 or self.total_attempts < 1:
             raise UsageError("max_concurrency and total_attempts must be at least 1")
         if min(self.connect_timeout, self.read_timeout, self.call_timeout) <= 0:
@@ -59,7 +60,7 @@ class S3Settings:
 
     @property
     def words(self) -> list[str]:
-        """Return the options of a command line that give these settings, without defaults."""
+        """Return the command-line options for these settings, without defaults."""
         found: list[str] = []
         if self.endpoint_url is not None:
             found += ["--endpoint-url", self.endpoint_url]
@@ -72,7 +73,7 @@ class S3Settings:
         return found
 
     def or_else(self, others: S3Settings) -> S3Settings:
-        """Return these settings, with endpoint, region and path style filled in from `others`."""
+        """Return these settings. If endpoint, region or path style is unset, its value comes from `others`."""
         return replace(
             self,
             endpoint_url=self.endpoint_url or others.endpoint_url,
@@ -81,5 +82,5 @@ class S3Settings:
         )
 
     def part_size_for(self, size: int) -> int:
-        """Return the bytes of a part of an object of `size` bytes: S3 accepts at most 10,000 parts."""
+        """Return the part size in bytes for an object of `size` bytes. S3 accepts at most 10,000 parts."""
         return max(self.part_size, -(-size // MAX_PARTS))

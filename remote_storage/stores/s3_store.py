@@ -1,4 +1,4 @@
-"""Objects in an S3 bucket below a path; see `s3_put` for two writers of one key."""
+"""Objects in an S3 bucket below a prefix. `s3_put` describes how two writers of one key behave."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _METADATA = "tiersnap-"  # prefix of the names of user metadata
 
 @dataclass(frozen=True, slots=True)
 class S3Store:
-    """ObjectStore over `s3://bucket/prefix`; `prefix` is empty or ends in `/`."""
+    """ObjectStore over `s3://bucket/prefix`. `prefix` is empty or ends in `/`."""
 
     bucket: str
     prefix: str = ""
@@ -58,7 +58,7 @@ class S3Store:
 
     @property
     def uri(self) -> str:
-        """`s3://bucket/prefix/`."""
+        """Return `s3://bucket/prefix/`."""
         return f"s3://{self.bucket}/{self.prefix}"
 
     @property
@@ -89,7 +89,7 @@ class S3Store:
         metadata: Mapping[str, str] | None = None,
         deadline: Deadline = NO_DEADLINE,
     ) -> PutResult:
-        """See ObjectStore: one put up to the part size, multipart above."""
+        """See ObjectStore. A source above the part size is sent as a multipart upload."""
         whole = earliest(deadline, current())
         put = self._conditional(key, whole)
         known: int | None = None
@@ -122,12 +122,12 @@ class S3Store:
         return self.read(key, limit=limit).data
 
     def read(self, key: str, *, limit: int | None = None) -> ReadObject:
-        """See ObjectStore. The content is compared with the server's CRC, and the time is its Date header.
+        """See ObjectStore. `read_at` is the Date header of the answer.
 
-        Without that header `read_at` is the time of the last write, so that nothing looks old.
+        If the answer has no Date, `read_at` is the time of the last write, so the object does not look old.
 
         Raises:
-            CorruptDataError: they differ.
+            CorruptDataError: the CRC of the content differs from the server's CRC, or `limit` is exceeded.
         """
         with self._call("s3:GetObject", key) as call:
             response = self.client.get_object(Bucket=self.bucket, Key=self.prefix + key, **self._ask_for_checksum())
@@ -166,7 +166,9 @@ class S3Store:
         return found and replace(found, metadata=_as_put(found.metadata))
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
-        begins = {"StartAfter": self.prefix + after} if after else {}
+        begins: dict[str, str] = {}
+        if after:
+            begins["StartAfter"] = self.prefix + after
         for page in self._pages("list_objects_v2", "s3:ListBucket", prefix, **begins):
             for found in page.get("Contents", []):
                 key = found["Key"].removeprefix(self.prefix)
@@ -175,7 +177,9 @@ class S3Store:
                 yield ObjectInfo(key, found["Size"], None, _ms(found["LastModified"]), found["ETag"])
 
     def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
-        return (found for found in self.list(prefix) if found.key in keys)
+        for found in self.list(prefix):
+            if found.key in keys:
+                yield found
 
     def folders(self, prefix: str = "") -> Iterator[str]:
         for page in self._pages("list_objects_v2", "s3:ListBucket", prefix, Delimiter="/"):
@@ -185,8 +189,10 @@ class S3Store:
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         failures: list[DeleteFailure] = []
         remaining = iter(keys)
-        # DeleteObjects needs a checksum header that servers of the compat kind refuse; DeleteObject needs none.
-        size = 1 if self.settings.checksums is Checksums.COMPAT else _DELETE_BATCH
+        # DeleteObjects needs a checksum header that COMPAT servers refuse. DeleteObject needs none.
+        size = _DELETE_BATCH
+        if self.settings.checksums is Checksums.COMPAT:
+            size = 1
         while batch := list(islice(remaining, size)):
             try:
                 failures += self._delete(batch)
@@ -195,13 +201,13 @@ class S3Store:
         return tuple(failures)
 
     def now(self) -> int:
-        """See ObjectStore: the Date of an answer."""
+        """See ObjectStore. The time is the Date header of a listing."""
         with self._call("s3:ListBucket", ""):
             response = self.client.list_objects_v2(Bucket=self.bucket, Prefix=self.prefix, MaxKeys=1)
         return _server_time(response) or 0
 
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
-        """See ObjectStore. A plugin's uploads under way are included."""
+        """See ObjectStore. The result includes the running uploads of Kafka's plugin."""
         for page in self._pages("list_multipart_uploads", "s3:ListBucketMultipartUploads", prefix):
             for found in page.get("Uploads", []):
                 key, started = found["Key"].removeprefix(self.prefix), _ms(found["Initiated"])
@@ -230,8 +236,8 @@ class S3Store:
 
     @contextmanager
     def _call(self, action: str, key: str, size: int = 0) -> Iterator[Call]:
-        """Bound one request in time and translate its errors; `action` is the permission that it needs."""
-        assert self.client  # the first call creates it, which takes a while and must not count as the server's time
+        """Bound one request in time, and translate its errors. `action` is the S3 permission that the request needs."""
+        assert self.client  # create the client first: its creation is slow, and must not use up the server's time
         with (
             translated(action, self.bucket, self.prefix + key),
             bounded(self.settings.call_timeout, f"{action} of {self.uri}{key}", size=size) as call,
@@ -264,7 +270,9 @@ class S3Store:
         return _described(key, response)
 
     def _ask_for_checksum(self) -> dict[str, str]:
-        return {"ChecksumMode": "ENABLED"} if self.settings.checksums is Checksums.AWS else {}
+        if self.settings.checksums is Checksums.AWS:
+            return {"ChecksumMode": "ENABLED"}
+        return {}
 
     def _put(
         self,
@@ -330,11 +338,11 @@ def _as_stored(metadata: Mapping[str, str] | None, put_id: str | None) -> dict[s
 
 
 def _as_put(stored: Mapping[str, str]) -> dict[str, str]:
-    return {
-        name.removeprefix(_METADATA): value
-        for name, value in stored.items()
-        if name.startswith(_METADATA) and name != PUT_ID
-    }
+    put: dict[str, str] = {}
+    for name, value in stored.items():
+        if name.startswith(_METADATA) and name != PUT_ID:
+            put[name.removeprefix(_METADATA)] = value
+    return put
 
 
 def _server_time(response: S3Answer) -> int | None:

@@ -1,4 +1,4 @@
-"""Read small objects: check the size before fetching, and read a damaged object a second time."""
+"""Read small objects: check the size before the read, and read a damaged object a second time."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ _T = TypeVar("_T")
 _Decoded = TypeVar("_Decoded", covariant=True)
 
 MANIFEST_BYTES = 1 << 20
-INDEXES_BYTES = 512 << 20  # all indexes of a segment; 1 M producers are 50 MB of it
+INDEXES_BYTES = 512 << 20  # limit for all indexes of a segment, including 50 MB for 1 M producers
 
 
 def get_small(store: ObjectStore, found: ObjectInfo, *, limit: int = MANIFEST_BYTES) -> bytes:
     """Return the content of an object that a listing or `head` found.
 
     Raises:
-        CorruptDataError: it has more than `limit` bytes.
-        ObjectNotFoundError: it was deleted.
+        CorruptDataError: the object has more than `limit` bytes.
+        ObjectNotFoundError: the object was deleted.
     """
     if found.size > limit:
         raise CorruptDataError(
-            f"{store.uri}{found.key}: {human_bytes(found.size)}, and none of its kind has more than "
-            f"{human_bytes(limit)}",
-            key=found.key,
+            f"{store.uri}{found.key}: {human_bytes(found.size)} exceed the limit of {human_bytes(limit)}", key=found.key
         )
     return store.get(found.key)
 
 
 class Decode(Protocol[_Decoded]):
-    """A function that decodes an object's bytes, or raises CorruptDataError with its name."""
+    """A function that decodes the bytes of an object, or raises CorruptDataError with the object's name."""
 
     def __call__(self, data: bytes, *, name: str) -> _Decoded:
         """Decode `data`."""
 
 
 def read_decoded(store: ObjectStore, key: str, decode: Decode[_T], *, limit: int | None = None) -> _T:
-    """Return the decoded content of an object. A damaged object is read a second time.
+    """Return the decoded content of an object. If the object is damaged, read it a second time.
 
     Raises:
-        ObjectNotFoundError: it was deleted.
-        NewerFormatError, CorruptDataError: as `read_twice_if_damaged`.
+        ObjectNotFoundError: the object was deleted.
+        NewerFormatError, CorruptDataError: see `read_twice_if_damaged`.
     """
     return read_twice_if_damaged(lambda: decode(store.get(key, limit=limit), name=store.uri + key))
 
 
 def read_twice_if_damaged(read: Callable[[], _T]) -> _T:
-    """Return the result of `read`. If it finds damage, read once more: a bit may have flipped on the way.
+    """Return the result of `read`.
+
+    If `read` raises CorruptDataError, call it once more: a bit may have flipped in transit.
 
     Raises:
-        NewerFormatError: a newer tiersnap wrote it, which is not damage.
-        CorruptDataError: it is damaged both times.
+        NewerFormatError: a newer tiersnap wrote the object. This is not damage, and `read` is not repeated.
+        CorruptDataError: the object is damaged in both reads.
     """
     try:
         return read()

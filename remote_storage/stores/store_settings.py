@@ -1,6 +1,6 @@
-"""The settings of stores, by the scheme of their URIs.
+"""The settings of stores, one field per URI scheme.
 
-Commands pass them on as one object; a store takes those of its scheme. Credentials are not among them.
+Commands pass the settings on as one object, and a store uses the field of its scheme. The settings have no credentials.
 """
 
 from __future__ import annotations
@@ -14,20 +14,25 @@ DEFAULT_LAYOUT = "aiven"
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """A field has the name of its scheme."""
+    """The settings of all stores. The name of a field is a URI scheme."""
 
     s3: S3Settings = field(default_factory=S3Settings)
 
     @property
     def words(self) -> list[str]:
-        """Return the options of a command line that give these settings, without defaults."""
+        """Return the command-line options for these settings, without defaults."""
         return self.s3.words
 
     def or_else(self, others: StoreSettings) -> StoreSettings:
-        """Return these settings, filled in from `others`."""
+        """Return these settings; unset fields get their value from `others`."""
         return StoreSettings(self.s3.or_else(others.s3))
 
 
 def location_words(uri: str, layout: str, options: list[str]) -> list[str]:
-    """Return the value of --remote, the layout unless it is the default, and the options that reach the store."""
-    return [uri, *([] if layout == DEFAULT_LAYOUT else ["--layout", layout]), *options]
+    """Return the words after `--remote` on a command line.
+
+    The words are the URI, `--layout` unless the layout is the default, and the options of the store.
+    """
+    if layout == DEFAULT_LAYOUT:
+        return [uri, *options]
+    return [uri, "--layout", layout, *options]

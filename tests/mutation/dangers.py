@@ -88,7 +88,7 @@ DANGERS = (
         "if replay.refusal is not None:\n        yield",
         "if False:\n        yield",
     ),
-    Danger(_EPOCHS, "an epoch at the next base offset", "if entry[1] < end]", "if entry[1] <= end]"),
+    Danger(_EPOCHS, "an epoch at the next base offset", "if start < entry[1] < end:", "if start < entry[1] <= end:"),
     Danger(
         _BUNDLE,
         "the lineage reaches beyond the segment",

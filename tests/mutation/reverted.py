@@ -67,7 +67,7 @@ REVERTED = (
         _STORE_LEFTOVERS, "an upload stays", "_abort(store, files), _abort(store, claimed)", "_abort(store, files), 0"
     ),
     Danger(_STORE_LEFTOVERS, "a temporary file stays", "_abort(store, files), _abort", "0, _abort"),
-    Danger(_STORE_LEFTOVERS, "a probe stays", "failures = store.delete(probes) if probes else ()", "failures = ()"),
+    Danger(_STORE_LEFTOVERS, "a probe stays", "failures = store.delete(probes)", "failures = ()"),
     Danger(_UNFINISHED, "remove-orphans leaves probes", "in old_probes(store, aged.now, -1):", "in ():"),
     Danger(_UNFINISHED, "remove-orphans leaves uploads", "in old_uploads(store, -1):", "in ():"),
     Danger(_SMALL, "damage is not read again", "message)\n        return read()", "message)\n        raise"),

@@ -113,7 +113,7 @@ class MemoryStore:
     def read(self, key: str, *, limit: int | None = None) -> ReadObject:
         found = self._found(key)
         if limit is not None and len(found.data) > limit:
-            raise CorruptDataError(f"{key}: has more bytes than the {limit} that make sense", key=key)
+            raise CorruptDataError(f"{key}: has more than {limit} bytes, the limit for such objects", key=key)
         if not found.holds(found.data):
             raise CorruptDataError(f"{key}: not the CRC that was stored with it", key=key)
         return ReadObject(found.data, _info(key, found), self.time)

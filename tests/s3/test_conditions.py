@@ -65,7 +65,7 @@ def test_a_server_that_refuses_the_header_itself_is_named_as_well(proxy, faulty_
     [
         (403, "AccessDenied", RemoteStorageError, "access denied"),
         (503, "SlowDown", TransientError, "SlowDown"),
-        (400, "InvalidBucketName", RemoteStorageError, "a name that the server does not take"),
+        (400, "InvalidBucketName", RemoteStorageError, "a name that the server refuses"),
         (400, "ExpiredToken", RemoteStorageError, "credentials refused: ExpiredToken"),
     ],
 )

@@ -244,7 +244,7 @@ def test_a_missing_bucket_is_named_with_what_to_do(endpoint):
         with pytest.raises(RemoteStorageError, match="bucket 'no-such-bucket' does not exist") as raised:
             use()
         assert not isinstance(raised.value, ObjectNotFoundError)
-        assert "create it" in raised.value.hint
+        assert "create the bucket" in raised.value.hint
     assert "no-such-bucket" in store.delete(["a"])[0].reason
 
 

@@ -44,7 +44,7 @@ def test_a_server_that_takes_damaged_content_is_told_from_one_that_does_not(prox
 
 def test_a_server_that_compares_checksums_passes(comparing_store):
     found = answers(comparing_store)
-    assert found["checksums"] == ("OK", "damaged content is refused, and CRC-32C is kept with objects")
+    assert found["checksums"] == ("OK", "the store refuses damaged content, and keeps CRC-32C with objects")
     assert found["conditional writes"][0] == "OK"
     assert found["lifecycle rules"][0] == "UNKNOWN", "it has none"
     assert list(comparing_store.list()) == []
@@ -72,5 +72,5 @@ def test_who_may_not_ask_is_told_what_to_grant(proxy, bucket):
     proxy.when(lambda _, path: "lifecycle" in path, "answer", status=403, code="AccessDenied")
     proxy.when(lambda _, path: "object-lock" in path, "answer", status=501, code="NotImplemented")
     found = answers(S3Store(bucket, "", settings_for(proxy.url)))
-    assert found["lifecycle rules"] == ("UNKNOWN", "this user may not ask: s3:GetLifecycleConfiguration")
-    assert found["object lock"] == ("UNKNOWN", "the server does not know the question")
+    assert found["lifecycle rules"] == ("UNKNOWN", "this user lacks the permission s3:GetLifecycleConfiguration")
+    assert found["object lock"] == ("UNKNOWN", "the server does not support this request")

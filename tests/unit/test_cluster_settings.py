@@ -124,7 +124,7 @@ def test_a_topic_that_says_it_or_has_everything_again_is_in_no_doubt():
 @pytest.mark.parametrize("copying", ["true", "false"])
 def test_a_topic_that_says_it_while_no_record_is_there_is_refused(copying):
     """Its mark would be recorded as what it had, and put "back"."""
-    with pytest.raises(SettingsAsideError, match="the saved configs in remote storage are gone") as caught:
+    with pytest.raises(SettingsAsideError, match="the saved configs in remote storage are missing") as caught:
         check_copying_was_not_switched_off("a.b-c", {**ASIDE_NOW, COPYING: setting(copying)}, {})
     assert "kafka-configs --alter --topic a.b-c" in caught.value.hint
 
@@ -209,9 +209,9 @@ def test_while_another_run_is_at_a_topic_nobody_else_is(tmp_path):
         SavedConfigsStore(DirectoryStore(tmp_path)),
     )
     first.put(BEGUN)
-    with pytest.raises(UnblockHeldError, match=r"another run of tiersnap is at a\.b-c"):
+    with pytest.raises(UnblockHeldError, match=r"another run of tiersnap holds a\.b-c"):
         second.put(structs.replace(BEGUN, partitions=(1,)))
-    with pytest.raises(UnblockHeldError, match=r"on another-host \(pid 7\) is at a\.b-c") as caught:
+    with pytest.raises(UnblockHeldError, match=r"on another-host \(pid 7\) holds a\.b-c") as caught:
         second.find({"a.b-c": TOPIC_ID}, CLUSTER_ID)
     assert caught.value.exit_code is ExitCode.TRANSIENT
     first.put(structs.replace(BEGUN, partitions=(2,)))
@@ -294,7 +294,7 @@ def test_saved_configs_of_a_newer_version_are_refused_by_name(tmp_path):
 def test_saved_configs_of_another_cluster_are_refused(tmp_path):
     records = SavedConfigsStore(DirectoryStore(tmp_path))
     records.put(BEGUN)
-    with pytest.raises(CorruptDataError, match=f"tells of cluster {CLUSTER_ID}, this is another"):
+    with pytest.raises(CorruptDataError, match=f"it is for cluster {CLUSTER_ID}, this is another"):
         records.find({"a.b-c": TOPIC_ID}, "another")
 
 
@@ -340,7 +340,7 @@ def test_other_lines_are_refused_and_not_repeated(line, said, tmp_path):
 
 def test_a_record_of_another_topic_is_refused_in_few_words(tmp_path):
     other = SavedConfigs.of("cluster", "o" * 100_000, TOPIC_ID, (0,), {})
-    with pytest.raises(CorruptDataError, match="tells of oo") as caught:
+    with pytest.raises(CorruptDataError, match="it is for oo") as caught:
         decode_saved_configs(other.encode(), "orders", TOPIC_ID, name="unblock.json")
     assert len(str(caught.value)) < 500
 

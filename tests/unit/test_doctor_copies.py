@@ -56,7 +56,7 @@ def test_doctor_names_a_copy_task_that_fails_and_what_frees_it(tmp_path: Path) -
         (task,) = result["copying"]["failing"]
         assert (task["partition"], task["broker"], task["base_offset"]) == ("orders-0", 1, 5)
         assert task["attempts"] > 2 and task["waiting_bytes"] > 0
-        assert "waiting up to 4 s to see which copiers fail" in err
+        assert "waiting up to 4 s for failing copy tasks" in err
         (free,) = (each for each in commands_of(result["next"]) if "unblock" in each)
         given = r"--now \S+ --bootstrap-server model:9092 --remote s3://bucket --apply"
         assert re.fullmatch(f"tiersnap unblock {place.disk} {given}", free)
@@ -90,7 +90,7 @@ def test_doctor_names_a_topic_that_a_killed_run_left_paused_and_what_restores_it
         code, out, _ = doctor(place, *words)
         (topic,) = json.loads(out)["result"]["copying"]["paused"]
         assert (code, topic["topic"], topic["state"]) == (0, "orders", "AT_WORK"), "a run is at it"
-        assert "on elsewhere (pid 7) is at orders" in topic["reason"]
+        assert "on elsewhere (pid 7) holds orders" in topic["reason"]
 
         place.world.advance(STALE_AFTER_MS + 1)
         code, out, _ = doctor(place, *words)
@@ -117,7 +117,7 @@ def test_doctor_says_what_is_not_known_of_a_paused_topic(tmp_path: Path) -> None
         (topic,) = result["copying"]["paused"]
         assert (code, topic["state"]) == (4, "NOTHING_SAVED")
         assert any(
-            each["words"].startswith("kafka-configs --alter --topic orders with what the topic had")
+            each["words"].startswith("kafka-configs --alter --topic orders with the topic's former")
             for each in result["next"]
         )
 

@@ -135,7 +135,8 @@ def test_a_copy_hangs_after_thirty_minutes_or_ten_times_as_long_as_others_take()
     found = copying.hung()
     assert found is not None
     assert (
-        "orders-3: broker 1 has copied the segment at 0 (9 B) for 30.0 min: nothing behind it is tiered" in found.says()
+        "orders-3: broker 1 has been copying the segment at offset 0 (9 B) for 30.0 min; no later segment is tiered"
+        in found.says()
     )
     for _ in range(3):
         copying.finish(10 * MINUTE) if copying.under_way else None
@@ -356,7 +357,7 @@ def test_unblock_switches_copying_off_and_on_alone_for_a_copy_that_hangs(tmp_pat
         code, plan = said(place, *words)
         ((row,), before) = plan["rows"], [*cluster.records(PARTITION_OF_PLACE)]
         assert (code, row["outcome"], row["tier"], row["publish"], toggled) == (0, "PLANNED", 0, 0, [])
-        assert "broker 1 has copied the segment at 15" in row["reason"]
+        assert "broker 1 has been copying the segment at offset 15" in row["reason"]
         code, done = said(place, *words, "--apply")
         assert (code, [row["outcome"] for row in done["rows"]]) == (0, ["FREED"])
         assert toggled == ["true", None]

@@ -54,7 +54,7 @@ def test_who_has_to_wait_is_told_for_whom_and_since_when(store: DirectoryStore) 
     with pytest.raises(TransientError, match=told) as raised:
         Lease(store, KEY, "ours")
     assert raised.value.exit_code is ExitCode.TRANSIENT
-    assert re.search(r"over in 5[34]\d s", raised.value.hint or "")
+    assert re.search(r"ends in 5[34]\d s", raised.value.hint or "")
 
 
 def test_a_plan_waits_for_a_run_and_writes_no_lease(store: DirectoryStore) -> None:

@@ -65,7 +65,7 @@ def test_delete_leaves_a_version_of_another_writer(store: DirectoryStore) -> Non
         (ELSEWHERE, 100, False, None),
         (HERE, 100, False, None),
         (ELSEWHERE, 101, False, "it is stale"),
-        (GONE, 0, False, "its holder's process is gone"),
+        (GONE, 0, False, "its holder's process has ended"),
         (ELSEWHERE, 0, True, "its holder gave up"),
         (None, 0, False, "its holder gave up"),
     ],

@@ -152,7 +152,7 @@ def test_lost_segments_come_back_from_a_log(at, layout, name):
     tier = at(name, layout)
     tier.lose(0)
     tier.lose(1, ".log")
-    assert outcomes(tier.mend())[0].endswith("neither the tier, nor a LOGDIR with its offsets has its log")
+    assert outcomes(tier.mend())[0].endswith("neither remote storage nor a LOGDIR with its offsets has its log")
     assert outcomes(tier.mend(log=tier.at.logs.with_name("whole"))) == ["MENDED"] * 2
     assert tier.contents() == tier.before
 
@@ -177,8 +177,8 @@ def test_what_nobody_can_tell_is_refused_by_name(at):
     said = outcomes(done)
     assert (
         "log: " in said[0]
-        and "neither the tier, nor a LOGDIR" in said[1]
-        and "the tier does not have the producer state at" in said[2]
+        and "neither remote storage nor a LOGDIR" in said[1]
+        and "remote storage does not have the producer state at" in said[2]
     )
     assert code_of(done) is ExitCode.GATE_REFUSED
     assert second not in {info.key for info in tier.store.list()}
@@ -199,7 +199,7 @@ def test_objects_that_do_not_fit_those_that_are_there_are_refused(at, tmp_path):
     done = tier.mend(log=tier.at.logs.with_name("whole"))
     assert "the plugin compressed it" in outcomes(done)[0]
     assert "its indexes object exists and differs from the indexes of its log" in outcomes(done)[1]
-    assert "offset index in the tier: " in outcomes(done)[2]
+    assert "offset index in remote storage: " in outcomes(done)[2]
     assert {info.key: tier.store.get(info.key) for info in tier.store.list()} == before
 
 
@@ -212,7 +212,7 @@ def test_a_segment_that_is_nowhere_is_named_once(at, tmp_path):
     logs = RemoteLogs(tier.location, MendRules(Expiry(None, NOW), DAY), LocalLogs(), {})
     (done,) = MakeAgain(logs, lambda _: None, False, apply=False).each(planned)
     assert done.error is not None
-    for words in ("are not mended: ", "it has no objects; ", "neither the tier, nor a LOGDIR"):
+    for words in ("are not mended: ", "it has no objects; ", "neither remote storage nor a LOGDIR"):
         assert done.error.message.count(words) == 1, done.error.message
 
 
@@ -286,7 +286,7 @@ def test_only_the_snapshot_that_a_claim_vouches_for_is_put_back(at):
     claim_protocol.finish(tier.store, held, ClaimedSnapshot.of(7, "COMPUTED", ""))
     tier.lose(1, ".snapshot")
     done = tier.mend()
-    assert "its claim vouches for a snapshot with CRC 00000007" in outcomes(done)[0]
+    assert "its claim names a snapshot with CRC 00000007" in outcomes(done)[0]
     assert code_of(done) is ExitCode.GATE_REFUSED
 
 
@@ -388,7 +388,7 @@ def test_a_segment_of_another_size_is_not_made_from_a_local_log(at):
     started = replace(record, segment_size=record.segment_size + 1, state=SegmentState.COPY_SEGMENT_STARTED)
     tier.brokers = Brokers([started])
     tier.lose(1, ".log")
-    assert "neither the tier, nor a LOGDIR" in outcomes(tier.mend(log=tier.at.logs.with_name("whole")))[0]
+    assert "neither remote storage nor a LOGDIR" in outcomes(tier.mend(log=tier.at.logs.with_name("whole")))[0]
 
 
 @pytest.mark.parametrize(("layout", "suffix"), [(AIVEN, ".rsm-manifest"), (LOCALLY, ".snapshot")])
@@ -415,4 +415,4 @@ def test_a_segment_of_other_leader_epochs_is_not_made(at):
     )
     tier.brokers = Brokers([started])
     tier.lose(1, ".snapshot")
-    assert "are not those of the log" in outcomes(tier.mend())[0]
+    assert "differ from those of the log" in outcomes(tier.mend())[0]

@@ -205,7 +205,7 @@ def test_the_log_of_a_diverged_clone_is_refused(at, numbers, lost):
     objects = {info.key for info in at.store.list() if "claims/" not in info.key}
     done = told(at.mend(log=True))
     assert [action for action, _ in done] == ["NONE"]
-    assert "is another log than the one in the tier" in done[0][1]
+    assert "differs from the log in remote storage" in done[0][1]
     assert {info.key for info in at.store.list() if "claims/" not in info.key} == objects
 
 
@@ -218,7 +218,7 @@ def test_the_log_of_a_clone_is_refused_if_only_the_snapshot_contradicts_it(at):
     at.store.delete([at.layout.log_key(at.records[6])])
     done = told(at.mend(log=True))
     assert [action for action, _ in done] == ["NONE"]
-    assert "its snapshot in the tier contradicts the log in LOGDIR" in done[0][1]
+    assert "its snapshot in remote storage contradicts the log in LOGDIR" in done[0][1]
 
 
 # The largest timestamp.

@@ -143,7 +143,7 @@ def test_tags_of_a_newer_kafka_are_skipped(record, tags):
 )
 def test_frames_keys_and_versions_of_others_are_named(head):
     value = bytes.fromhex(head) + encode(SegmentRecord(METADATA))[3:]
-    with pytest.raises(CorruptMetadataRecordError, match="not a record that is known here"):
+    with pytest.raises(CorruptMetadataRecordError, match="this tiersnap cannot decode the record"):
         decode(value)
 
 

@@ -263,7 +263,7 @@ def test_what_no_claim_names_is_named_only(store, layout, tmp_path):
     make_old(store)
     found = orphans(store, known(*ours))
     assert {each.segment_id for each in found} == {each.id.segment_id for each in theirs}
-    assert {(each.action, each.reason) for each in found} == {(Fate.LEAVE, "no claim of ours names it")}
+    assert {(each.action, each.reason) for each in found} == {(Fate.LEAVE, "no claim of tiersnap contains it")}
 
 
 def killed_attempt(store, layout, start: int, **objects: bytes) -> str:
@@ -350,7 +350,7 @@ def test_the_only_right_log_stays_if_its_indexes_are_lost(store, layout, tmp_pat
     store.delete([key for key in keys_of(store, ours) if key.endswith(("index", ".indexes"))])
     (found,) = (each for each in orphans(store, known(record)) if each.segment_id == ours)
     assert (found.kind, found.action) == (OrphanKind.ATTEMPT, Fate.LEAVE)
-    assert f"{record.id.segment_id}, which holds its offsets, is not proven to be right" in found.reason
+    assert f"{record.id.segment_id}, which has the same offsets, is not proven to be right" in found.reason
     assert "tiersnap mend --depth full" in found.reason
 
 
@@ -373,9 +373,9 @@ def test_a_manifest_does_not_outweigh_the_log_beside_it(store, tmp_path, is_know
 REFUSALS = {
     "another cluster": ({"cluster_id": "AnotherClusterAnother_"}, "comes from the cluster"),
     "metadata begins later": ({"metadata_start": 7}, "begins at offset 7"),
-    "nothing is known": ({"records": {}, "log_start": 99}, "publish them by tiersnap publish"),
+    "nothing is known": ({"records": {}, "log_start": 99}, "publish them with tiersnap publish"),
     "nor is the topic": ({"records": {}, "log_start": None}, "remove them by hand"),
-    "topic is hidden": ({"log_start": None}, "no right to describe it"),
+    "topic is hidden": ({"log_start": None}, "perhaps this user lacks DESCRIBE"),
     "no leader": ({"has_leader": False}, "no leader"),
 }
 
@@ -519,7 +519,7 @@ def test_what_unblock_had_to_put_back_goes_once_the_topic_was_deleted_and_never_
     copied = {name: replace(each, state=SegmentState.COPY_SEGMENT_FINISHED) for name, each in told.records.items()}
     for doubtful, reason in (
         (replace(told, records={}), "has no records"),
-        (replace(told, records=copied), "no right to describe it"),
+        (replace(told, records=copied), "perhaps this user lacks DESCRIBE"),
         (replace(told, metadata_start=7), "begins at offset 7"),
         (replace(told, cluster_id="AnotherClusterAnother_"), "comes from the cluster"),
     ):

@@ -146,9 +146,9 @@ def test_an_endpoint_of_another_protocol_is_refused_before_anything_is_asked():
     ("answer", "said"),
     [
         ({}, ""),
-        ({"Status": "Enabled"}, "s3://bucket/tiers/: the bucket keeps old versions of what is deleted"),
-        ({"Status": "Suspended"}, "s3://bucket/tiers/: the bucket keeps old versions of what is deleted"),
-        ("AccessDenied", "this user may not ask: s3:GetBucketVersioning: grant s3:GetBucketVersioning"),
+        ({"Status": "Enabled"}, "s3://bucket/tiers/: the bucket keeps old versions of deleted objects"),
+        ({"Status": "Suspended"}, "s3://bucket/tiers/: the bucket keeps old versions of deleted objects"),
+        ("AccessDenied", "this user lacks the permission s3:GetBucketVersioning: grant s3:GetBucketVersioning"),
     ],
 )
 def test_old_versions_names_a_bucket_that_keeps_them(answer, said):

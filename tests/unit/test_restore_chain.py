@@ -149,7 +149,7 @@ def test_what_an_unclean_election_dropped_is_not_restored():
     assert newest([dropped, kept, copy_of(0, 100)]) is kept
     chain = plan_chain([copy_of(0, 100), dropped, kept, lost], lineage)
     assert [each.reason for each in chain.left_out] == [
-        "written under leader epochs that the newest segment does not know"
+        "written under leader epochs that the newest segment does not have"
     ]
 
 

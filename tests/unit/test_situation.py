@@ -149,7 +149,7 @@ def test_log_directory_of_another_cluster_is_refused(log_dir: Path) -> None:
     (log_dir / "meta.properties").write_text(owner.format(CLUSTER_ID))
     assert given(log_dir, cluster=cluster).cluster_to_ask() is cluster
     (log_dir / "meta.properties").write_text(owner.format("Wg9Lw9aXQOe3Wc5x0bqk3w"))
-    with pytest.raises(WrongClusterError, match=f"{log_dir} is of the cluster Wg9Lw9aXQOe3Wc5x0bqk3w") as raised:
+    with pytest.raises(WrongClusterError, match=f"{log_dir} belongs to the cluster Wg9Lw9aXQOe3Wc5x0bqk3w") as raised:
         given(log_dir, cluster=cluster).cluster_to_ask()
     assert raised.value.exit_code is ExitCode.GATE_REFUSED
 

@@ -36,7 +36,7 @@ def silence(place: Place, what: str) -> None:
 
     def asked(actor: Any, name: str, action: Callable[[], Any]) -> Any:
         if name == what:
-            raise BrokerUnavailableError("model:9092: __remote_log_metadata gave nothing for 30 s")
+            raise BrokerUnavailableError("model:9092: __remote_log_metadata returned no record for 30 s")
         return ask(actor, name, action)
 
     place.world._ask = asked  # type: ignore[method-assign]
@@ -60,7 +60,7 @@ def test_doctor_tells_of_the_disk_if_the_brokers_records_are_not_answered(tmp_pa
     assert code == ExitCode.TRANSIENT, told
     (disk,) = answer["result"]["log_dirs"]
     assert disk["segments"], "the files were listed"
-    assert ["gave nothing for 30 s" in each["message"] for each in answer["errors"]] == [True]
+    assert ["returned no record for 30 s" in each["message"] for each in answer["errors"]] == [True]
 
 
 def test_doctor_ends_with_the_error_of_a_silent_cluster_that_was_named(tmp_path: Path) -> None:
@@ -68,4 +68,4 @@ def test_doctor_ends_with_the_error_of_a_silent_cluster_that_was_named(tmp_path:
         silence(place, "ends of a topic")
         code, answer, told = doctor(place, tmp_path, "--bootstrap-server", "model:9092")
     assert (code, answer.get("result")) == (ExitCode.TRANSIENT, None)
-    assert "gave nothing for 30 s" in told + json.dumps(answer)
+    assert "returned no record for 30 s" in told + json.dumps(answer)

@@ -114,7 +114,7 @@ def test_a_folder_that_is_not_the_same_is_not_touched(store, disk, name, how):
 def test_the_plan_refuses_a_folder_to_which_a_broker_has_written_since(store, disk):
     assert_said(restore(store, disk, "--apply"), 0)
     (disk / f"{TOPIC}-0" / f"{END:020d}.log").write_bytes(b"records")
-    assert_said(restore(store, disk), 4, f"{END:020d}.log has 7 bytes, the tier's 0")
+    assert_said(restore(store, disk), 4, f"{END:020d}.log has 7 bytes, the remote segment 0")
 
 
 def test_a_folder_with_another_file_is_not_touched(store, disk):
@@ -128,7 +128,7 @@ def test_the_empty_folder_of_a_broker_that_missed_the_partition_is_named_as_that
     (disk / f"{TOPIC}-0" / f"{0:020d}.log").touch()
     refused = restore(store, disk)
     assert refused.exit_code == 4
-    assert "holds no record" in refused.err
+    assert "contains no record" in refused.err
 
 
 def test_checkpoints_keep_what_they_have_of_other_partitions(store, disk):
@@ -185,7 +185,7 @@ def test_a_log_start_of_the_disk_that_the_tier_does_not_reach_is_named_with_the_
     (disk / "log-start-offset-checkpoint").write_text(f"0\n1\n{TOPIC} 0 5000\n")
     refused = restore(store, disk, "--apply")
     assert refused.exit_code != 0
-    assert "no complete copy of a segment holds offset 5000" in refused.err
+    assert "no complete remote segment has offset 5000" in refused.err
     assert "by log-start-offset-checkpoint in the log directory" in refused.err
     done = restore(store, disk, "--apply", "--log-start", "0")
     assert done.exit_code == 0, done.err

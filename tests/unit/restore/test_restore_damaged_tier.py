@@ -243,7 +243,7 @@ def test_a_manifest_of_5_gb_is_not_read(store, disk):
         file.truncate(5 << 30)
     refused = restore(store, disk)
     assert refused.exit_code == 4
-    assert "than the 1048576 that make sense" in refused.err
+    assert "more than 1048576 bytes" in refused.err
 
 
 def test_the_end_that_is_asked_for_cuts_at_a_batch_or_says_what_there_is(store, disk):

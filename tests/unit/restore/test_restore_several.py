@@ -75,18 +75,18 @@ def test_a_lost_tail_names_its_partition_and_the_way_round_it_is_for_that_one_al
     assert_said(refused, 4, "ledger-1: the log would end at offset 941")
     assert hinted(refused, "--until") == ["--until", "941", "--partition", "ledger-1"]
     beyond = restore(remote, disk, "--partition", "ledger-0", "--until", "5000")
-    assert_said(beyond, 4, "ledger-0: the usable copies end at offset 1102")
+    assert_said(beyond, 4, "ledger-0: the usable segments end at offset 1102")
     assert hinted(beyond, "--until") == ["--until", "1102", "--partition", "ledger-0"]
 
 
 def test_an_offset_that_no_copy_holds_names_its_partition(remote, disk):
     refused = restore(remote, disk, "--partition", "ledger-1", "--log-start", "5000")
-    assert_said(refused, 2, "ledger-1: no complete copy of a segment holds offset 5000")
+    assert_said(refused, 2, "ledger-1: no complete remote segment has offset 5000")
 
 
 def test_a_batch_that_the_end_lies_in_names_its_partition(remote, disk):
     refused = restore(remote, disk, "--partition", "ledger-1", "--until", "2", "--apply")
-    assert_said(refused, 5, "ledger-1: segment", "the batch at 0 lies across [0, 2)")
+    assert_said(refused, 5, "ledger-1: segment", "the batch at 0 crosses the start or end of [0, 2)")
     assert hinted(refused, "--until")[2:] == ["--partition", "ledger-1"]
 
 
