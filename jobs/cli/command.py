@@ -85,7 +85,7 @@ def _title_of(option: click.Option) -> str:
 
 
 def paragraphs_of(command: click.Command) -> list[str]:
-    """Return the paragraphs of a command's help. Examples begin with `\\b`, which stops click from rewrapping them."""
+    """Return the paragraphs of a command's help. Examples begin with a backspace, so that click does not wrap them."""
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
     return [f"\b\n{each}" if each.startswith("tiersnap ") else each for each in paragraphs]
 

@@ -55,8 +55,7 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
 
     if word is None:
         rows = [ExplainableName(*each) for each in names()]
-        for kip in explained_kips():
-            rows.append(ExplainableName(kip.kip, "", kip.title))
+        rows += [ExplainableName(each.kip, "", each.title) for each in explained_kips()]
         output.rows(ExplainableName, rows)
         return
     if (kip := find_kip(word)) is not None:

@@ -79,9 +79,7 @@ class RepairedFile:
 @command(RepairedSnapshot, RepairedFile)
 @log_dirs_options
 @click.option("--out", type=LocalPath(file_okay=False), help="Write below this directory, not into LOGDIR.")
-@click.option(
-    "--all", "every_boundary", is_flag=True, help="Write a snapshot at every segment boundary; needs --out."
-)
+@click.option("--all", "every_boundary", is_flag=True, help="Write a snapshot at every segment boundary; needs --out.")
 @opt.expiration_option
 @opt.as_of_option
 @click.option("--replace", is_flag=True, help="Replace files that are CORRUPT or SUSPECT.")
