@@ -142,7 +142,7 @@ def _sets(name: str, kind: Callable[[str], object]) -> Callable[[click.Context, 
 def _output_option(kafka: str | None = None) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """Return --output; `kafka` names the tool whose text format `--output kafka` prints."""
     forms = [each.value for each in Format]
-    of_kafka = f" kafka prints the text of {kafka}, for diff."
+    of_kafka = f" kafka prints the same text as {kafka}."
     if kafka is None:
         forms.remove(Format.KAFKA)
         of_kafka = ""

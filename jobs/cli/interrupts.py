@@ -1,7 +1,7 @@
 """Handlers for Ctrl-C and SIGTERM. Each signal raises a KeyboardInterrupt, so that running code cleans up.
 
-Neither signal prints a traceback. Python drops an exception from a finalizer or a callback. If Python drops the
-interrupt, this module sends the signal again.
+Neither signal prints a traceback. Python ignores an exception that a finalizer or a callback raises. If Python ignores
+the interrupt for this reason, this module sends the signal again.
 """
 
 from __future__ import annotations

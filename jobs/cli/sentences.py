@@ -79,7 +79,7 @@ def tell_failures(output: Output, errors: Sequence[TiersnapError], count: int = 
 
 
 def tell_old_versions(output: Output, store: ObjectStore) -> None:
-    """If the bucket of `store` has versioning, print that deleted objects remain as old versions."""
+    """Print that deleted objects remain as old versions, if the bucket of `store` has versioning."""
     if said := store.old_versions():
         output.talk(said)
 
@@ -98,20 +98,20 @@ def tell_forgetful(output: Output, replicas: Sequence[ForgetfulReplica], place: 
 
 
 def tell_mended(output: Output, count: int) -> None:
-    """If damaged snapshot objects were replaced, print their number."""
+    """Print the number of replaced snapshot objects, if there are any."""
     if count:
         output.warn(f"computed again from the log and replaced: {count_of(count, 'damaged snapshot object')}")
 
 
 def tell_finished_copies(output: Output, count: int) -> None:
-    """If this run finished segments that earlier attempts had uploaded, print their number."""
+    """Print the number of segments that this run finished without sending bytes, if there are any."""
     if count:
         are = count_of(count, "copy is", "copies are")
         output.talk(f"{are} finished that other attempts had uploaded: nothing was sent")
 
 
 def tell_unknown_encryption(output: Output, partitions: int) -> None:
-    """If partitions have no manifest, print their number, and that uploads are plain text."""
+    """Print the number of partitions without a manifest, if there are any, and that uploads are plain text."""
     if partitions:
         output.talk(
             f"encryption unknown: {count_of(partitions, 'partition')} without a manifest to compare with; uploads are "
@@ -120,7 +120,7 @@ def tell_unknown_encryption(output: Output, partitions: int) -> None:
 
 
 def tell_not_compared(output: Output, partitions: int, log_dirs: Sequence[str]) -> None:
-    """If partitions were not compared with remote storage, print their number and the command that compares them."""
+    """Print the number of partitions that were not compared, if there are any, and the command that compares them."""
     if partitions:
         from tiersnap.snapshot.gate.steps_by_problem import VERIFY_REMOTE
 
@@ -141,7 +141,7 @@ def tell_in_remote(output: Output, verdicts: Mapping[Verdict, int], step_of: Cal
 
 
 def tell_left_to_brokers(output: Output, verdicts: Mapping[Verdict, int]) -> None:
-    """If segments are left to brokers, print their number, and the option that uploads them."""
+    """Print the number of segments that are left to brokers, if there are any, and the option that uploads them."""
     from tiersnap.snapshot.gate.verdict import Verdict
 
     if count := verdicts.get(Verdict.LEFT_TO_BROKER, 0):
@@ -158,7 +158,7 @@ def leftovers_by_kind(objects: int, swept: SweptStore) -> dict[str, int]:
 
 
 def tell_leftovers(output: Output, objects: int, swept: SweptStore) -> None:
-    """If leftovers of ended attempts were removed, print the counts by kind."""
+    """Print the counts of removed leftovers by kind, if there are any."""
     removed = [count_of(objects, "object"), str(swept)]
     if not objects:
         removed.pop(0)

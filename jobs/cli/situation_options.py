@@ -74,7 +74,7 @@ def situation_options(
             _tell(found)
         return found
 
-    options = [
+    options: list[opt.Option] = [
         opt.log_dirs_argument(required=False),
         server_properties_option,
         option("--remote", help=remote_help),

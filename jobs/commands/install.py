@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _SENTENCES = {
     "NOT_COMPARED": "exist and were not compared",
     "NEEDS_REPLACE": "exist and are wrong: give --replace to replace them",
-    "ABOVE_NEWEST": "have a higher offset than the newest snapshot that the broker can load; the broker would load the "
-    "highest one at its next start: give --above-newest to write them",
+    "ABOVE_NEWEST": "are above the newest snapshot that the broker can load, and the broker would load the highest of "
+    "them: give --above-newest to write them",
     "UNVERIFIED": "exist and could not be read: run this command as the user that runs the broker",
     "NOT_STORED": "are needed, but no run stored them",
     "NOT_VOUCHED": "are from a run that did not finish: repeat that run, or compute the snapshots on this host",

@@ -287,9 +287,9 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
     yield from of_unknown_beginnings(repair.beginnings)
     if above := repair.actions[RepairAction.ABOVE_NEWEST]:
         yield (
-            f"{above} have a higher offset than the newest snapshot that the broker can load; the broker would load "
-            "the highest one at its next start: give --above-newest to write them; or start the broker, which writes "
-            "the last two itself, stop it and repair again"
+            f"{above} are above the newest snapshot that the broker can load, and the broker would load the highest of "
+            "them: give --above-newest to write them; or start the broker, which writes the last two itself, stop it "
+            "and repair again"
         )
     for name, why in _LEFT_ALONE.items():
         action = RepairAction(name)

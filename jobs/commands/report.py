@@ -105,12 +105,12 @@ SEGMENT_COLUMNS = ("name", "base_offset", "size_bytes", "verdict", "snapshot", "
 
 
 def topic_row(topic: PageTopic) -> ReportedTopic:
-    """Return the row of a topic."""
+    """Return the row for `report --by topic`."""
     return ReportedTopic(topic=topic.topic, partitions=len(topic.partitions), **_totals_of(topic))
 
 
 def partition_row(partition: PagePartition) -> ReportedPartition:
-    """Return the row of a partition."""
+    """Return the row for `report --by partition`, with the first blocked segment."""
     blocked_at, blocked_by, reason, next_step = None, None, None, None
     for first in partition.blocking[:1]:
         blocked_at, blocked_by, reason, next_step = first.base_offset, first.verdict, first.reason, first.next_step

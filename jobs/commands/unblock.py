@@ -146,9 +146,9 @@ def unblock(
     tell_place(output, done.proof)
     tell_failures(output, errors)
     cures: dict[str, None] = {}
-    for each in done.lost_epochs:
-        output.warn(each.says())
-        cures |= dict.fromkeys(map(next_place.text, each.cure()))
+    for lost in done.lost_epochs:
+        output.warn(lost.says())
+        cures |= dict.fromkeys(map(next_place.text, lost.cure()))
     output.talk(*cures)
     if rows:
         _tell_freed(output, done, rows, apply=request.apply)

@@ -122,7 +122,7 @@ class CopyFindings:
 
 
 def steps_once(steps: Iterable[Step]) -> list[Step]:
-    """Return the steps with each command once: the first step of each command, with the first note."""
+    """Return the steps without repeated commands. The first step of a command stays, and gets the first note."""
     found: dict[object, Step] = {}
     for number, each in enumerate(steps):
         key = each.command or number

@@ -75,8 +75,7 @@ class SimulateSummary:
     NOT_TOLD: ClassVar = ("replicas",)
     summary: str | UnsetType = UNSET
     not_compared: (
-        Annotated[int, Meta(description="partitions whose logs begin in remote storage, with an unknown state")]
-        | UnsetType
+        Annotated[int, Meta(description="partitions that begin in remote storage, with unknown producers")] | UnsetType
     ) = UNSET
     risk: str | UnsetType = UNSET
     empty_snapshots: str | UnsetType = UNSET

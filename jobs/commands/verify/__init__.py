@@ -134,8 +134,8 @@ def verify(
     A remote snapshot is compared with the log in LOGDIR. If LOGDIR lacks its offset, it is compared with its own
     segment and with earlier snapshots, except for producers that a broker would drop now.
 
-    CORRUPT and MISSING segments are damage (exit code 5). NOT_COMPARED means that no error was found, but that there
-    was no log to compare with. NOT_CHECKABLE means that the plugin encrypted the segment. A changed batch with a
+    CORRUPT and MISSING segments end the command with exit code 5. NOT_COMPARED means that the command found no error,
+    but had no log to compare with. NOT_CHECKABLE means that the plugin encrypted the segment. A changed batch with a
     recomputed CRC is found only by comparison with another copy. After an interruption, continue with --resume.
 
     Offsets before the first remote segment are UNVERIFIED (exit code 6) if the log start offset is unknown. Give LOGDIR

@@ -81,7 +81,7 @@ class TierRequest:
     recheck: int | None
 
     def refuse_beside_files(self) -> None:
-        """Raise UsageError if an option for remote storage only is given while files in LOGDIR are verified."""
+        """Raise UsageError for --sample, --resume and --warehouse, which exclude verifying the files of LOGDIR."""
         given = {"--sample": self.sample, "--resume": self.resume, "--warehouse": self.warehouse}
         for name, value in given.items():
             if value is not None:
@@ -304,7 +304,7 @@ def verify_on_spark(
 
 
 def _known(file: Path | None) -> Known:
-    """Return the checks in the file of --resume, by partition and segment id. Lines without a segment id are skipped.
+    """Return the checks in the file of --resume, by partition and segment id. Skip lines about ranges of offsets.
 
     Raises:
         SourceNotFoundError, UsageError: see `read_lines`.
