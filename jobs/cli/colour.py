@@ -43,7 +43,9 @@ def _words() -> tuple[re.Pattern[str], Mapping[str, str]]:
 
     of_level = {Level.BLOCKED: "red", Level.PENDING: "yellow", Level.IN_REMOTE: "yellow", Level.READY: "cyan"}
     colour_of = dict.fromkeys(map(str, FindingKind), "red")
-    colour_of |= {str(verdict): of_level[level] for verdict, level in LEVEL.items() if level in of_level}
+    for verdict, level in LEVEL.items():
+        if level in of_level:
+            colour_of[str(verdict)] = of_level[level]
     colour_of |= dict.fromkeys(map(str, (Verdict.TIERED, SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS)), "green")
     unknown = SnapshotVerdict.UNVERIFIED, SnapshotVerdict.NOT_COMPARED, RemoteVerdict.NOT_CHECKABLE, ProbeVerdict.WARN
     colour_of |= dict.fromkeys(map(str, unknown), "yellow")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -236,7 +237,7 @@ def remote_checks(warehouse: str) -> dict[Key, RemoteChecked]:
 def copies(warehouse: str) -> list[AttemptState]:
     """Return the newest state of every copy attempt, from the table `remote_log_segments`."""
     rows = read_table(warehouse, "remote_log_segments", list(STATE_COLUMNS))
-    return newest_states(state for batch in rows.to_batches() for state in read_states(batch))
+    return newest_states(chain.from_iterable(map(read_states, rows.to_batches())))
 
 
 def last_run(warehouse: str) -> LastRun:

@@ -328,7 +328,7 @@ class ToldBy:
     """The source of the decision whether a copy task works on a partition.
 
     Attributes:
-        cluster: its leaders and records decide. If None, the time since the last upload decides.
+        cluster: the cluster to ask. If None, the time since the last upload decides.
         left_for: time (ms) after a broker's last upload in which tiersnap uploads nothing to the partition; None for
             no such time.
     """

@@ -87,7 +87,7 @@ def tell_old_versions(output: Output, store: ObjectStore) -> None:
 def tell_forgetful(output: Output, replicas: Sequence[ForgetfulReplica], place: Place) -> None:
     """Print the replicas that lost active producers, and the command that restores the producers."""
     for each in replicas:
-        lead = "" if each.lead is None else f"; until it is cured {each.lead} should lead"
+        lead = "" if each.lead is None else f"; until this replica is repaired, {each.lead} should lead"
         name = f"{each.topic}-{each.partition} in {each.log_dir}"
         output.warn(f"{name} knows {each.known} of {count_of(each.living, 'living producer')}{lead}")
     if replicas:
@@ -200,7 +200,7 @@ def of_unlocated(unlocated: Mapping[str, str], *, remote: bool = True) -> Iterat
 
     Args:
         unlocated: reason by partition; if it is empty, yield nothing.
-        remote: name the option --remote as well. False if remote storage cannot provide the offset.
+        remote: name the option --remote too. False if remote storage cannot provide the offset.
     """
     if not unlocated:
         return

@@ -82,7 +82,7 @@ def _long_name(param: click.Parameter) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Return the reason of a parse error. It quotes no text of the file, unlike PyYAML, because of secrets."""
+    """Return the reason for a parse error, without text of the file, which may contain secrets. PyYAML quotes it."""
     import yaml
 
     if isinstance(error, (yaml.scanner.ScannerError, yaml.parser.ParserError)):
@@ -107,10 +107,11 @@ def read(path: Path, commands: Mapping[str, click.Command]) -> dict[str, Any]:
     found = _read_yaml(path)
     known = {name: options_of(command) for name, command in commands.items()}
     defaults: dict[str, dict[str, object]] = {name: {} for name in commands}
-    everywhere = {key: value for key, value in found.items() if key not in commands}
     all_names = set(commands).union(*known.values())
     said_once = set[str]().union(*map(_said_once, commands.values()))
-    for key, value in everywhere.items():
+    for key, value in found.items():
+        if key in commands:
+            continue
         _require(str(key), all_names, path, said_once)
         for name, options in known.items():
             if key in options:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise, zip_longest
+from itertools import pairwise, zip_longest
 from typing import TypeVar
 
 _HEADING, _SENTENCE = 9, 24  # least widths of a heading and of a sentence
@@ -54,8 +54,10 @@ def lines_of_table(cells: Cells, is_right: Sequence[bool], width: int | None) ->
     below: list[list[str]] = [[], *(_named_values(cells[0], row, apart) for row in cells[1:])]
     for row, (texts, following) in zip(cells, pairwise([*below, []]), strict=True):
         yield from _row(_picked(row, kept), widths, _picked(is_right, kept))
-        if texts != following:
-            yield from chain.from_iterable(folded(text, width, "  ", "    ") for text in texts)
+        if texts == following:
+            continue
+        for text in texts:
+            yield from folded(text, width, "  ", "    ")
 
 
 def _picked(found: Sequence[T], places: Iterable[int]) -> list[T]:

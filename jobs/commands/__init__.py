@@ -21,7 +21,7 @@ GROUPS = {
     },
     "Fix one host": {
         "repair": "Rebuild the missing producer snapshots of one host.",
-        "install": "Copy the snapshots that `run` computed to a broker host.",
+        "install": "Copy snapshots of `run` from remote storage to a broker host.",
         "restore": "Rebuild a lost partition from its remote segments.",
     },
     "Tier one host": {

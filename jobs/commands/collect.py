@@ -41,7 +41,7 @@ class CollectedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectSummary:
-    """Totals of `collect`. Names with `to_` are the plan; --apply sets the other names."""
+    """Totals of `collect`. A plan sets the fields with `to_` in their names; --apply sets the other fields."""
 
     segments_decoded: int | UnsetType = UNSET
     bytes_read: int | UnsetType = UNSET
@@ -58,7 +58,7 @@ class CollectSummary:
     required=True,
     help="Folder of shared storage: s3://… or a path. Several log directories get one subfolder each.",
 )
-@click.option("--headers", is_flag=True, help="Write the headers of all batches as well, for analysis.")
+@click.option("--headers", is_flag=True, help="Write the headers of all batches too, for analysis.")
 @opt.topic_option
 @opt.now_option
 @opt.store_options

@@ -68,7 +68,7 @@ def demo(output: Output, folder: Path) -> int:
         command = ["run", "--source", str(source), *remote, "--warehouse", str(folder / "warehouse"), "--apply"]
         output.talk("3. Decode, snapshot, tier and report: tiersnap run --apply, which first starts a Spark session")
         code = tiersnap([*command, "--report", str(folder / "report")])
-        output.talk("4. The same again on the same session, which has nothing to do")
+        output.talk("4. The same command on the same session, which has nothing to do")
         # Another folder, so that the report of the first run is kept.
         code = code or tiersnap([*command, "--report", str(folder / "report-again")])
     if not code:
@@ -116,7 +116,7 @@ def make_room(folder: Path) -> None:
                     hint="give a new folder: only the output of a demo is deleted",
                 )
             shutil.rmtree(folder)
-            _log.info("deleted %s, which an earlier demo left", folder)
+            _log.info("deleted %s, the output of an earlier demo", folder)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / MARKER).touch()
     except OSError as error:

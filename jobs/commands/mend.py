@@ -233,14 +233,15 @@ def _told(output: Output, mended: Mended, *, apply: bool) -> int:
 def _says(mended: Mended, *, apply: bool) -> Iterator[str]:
     """Yield messages about the missing or mended segments, and the next step."""
     done, missing = mended.done, mended.missing
-    ended = Counter(each.outcome for each in done)
     if not apply or not done:
         yield missing.sentence
-        if count := ended[MendOutcome.PLANNED]:
-            size = sum(each.metadata.segment_size for each in done if each.outcome is MendOutcome.PLANNED)
-            yield f"plan: {count_of(count, 'segment')} to mend, {human_bytes(size)}"
+        planned = [each for each in done if each.outcome is MendOutcome.PLANNED]
+        if planned:
+            size = sum(each.metadata.segment_size for each in planned)
+            yield f"plan: {count_of(len(planned), 'segment')} to mend, {human_bytes(size)}"
             yield f"nothing was changed; next: {again('--apply')}"
         return
+    ended = Counter(each.outcome for each in done)
     of = count_of(len(done), "segment was", "segments were")
     yield f"{ended[MendOutcome.MENDED]} of {of} mended at {missing.uri}"
     if ended[MendOutcome.DELETED]:

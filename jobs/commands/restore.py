@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -241,7 +242,7 @@ def _rows(
             rows += _segments(plan)
         output.rows(RestoredSegment, rows, errors=errors)
     else:
-        output.rows(RestoredPartition, [_partition(plan, found) for plan, found in results], errors=errors)
+        output.rows(RestoredPartition, starmap(_partition, results), errors=errors)
 
 
 def _partition(plan: RestorePlan, found: RestoredLog | None) -> RestoredPartition:
@@ -301,7 +302,7 @@ def _tell_plan(output: Output, plan: RestorePlan) -> None:
     if len(chain.left_out) > _MOST_NAMED:
         output.talk(f"{name}: and {count_of(len(chain.left_out) - _MOST_NAMED, 'copy', 'copies')} more: see --segments")
     for left in plan.leftovers:
-        output.talk(f"{name}: {left} will be deleted: an earlier restore of other segments left it")
+        output.talk(f"{name}: {left} will be deleted: leftover of an earlier restore of other segments")
     if plan.destination.empty_state and plan.destination.is_same_cluster:
         output.talk(
             f"{name}: with --producer-state empty the broker appends retries a second time, and accepts fenced "

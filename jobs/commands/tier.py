@@ -310,8 +310,11 @@ def tier(
 def _publish(teller: TellBrokers, done: HostOutcome) -> Published:
     from tiersnap.remote_storage.metadata.segment_metadata import name_of
 
-    waiting = (name_of(each.partition) for each in done.partitions if each.awaits_records)
-    topics = {each.partition.topic for each in done.partitions}
+    waiting, topics = [], set()
+    for each in done.partitions:
+        topics.add(each.partition.topic)
+        if each.awaits_records:
+            waiting.append(name_of(each.partition))
     published = teller.run(waiting, topics, _uploaded_ids(done), uploads=_uploads(done).keys())
     ends: dict[TopicIdPartition, int] = {}
     if teller.place.apply:
@@ -330,7 +333,11 @@ def _uploads(done: HostOutcome) -> dict[TopicIdPartition, int]:
     """Return the number of segments that a plan would upload, by partition."""
     from tiersnap.remote_storage.metadata.segment_metadata import name_of
 
-    return {name_of(each.partition): count for each in done.partitions if (count := each.plan.segments)}
+    uploads = {}
+    for each in done.partitions:
+        if each.plan.segments:
+            uploads[name_of(each.partition)] = each.plan.segments
+    return uploads
 
 
 def _row(each: HostPartition) -> TieredPartition:

@@ -143,9 +143,7 @@ class ListedOpenTransaction:
     help="find-hanging: transaction.max.timeout.ms of the brokers. A transaction hangs only if its producer was silent "
     "longer.",
 )
-@click.option(
-    "--all", "everything", is_flag=True, help="find-hanging: print open transactions that do not hang as well."
-)
+@click.option("--all", "everything", is_flag=True, help="find-hanging: print all open transactions.")
 @click.option(
     "--partition-count",
     type=click.IntRange(min=1),

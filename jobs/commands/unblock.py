@@ -171,7 +171,7 @@ def _summary(done: Unblocked, request: HostRequest) -> UnblockSummary:
 
 
 def _tell_freed(output: Output, done: Unblocked, rows: Iterable[FreedPartition], *, apply: bool) -> None:
-    """Print the next steps. Without `apply` print the segments that --apply would upload as well."""
+    """Print the next steps. Without `apply`, print the segments that --apply would upload too."""
     from tiersnap.snapshot.replay.remote_listing import Encryption
 
     tell_mended(output, done.tiered.counts.snapshots_mended)

@@ -77,10 +77,10 @@ def told_copies(
     """Return the hung copies and the segments that were copied twice, from the records of a cluster.
 
     Args:
-        cluster: None for an empty result.
+        cluster: the cluster to ask; without one the result is empty.
         log_dirs: log directories of one broker.
         now: current time in epoch ms.
-        hung_after: --hung-after in ms; None for an empty result.
+        hung_after: --hung-after in ms; if it is None, the result is empty.
         records: all records of the cluster; None to read them.
 
     Raises:
@@ -141,7 +141,11 @@ def _waiting_bytes(opened: Iterable[NamedLogDir], begins: Mapping[tuple[str, int
 
 def closed_bytes(partition: Partition, offset: int) -> int:
     """Return the bytes of the closed segments with a base offset of at least `offset`."""
-    return sum(each.log.size for each in partition.segments if not each.is_active and each.base_offset >= offset)
+    total = 0
+    for each in partition.segments:
+        if not each.is_active and each.base_offset >= offset:
+            total += each.log.size
+    return total
 
 
 @dataclass(frozen=True, slots=True)

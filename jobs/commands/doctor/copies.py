@@ -144,7 +144,7 @@ def check_copies(
     If copy tasks may fail, the function watches them for up to three task intervals.
 
     Args:
-        cluster: None for an empty result.
+        cluster: the cluster to ask; without one the result is empty.
         log_dirs: log directories of one broker; may be empty.
         view: the remote location with leftovers and saved configs.
         records: all records of the cluster; None to read them.

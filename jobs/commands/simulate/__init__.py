@@ -175,7 +175,7 @@ class _Answers:
         help="transaction.version of brokers that support version 2 (KIP-890).",
     ),
     click.option(
-        "--all", "everything", is_flag=True, help="Print rows in which the replica answers as the leader as well."
+        "--all", "everything", is_flag=True, help="Print all rows, even if the replica answers as the leader does."
     ),
     click.option(
         "--producers",

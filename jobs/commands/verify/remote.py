@@ -187,7 +187,11 @@ class CheckTally:
         return said
 
     def _sound(self) -> int:
-        return sum(count for verdict, count in self.verdicts.items() if verdict.is_sound and verdict not in _UNREAD)
+        sound = 0
+        for verdict, count in self.verdicts.items():
+            if verdict.is_sound and verdict not in _UNREAD:
+                sound += count
+        return sound
 
 
 @dataclass(frozen=True)
