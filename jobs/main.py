@@ -104,7 +104,7 @@ class _LazyGroup(HelpPage, click.Group):
     default="warning",
     show_default=True,
     envvar=variable_of("log-level"),
-    help="Level of the log on stderr.",
+    help="Least severe level to log on stderr.",
 )
 @click.option(
     "--log-format",
@@ -112,7 +112,7 @@ class _LazyGroup(HelpPage, click.Group):
     default=LogFormat.TEXT.value,
     show_default=True,
     envvar=variable_of("log-format"),
-    help="Form of the log: lines for people, or an object a line.",
+    help="Format of the log: text lines, or one JSON object per line.",
 )
 @click.pass_context
 def cli(ctx: click.Context, config_path: Path | None, log_level: str, log_format: str) -> None:

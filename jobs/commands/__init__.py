@@ -11,7 +11,7 @@ from itertools import pairwise
 
 GROUPS = {
     "Look": {
-        "doctor": "Start here: check this host, and print the next command for each problem.",
+        "doctor": "Start here: check this host, and print the next commands.",
         "scan": "List segments, snapshots and verdicts of a log directory.",
         "verify": "Compare the snapshots of a log directory with its log.",
         "dump": "Print any Kafka storage file.",

@@ -53,7 +53,7 @@ class MendedSegment:
     segment: MissingRemoteSegment
     action: MendAction
     outcome: MendOutcome
-    reason: Annotated[str, Meta(description='error of a failure, else the problem of the segment; ""')]
+    reason: Annotated[str, Meta(description='error message, else the problem of the segment, or ""')]
     replaced_by: Annotated[str, Meta(description='id of the replacing segment, or ""')]
 
     @classmethod

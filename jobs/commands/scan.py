@@ -273,7 +273,7 @@ def _counts(totals: ScanTotals) -> Iterator[str]:
         below = count_of(totals.deleted_segments, "segment")
         yield f"not scanned: {below} below the log start offset, which brokers delete"
     if totals.waiting_bytes:
-        yield f"{human_bytes(totals.waiting_bytes)} cannot be tiered for want of right snapshots"
+        yield f"{human_bytes(totals.waiting_bytes)} cannot be tiered, because snapshots are missing or wrong"
 
 
 def _next_steps(totals: ScanTotals, place: Place, *, has_remote: bool) -> Iterator[str]:

@@ -30,7 +30,7 @@ class ExaminedLogDir:
     free_bytes: int
     bytes_per_day: Annotated[int, Meta(description="present rate of written bytes")]
     full_in_ms: Annotated[
-        int | None, Meta(description="time until the disk is full at this rate; null if no broker runs or wrote")
+        int | None, Meta(description="time until the disk is full at this rate; null if no broker writes")
     ]
     partitions: int
     segments: int

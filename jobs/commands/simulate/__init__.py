@@ -140,7 +140,9 @@ class _Answers:
 @command(*(SimulatedWrite, SimulatedProducer, FleetWrite, PartitionRow, BoundaryRow), summary=SimulateSummary)
 @opt.log_dirs_argument(required=False)
 @click.option(
-    "--warehouse", metavar="URI", help="Simulate all partitions of these tables of `run`, on Spark; replaces LOGDIR."
+    "--warehouse",
+    metavar="URI",
+    help="Simulate all partitions in this folder of Delta tables, on Spark, in place of LOGDIR.",
 )
 @opt.selection_options
 @opt.as_one(
