@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 _HELP = """Rebuild the producer snapshots that Kafka tiered storage needs, and tier only segments that have one.
 
 \b
-tiersnap doctor /var/lib/kafka/data    # list stuck partitions and the commands that free them
+tiersnap doctor /var/lib/kafka/data    # print problems and next commands
 
 \b
 Exit codes: 0 ok, 1 unexpected, 2 usage or configuration, 3 transient and safe
@@ -41,7 +41,7 @@ the reader of stdout ended, 143 terminated.
 `tiersnap runbook CODE` explains each code and lists the next steps.
 
 \b
-Completion: add the line for your shell to its startup file, such as ~/.bashrc.
+Completion: add the line for your shell to its startup file (~/.bashrc).
   bash  eval "$(_TIERSNAP_COMPLETE=bash_source tiersnap)"
   zsh   eval "$(_TIERSNAP_COMPLETE=zsh_source tiersnap)"
   fish  _TIERSNAP_COMPLETE=fish_source tiersnap | source

@@ -42,8 +42,8 @@ tiersnap transactions describe /var/lib/kafka/data \\
 \b
 list          every transactional id, with the state of its transaction
 describe      all fields of one transactional id
-find-hanging  open transactions that no coordinator will end, the segments that
-              they block, and the commands that abort them
+find-hanging  open transactions that no coordinator will end, the segments
+              that they block, and the commands that abort them
 
 The command needs no broker and no Java. Reading is safe while the broker runs. Give all log directories of the host, or
 of several hosts. If partitions of __transaction_state are missing, a transaction without a known transactional id is
