@@ -89,7 +89,7 @@ def publish(
 
     Verification: each segment is read completely before it is published. If LOGDIR has its batches, the segment is
     compared with them; give log directories of the leader. LOGDIR also provides the leader epochs if leaders cannot be
-    asked (SASL). A partition with a damaged segment, or a segment of another log, is refused (exit code 5).
+    asked (SASL). A partition with a damaged segment, or with a segment of another log, is refused (exit code 5).
 
     A partition is refused if the cluster has another topic of the same name, if the topic is not tiered, if offsets
     before a segment are not in remote storage, or if the leader epochs of a segment are not in the lineage.

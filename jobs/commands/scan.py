@@ -138,8 +138,9 @@ def scan(
     The cluster's records name the tiered segments. The remote location shows which of them are complete. Without a
     cluster and a remote location, replicas of __remote_log_metadata in LOGDIR prove only some segments.
 
-    With a remote location the command also reports replicas that lost active producers, and the errors of these
-    producers if such a replica led now. A broker leaves such a replica if it rebuilds it from remote storage.
+    With a remote location the command also reports replicas that lost active producers, and the errors that these
+    producers would get from such a replica as leader. A broker loses producers if it rebuilds a replica from remote
+    storage.
 
     The exit code is 5 if a file is damaged, and 6 if a file may not be read. It is 4 if a segment waits for a snapshot,
     an index, leader epochs or a topic id, or if a replica lost producers. Otherwise it is 0.

@@ -129,7 +129,7 @@ def doctor(
     With a remote location the command finds segments of LOGDIR there. The records of the cluster, or of
     __remote_log_metadata replicas in LOGDIR, show which of them are tiered. The command also reports replicas that lost
     active producers, for example after a broker rebuilt a replica from remote storage. It reads the segments of such
-    replicas, and prints the errors of the producers if the replica led now (exit code 4).
+    replicas, and prints the errors that these producers would get from such a leader (exit code 4).
 
     The command compares the remote location with the location that brokers read. If brokers read another location, the
     command prints that location, requests nothing from --remote, and exits with 4, or with 5 if segments are missing.
