@@ -365,7 +365,7 @@ def _tell_other_cluster(output: Output, plan: RestorePlan) -> None:
 
 
 def _tell_transactions(output: Output, name: str, opened: tuple[RestoredTransaction, ...]) -> None:
-    """Print the open transactions and the commands that abort them. Open transactions hold back the last stable offset."""
+    """Print the open transactions, which hold back the last stable offset, and the commands that abort them."""
     from tiersnap.snapshot.gate.kafka_tools import abort_transaction
 
     topic, _, partition = name.rpartition("-")
