@@ -77,7 +77,7 @@ class AuditSummary:
 # A sentence for each kind of finding. `before` and `after` are the offsets of the earlier and the later batch.
 _SAID: dict[AuditKind, str] = {
     AuditKind.DUPLICATE_EXACT: "The batch at {before} is in the log again at {after}.",
-    AuditKind.DUPLICATE_PARTIAL: "The log contains records of the batch at {after} twice, first up to {before}.",
+    AuditKind.DUPLICATE_PARTIAL: "Earlier batches, up to {before}, already contain records of the batch at {after}.",
     AuditKind.DUPLICATE_RENUMBERED: (
         "The records at {before} of producer {before_producer_id} are in the log again at {after} (confidence "
         "{confidence})."

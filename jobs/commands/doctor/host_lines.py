@@ -90,7 +90,7 @@ def _blocks(host: Host, *, has_others: bool) -> Iterator[str]:
 
 def _waiting(partitions: Sequence[WaitingPartition]) -> Iterator[str]:
     if partitions:
-        yield f"{human_bytes(sum(each.bytes for each in partitions))} wait for that"
+        yield f"{human_bytes(sum(each.bytes for each in partitions))} of segments wait"
     yield from first_lines(partitions, _line_of_waiting, "partition")
 
 
