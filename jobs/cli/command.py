@@ -87,7 +87,10 @@ def _title_of(option: click.Option) -> str:
 def paragraphs_of(command: click.Command) -> list[str]:
     """Return the paragraphs of a command's help. Examples begin with a backspace, so that click does not wrap them."""
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
-    return [f"\b\n{each}" if each.startswith("tiersnap ") else each for each in paragraphs]
+    for number, paragraph in enumerate(paragraphs):
+        if paragraph.startswith("tiersnap "):
+            paragraphs[number] = f"\b\n{paragraph}"
+    return paragraphs
 
 
 def _write(formatter: click.HelpFormatter, paragraphs: Iterable[str]) -> None:

@@ -49,7 +49,8 @@ _IMPATIENT = {"max_retries": "2", "retry_timeout": "10s", "connect_timeout": "5s
 # With one partition, DataFusion (the query engine of delta-rs) returns rows in the order of the files.
 _QUERY = {"datafusion.execution.target_partitions": "1"}
 # No reader of this module needs producer states, and they are most of the bytes.
-_FACTS = [name for name in PARTITIONS.names if name != DELTAS]
+_FACTS = list(PARTITIONS.names)
+_FACTS.remove(DELTAS)
 _FINDING_COLUMNS = (*FACT_COLUMNS, *Rows(Finding).names)
 
 

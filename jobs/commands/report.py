@@ -243,7 +243,8 @@ def _segments(rows: pa.Table, info: RunInfo) -> Iterator[SegmentVerdict]:
     """Yield the verdicts in the order of topic, log directory, partition and base offset."""
     from tiersnap.snapshot.tables.readiness import VERDICTS
 
-    by_offset = rows.sort_by([(name, "ascending") for name in ("topic", "log_dir", "partition", "base_offset")])
+    order = ("topic", "ascending"), ("log_dir", "ascending"), ("partition", "ascending"), ("base_offset", "ascending")
+    by_offset = rows.sort_by(list(order))
     run = info.without_secrets()
     for segment in VERDICTS.read(by_offset.to_batches(_BATCH_ROWS)):
         yield shown_segment(segment, run)
