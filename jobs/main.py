@@ -1,4 +1,4 @@
-"""The `tiersnap` command: global options, and errors turned into exit codes."""
+"""The `tiersnap` command: its global options, and the exit code of each error."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from tiersnap.snapshot.installed import EXTRAS, with_extra
 from tiersnap.snapshot.masking import masked
 
 _log = logging.getLogger(__name__)
-_HELP = """Rebuild the producer snapshots that Kafka tiered storage needs, and tier nothing without one.
+_HELP = """Rebuild the producer snapshots that Kafka tiered storage needs, and tier only segments that have one.
 
 \b
-tiersnap doctor /var/lib/kafka/data    # what is stuck, and what to type
+tiersnap doctor /var/lib/kafka/data    # print problems and next commands
 
 \b
 Exit codes: 0 ok, 1 unexpected, 2 usage or configuration, 3 transient and safe
 to retry, 4 the gate refused, 5 data corrupt, 6 partial, 130 interrupted, 141
-nobody reads stdout any more, 143 terminated.
-tiersnap runbook CODE says what to do about each.
+the reader of stdout ended, 143 terminated.
+`tiersnap runbook CODE` explains each code and lists the next steps.
 
 \b
-Completion: put the line of your shell into the file that it reads first.
+Completion: add the line for your shell to its startup file (~/.bashrc).
   bash  eval "$(_TIERSNAP_COMPLETE=bash_source tiersnap)"
   zsh   eval "$(_TIERSNAP_COMPLETE=zsh_source tiersnap)"
   fish  _TIERSNAP_COMPLETE=fish_source tiersnap | source
@@ -49,14 +49,14 @@ Completion: put the line of your shell into the file that it reads first.
 
 
 class _LazyGroup(HelpPage, click.Group):
-    """A group that imports each command when it is called, and gives its options their variables."""
+    """The group of all commands. It imports a command when the user calls it, and names its environment variables."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names, group by group."""
+        """Return the names of the commands in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the module of the command."""
+        """Import the module of a command and return the command; None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = getattr(importlib.import_module(f"tiersnap.jobs.commands.{cmd_name}"), cmd_name)
@@ -69,11 +69,13 @@ class _LazyGroup(HelpPage, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command. The error for an unknown one suggests similar names."""
+        """Return the command. The error for an unknown command suggests similar names."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            near = [MERGED[args[0]]] if args[0] in MERGED else get_close_matches(args[0], COMMANDS, n=3)
+            near = get_close_matches(args[0], COMMANDS, n=3)
+            if args[0] in MERGED:
+                near = [MERGED[args[0]]]
             if not near:
                 raise
             raise click.UsageError(f"{error.message} Did you mean {' or '.join(near)}?", ctx) from error
@@ -102,7 +104,7 @@ class _LazyGroup(HelpPage, click.Group):
     default="warning",
     show_default=True,
     envvar=variable_of("log-level"),
-    help="Level of the log on stderr.",
+    help="Least severe level to log on stderr.",
 )
 @click.option(
     "--log-format",
@@ -110,13 +112,13 @@ class _LazyGroup(HelpPage, click.Group):
     default=LogFormat.TEXT.value,
     show_default=True,
     envvar=variable_of("log-format"),
-    help="Form of the log: lines for people, or an object a line.",
+    help="Format of the log: text lines, or one JSON object per line.",
 )
 @click.pass_context
 def cli(ctx: click.Context, config_path: Path | None, log_level: str, log_format: str) -> None:
     """Take the options that all commands share."""
     configure(log_level, LogFormat(log_format))
-    clock(ctx)  # read when the command begins, also where it is given another --now
+    clock(ctx)  # every command reads the clock when it begins, even if --now replaces the time
     if config_path is not None:
         ctx.default_map = settings_file.read(config_path, commands_of(ctx, cli))
 
@@ -125,15 +127,15 @@ def main(argv: list[str] | None = None) -> None:
     """Entry point: run a command and exit with its code."""
     raise_interrupts()
     mask_tracebacks()
-    # A command makes many objects that stay and few in cycles: a fifth of the time went to looking for those.
+    # A command creates many long-lived objects and few cycles. The default thresholds cost a fifth of the run time.
     gc.set_threshold(20_000, 20, 100)
-    # numpy's linear algebra, which nothing here uses, would start a thread for each core and let it spin.
+    # numpy's linear algebra would start one spinning thread per core, and tiersnap does not use it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(run(sys.argv[1:] if argv is None else argv))
 
 
 def run(argv: list[str]) -> int:
-    """Run a command; returns its exit code."""
+    """Run a command and return its exit code."""
     started = time.monotonic()
     code = guarded(lambda: _run(argv))
     _log.info("%s ended with %d after %.1f s", words_of_command(argv), code, time.monotonic() - started)
@@ -168,20 +170,20 @@ def _report(argv: list[str], output: Output, error: BaseException) -> TiersnapEr
 
 
 def _report_usage(argv: list[str], output: Output, error: click.ClickException) -> UsageError:
-    """Print an error of the command line, in the form that its words ask for."""
+    """Print a usage error: as text on stderr, and as JSON on stdout if the command line asks for JSON."""
     said = io.StringIO()
     error.show(file=said)
     sys.stderr.write(masked(said.getvalue()))
     output.format = _format_of(argv)
     words = words_of_command(argv)
     called = words if words == "tiersnap" else f"tiersnap {words}"
-    failure = UsageError(error.format_message(), hint=f"{called} --help says what it takes")
+    failure = UsageError(error.format_message(), hint=f"{called} --help")
     output.error_document(words, failure)
     return failure
 
 
 def _with_near_option(error: click.ClickException) -> click.ClickException:
-    """Return the error, with --remote in place of a --from: elsewhere that names where bytes come from."""
+    """Return the error. If a command with --remote was given --from, suggest --remote."""
     if not isinstance(error, click.NoSuchOption) or error.option_name != "--from" or error.ctx is None:
         return error
     if "remote" not in long_options(error.ctx.command):
@@ -190,14 +192,14 @@ def _with_near_option(error: click.ClickException) -> click.ClickException:
 
 
 def _with_example(error: click.ClickException) -> click.ClickException:
-    """Return the error; one about a missing --remote with an example."""
+    """Return the error. If --remote is missing, add an example."""
     if not isinstance(error, click.MissingParameter) or error.param is None or error.param.name != "remote":
         return error
-    return click.UsageError("Missing option '--remote': s3://bucket/prefix, or a directory to try it.", ctx=error.ctx)
+    return click.UsageError("Missing option '--remote': s3://bucket/prefix, or a directory for a trial.", ctx=error.ctx)
 
 
 def _format_of(argv: list[str]) -> Format:
-    """Return the form that an unparsable command line asks for."""
+    """Return the output format that `argv` asks for, without parsing it; TABLE by default."""
     found = os.environ.get(variable_of("output"), "")
     for word, following in pairwise([*argv, ""]):
         option, _, value = word.partition("=")
@@ -207,7 +209,7 @@ def _format_of(argv: list[str]) -> Format:
 
 
 def missing_extra(error: ImportError, what: str) -> MissingExtraError | None:
-    """Return the error about the extra that brings a missing module; None if none does."""
+    """Return an error that names the extra with the missing module; None if no extra has the module."""
     module = (error.name or "").partition(".")[0]
     for extra, modules in EXTRAS.items():
         if module in modules:

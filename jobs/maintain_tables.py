@@ -1,6 +1,4 @@
-"""Maintenance as a file for spark-submit: `spark-submit …/jobs/maintain_tables.py --warehouse …`; see `tiersnap
-maintain tables`.
-"""
+"""The command `tiersnap maintain tables` as a file: `spark-submit …/jobs/maintain_tables.py --warehouse …`."""
 
 from __future__ import annotations
 

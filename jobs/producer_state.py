@@ -1,6 +1,6 @@
 """Kafka's producer state in Spark: from record batches to the entries of every producer snapshot.
 
-docs/producer-state.md explains each rule and names the limits. `run` folds faster, with snapshot/kernels/fold.py.
+docs/producer-state.md explains each rule and its limits. `tiersnap run` uses the faster snapshot/kernels/fold.py.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -28,7 +28,7 @@ _FIRST: dict[str, bool | float | int | str] = {name: 0 if name == "offset_delta"
 
 
 def snapshot_offsets(batches: DataFrame) -> DataFrame:
-    """Map RECORD_BATCHES to SEGMENT, its number in the log, the snapshot offset at its end, and its largest time."""
+    """Return one row per segment: SEGMENT, its number in the log, its snapshot offset (exclusive), its largest time."""
     log = Window.partitionBy(*PARTITION_KEY)
     in_order = log.orderBy("segment_base_offset")
     ends = F.expr("max(base_offset + last_offset_delta) + 1 as log_end"), F.max("max_timestamp").alias("end_time")
@@ -39,7 +39,10 @@ def snapshot_offsets(batches: DataFrame) -> DataFrame:
 
 
 def snapshot_entries(batches: DataFrame, expiry: Expiry | None = None) -> DataFrame:
-    """Map RECORD_BATCHES of whole logs to PARTITION_KEY, folded_from, snapshot_offset and a snapshot entry."""
+    """Return one row per snapshot entry, from the RECORD_BATCHES of whole logs.
+
+    The columns are PARTITION_KEY, folded_from, snapshot_offset, producer_id, and the names in _RULES.
+    """
     by_producer, offsets = Window.partitionBy(*PRODUCER), snapshot_offsets(batches)
     before = by_producer.orderBy("base_offset").rowsBetween(Window.unboundedPreceding, -1)
     epoch, opens = (F.last(F.expr(rule), ignorenulls=True).over(before) for rule in (_RULES["producer_epoch"], _OPENS))

@@ -1,4 +1,4 @@
-"""The main job as a file for spark-submit: `spark-submit …/jobs/run.py --source …`; see `tiersnap run`."""
+"""The command `tiersnap run` as a file: `spark-submit …/jobs/run.py --source …`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Parts of the command line."""
+"""Options, option types, settings, output and text that several commands share."""

@@ -1,4 +1,4 @@
-"""Colour for severity: on a terminal the words of verdicts and findings are red, yellow or green."""
+"""Colours of verdicts and findings on a terminal: red, yellow, cyan or green by severity."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ class Color(StrEnum):
     NEVER = "never"
 
     def is_used(self, stream: TextIO) -> bool:
-        """Return whether text for a stream has colour (https://no-color.org)."""
+        """Return whether to colour the text for a stream (https://no-color.org)."""
         if self is not Color.AUTO:
             return self is Color.ALWAYS
         return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def coloured(text: str) -> str:
-    """Return text with ANSI colours around the words that have a severity."""
+    """Return the text with ANSI colours around the names of verdicts and findings."""
     pattern, colour_of = _words()
     return pattern.sub(lambda word: click.style(word[0], fg=colour_of[word[0]]), text)
 
 
 @functools.cache
 def _words() -> tuple[re.Pattern[str], Mapping[str, str]]:
-    """Return a pattern of all words with a severity, and their colours."""
+    """Return a pattern that matches all coloured words, and the colour of each word."""
     from tiersnap.remote_storage.stores.probe_answer import ProbeVerdict
     from tiersnap.snapshot.gate.remote_check import RemoteVerdict
     from tiersnap.snapshot.gate.trusted import SnapshotVerdict
@@ -43,7 +43,9 @@ def _words() -> tuple[re.Pattern[str], Mapping[str, str]]:
 
     of_level = {Level.BLOCKED: "red", Level.PENDING: "yellow", Level.IN_REMOTE: "yellow", Level.READY: "cyan"}
     colour_of = dict.fromkeys(map(str, FindingKind), "red")
-    colour_of |= {str(verdict): of_level[level] for verdict, level in LEVEL.items() if level in of_level}
+    for verdict, level in LEVEL.items():
+        if level in of_level:
+            colour_of[str(verdict)] = of_level[level]
     colour_of |= dict.fromkeys(map(str, (Verdict.TIERED, SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS)), "green")
     unknown = SnapshotVerdict.UNVERIFIED, SnapshotVerdict.NOT_COMPARED, RemoteVerdict.NOT_CHECKABLE, ProbeVerdict.WARN
     colour_of |= dict.fromkeys(map(str, unknown), "yellow")

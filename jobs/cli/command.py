@@ -1,16 +1,22 @@
-"""The decorator of commands, which declares the types of their output, and the layout of their help pages.
+"""The decorator `command`, which declares the output types of a command, and the layout of help pages.
 
     @command(VerifiedSnapshot, summary=VerifySummary)
     @log_dirs_argument()
     @click.option("--strict", is_flag=True, help="Count every entry.")
     def verify(output: Output, log_dirs: tuple[str, ...], strict: bool) -> int: ...
 
-A command's module imports only the modules of these types: --help must not wait for numba, pyarrow or boto3. The body
-of the function imports all others, and `if TYPE_CHECKING` those for annotations.
+The module of a command imports only the modules of its output types, so that --help does not wait for numba, pyarrow
+or boto3. The function body imports all other modules. Imports for annotations are below `if TYPE_CHECKING`.
 
-A help page has these parts, in this order: usage, the first paragraph of the docstring, examples (the next paragraph if
-it begins with `tiersnap`), the commands of a group, required options and options that SECTIONS does not name, the other
-paragraphs of the docstring, and SECTIONS, each under its heading.
+A help page has these parts in this order:
+
+    1. usage
+    2. the first paragraph of the docstring
+    3. examples: the second paragraph, if it begins with `tiersnap`
+    4. the subcommands of a group
+    5. required options, and options that SECTIONS does not name
+    6. the other paragraphs of the docstring
+    7. the options of SECTIONS below their headings
 """
 
 from __future__ import annotations
@@ -25,7 +31,7 @@ from tiersnap.jobs.cli.colour import Color
 from tiersnap.jobs.cli.escaped_text import refuse_credentials
 from tiersnap.jobs.cli.output import Format, Output
 
-# An option name means the same in every command, so its section is declared here, once for all commands.
+# Help headings, and the options below each heading in every command.
 SECTIONS = {
     "Remote storage": (
         *("layout", "from-layout", "endpoint-url", "region", "path-style", "checksums", "max-bytes-per-second"),
@@ -50,7 +56,7 @@ class HelpPage(click.Command):
     """A command with the help page that this module describes."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the page."""
+        """Write the help page."""
         first, *rest = paragraphs_of(self)
         self.format_usage(ctx, formatter)
         _write(formatter, [first])
@@ -65,18 +71,26 @@ class HelpPage(click.Command):
                 continue
             record = param.get_help_record(ctx)
             if record is not None:
-                title = "Options" if param.required else _SECTION_OF.get(max(param.opts, key=len)[2:], "Options")
-                options[title].append(record)
+                options[_title_of(param)].append(record)
         _write_section(formatter, "Options", options.pop("Options"))
         _write(formatter, rest)
         for title, records in options.items():
             _write_section(formatter, title, records)
 
 
+def _title_of(option: click.Option) -> str:
+    if option.required:
+        return "Options"
+    return _SECTION_OF.get(max(option.opts, key=len)[2:], "Options")
+
+
 def paragraphs_of(command: click.Command) -> list[str]:
-    """Return the paragraphs of a command's help, with click's mark before examples: print them as they stand."""
+    """Return the paragraphs of a command's help. Examples begin with a backspace, so that click does not wrap them."""
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
-    return [f"\b\n{each}" if each.startswith("tiersnap ") else each for each in paragraphs]
+    for number, paragraph in enumerate(paragraphs):
+        if paragraph.startswith("tiersnap "):
+            paragraphs[number] = f"\b\n{paragraph}"
+    return paragraphs
 
 
 def _write(formatter: click.HelpFormatter, paragraphs: Iterable[str]) -> None:
@@ -94,32 +108,32 @@ def _write_section(formatter: click.HelpFormatter, title: str, records: list[tup
 
 @dataclass(frozen=True)
 class Prints:
-    """The types that a command prints as JSON; docs/schemas is generated from them."""
+    """The types that a command prints as JSON. `python -m tests.published_docs` writes docs/schemas from them."""
 
-    rows: Sequence[object] = ()  # types of its rows; the options select one
-    summary: object = None  # type of the members besides rows and findings; None without any
-    result: object = None  # type of the whole result, if it has no rows
+    rows: Sequence[object] = ()  # row types; the command's options select one
+    summary: object = None  # type of the members beside rows and findings; None if there are no such members
+    result: object = None  # type of a result without rows
     lines: Sequence[object] = ()  # types of JSON lines, if they differ from the rows and the document
 
 
 class Command(HelpPage):
-    """A command with the types of its output; it refuses options that contain a password."""
+    """A command with declared output types. Values that contain a password are a usage error."""
 
     prints: Prints | None = None
 
     def invoke(self, ctx: click.Context) -> object:
-        """Call the command."""
+        """Call the command, unless a parameter contains a password (UsageError)."""
         for param in ctx.command.params:
             refuse_credentials(max(param.opts, key=len), ctx.params.get(str(param.name)))
         return super().invoke(ctx)
 
 
 class Group(HelpPage, click.Group):
-    """A name for the commands below it."""
+    """A command with subcommands, such as `maintain`."""
 
 
 def _sets(name: str, kind: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, str], None]:
-    """Return the callback of an option that sets a field of Output if it is given."""
+    """Return an option callback that converts a given value by `kind`, and stores it in the field `name` of Output."""
 
     def set_field(ctx: click.Context, _: click.Parameter, value: str) -> None:
         if value:
@@ -129,15 +143,18 @@ def _sets(name: str, kind: Callable[[str], object]) -> Callable[[click.Context, 
 
 
 def _output_option(kafka: str | None = None) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """Return --output; `kafka` is the tool whose text it can be, too."""
-    forms = [each.value for each in Format if kafka or each is not Format.KAFKA]
-    of_kafka = f"kafka is the text of {kafka}, for diff. " if kafka else ""
+    """Return --output; `kafka` names the tool whose text format `--output kafka` prints."""
+    forms = [each.value for each in Format]
+    of_kafka = f" kafka prints the same text as {kafka}."
+    if kafka is None:
+        forms.remove(Format.KAFKA)
+        of_kafka = ""
     return click.option(
         "--output",
         type=click.Choice(forms),
         callback=_sets("format", Format),
         expose_value=False,
-        help=f"Form of what goes to stdout; {of_kafka}table is the default.",
+        help=f"Format of stdout.{of_kafka}  [default: table]",
     )
 
 
@@ -147,20 +164,20 @@ _quiet_option = click.option(
     is_flag=True,
     callback=_sets("quiet", bool),
     expose_value=False,
-    help="Print nothing on stderr but warnings and errors.",
+    help="Print only warnings and errors on stderr.",
 )
 _color_option = click.option(
     "--color",
     type=click.Choice([each.value for each in Color]),
     callback=_sets("color", Color),
     expose_value=False,
-    help="Colour of verdicts; auto is the default: on a terminal, unless NO_COLOR is set.",
+    help="Colours of verdicts. auto colours on a terminal if NO_COLOR is not set.  [default: auto]",
 )
 
 
-# Accepted before and after the command's name, because people write them in either place.
+# Users write these options before or after the command's name, so the group and each command take them.
 def output_options(function: Callable[..., object], kafka: str | None = None) -> Callable[..., object]:
-    """Add --output, --color and --quiet."""
+    """Add --output, --color and --quiet to a command."""
     return _output_option(kafka)(_color_option(_quiet_option(function)))
 
 
@@ -176,21 +193,29 @@ def command(
     kafka: str | None = None,
     **attrs: object,
 ) -> Callable[[Callable[..., object]], Command]:
-    """Return the decorator of a command, whose function is given the Output first; see `Prints`, and click for `attrs`.
+    """Return the decorator that makes a function a command. The function receives the Output as its first argument.
 
     Args:
-        has_output: whether it takes --output, and prints JSON there.
-        kafka: a tool of Kafka's own whose text it prints with --output kafka.
+        rows: see `Prints`.
+        name: name of the command; by default the name of the function.
+        summary: see `Prints`.
+        result: see `Prints`.
+        lines: see `Prints`.
+        help: help text; by default the docstring.
+        cls: class of the command.
+        has_output: add --output, --color and --quiet.
+        kafka: Kafka's own tool whose text `--output kafka` prints; None if the command has no such format.
+        attrs: passed to `click.command`.
     """
 
     def decorate(function: Callable[..., object]) -> Command:
-        made = click.command(name, cls=cls, help=help, **attrs)(
-            click.pass_obj(output_options(function, kafka) if has_output else function)
-        )
-        if has_output:
-            made.params += made.params[:3]  # they stand last in the help
-            del made.params[:3]
-        made.prints = Prints(rows, summary, result, lines) if has_output else None
+        make = click.command(name, cls=cls, help=help, **attrs)
+        if not has_output:
+            return make(click.pass_obj(function))
+        made = make(click.pass_obj(output_options(function, kafka)))
+        made.params += made.params[:3]  # the help lists the output options last
+        del made.params[:3]
+        made.prints = Prints(rows, summary, result, lines)
         return made
 
     return decorate

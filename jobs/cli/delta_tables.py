@@ -1,9 +1,10 @@
-"""Read the tables of a warehouse with delta-rs, without a JVM: for reports, and for hosts without Java."""
+"""Read the Delta tables of a warehouse with delta-rs, which needs no JVM."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,32 +44,39 @@ from tiersnap.snapshot.tables.table_format import filled_by, refuse_newer, refus
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-# Limits for requests to object stores; by default delta-rs tries for three minutes.
+# Limits for requests to object stores. By default delta-rs retries for three minutes.
 _IMPATIENT = {"max_retries": "2", "retry_timeout": "10s", "connect_timeout": "5s", "timeout": "30s"}
-# DataFusion, which delta-rs contains, then returns rows in the order of the files.
+# With one partition, DataFusion (the query engine of delta-rs) returns rows in the order of the files.
 _QUERY = {"datafusion.execution.target_partitions": "1"}
-# Readers need no states, which are most of the bytes.
-_FACTS = [name for name in PARTITIONS.names if name != DELTAS]
+# No reader of this module needs producer states, and they are most of the bytes.
+_FACTS = list(PARTITIONS.names)
+_FACTS.remove(DELTAS)
 _FINDING_COLUMNS = (*FACT_COLUMNS, *Rows(Finding).names)
 
 
 def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] | None = None) -> pa.Table:
-    """Return columns of a table; no rows before its first commit.
+    """Return columns of a table. A table without a commit has no rows.
+
+    Args:
+        warehouse: folder or URI of the warehouse.
+        name: name of the table.
+        columns: names of the columns.
+        kinds: values of the column `kind` to select; None for all rows.
 
     Raises:
         MissingExtraError: deltalake is not installed.
-        UsageError: a newer tiersnap made it.
-        CorruptDataError: it is no Delta table.
-        TransientError, RemoteStorageError: the store does not answer, or refuses.
+        UsageError: a newer release of tiersnap wrote the table.
+        CorruptDataError: the folder contains no valid Delta table.
+        TransientError, RemoteStorageError: the store does not answer, or refuses the request.
     """
     found = _open(warehouse, name)
     if found is None:
-        return pa.schema([TABLES[name].field(column) for column in columns]).empty_table()
+        return pa.schema(map(TABLES[name].field, columns)).empty_table()
     return _rows(f"{warehouse}/{name}", found, columns, kinds)
 
 
 def _open(warehouse: str, name: str) -> DeltaTable | None:
-    """Return a table; None before its first commit."""
+    """Return a Delta table; None if it has no commit."""
     try:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -87,8 +95,7 @@ def _open(warehouse: str, name: str) -> DeltaTable | None:
 
 
 def _rows(uri: str, found: DeltaTable, columns: list[str], kinds: list[str] | None) -> pa.Table:
-    """Return columns of a table."""
-    arrow: Any = found.schema().to_arrow()  # the stubs lack its __arrow_c_schema__
+    arrow: Any = found.schema().to_arrow()  # the type stubs lack __arrow_c_schema__
     schema = pa.schema(arrow)
     refuse_other(uri, columns, schema.names)
     wanted = ", ".join(f'"{column}"' for column in columns)
@@ -97,16 +104,14 @@ def _rows(uri: str, found: DeltaTable, columns: list[str], kinds: list[str] | No
         listed = ", ".join(f"'{kind}'" for kind in kinds)
         sql += f" WHERE kind IN ({listed})"
     rows = _query(uri, found, sql)
-    # DataFusion gives views of strings, for which Arrow lacks functions.
-    return rows.cast(pa.schema([schema.field(column) for column in columns]))
+    # DataFusion returns columns of type string_view, which many Arrow functions do not accept.
+    return rows.cast(pa.schema(map(schema.field, columns)))
 
 
 def _query(uri: str, found: DeltaTable, sql: str) -> pa.Table:
-    """Return the result of a query over the table `found`, read by delta-rs alone.
-
-    A dataset of Arrow's reads through Python; a thread of it that is still at a file when Python ends aborts the
-    process (apache/arrow#34314).
-    """
+    """Return the result of an SQL query over the table `found`."""
+    # A pyarrow dataset would read through Python. If Python ends while one of its threads still reads a file, the
+    # process aborts (apache/arrow#34314).
     from deltalake import QueryBuilder
     from deltalake.exceptions import DeltaError
 
@@ -116,7 +121,7 @@ def _query(uri: str, found: DeltaTable, sql: str) -> pa.Table:
         raise of_table(uri, str(error)) from error
 
 
-# By run, the change of the bytes that wait: a row holds from its run until the next row of its segment.
+# The change of the waiting bytes in each run. A row is valid from its run until the next row of the same segment.
 _WAITING = """
 select run, max(judged_at) as at, sum(waiting - before) as change
 from (
@@ -130,7 +135,7 @@ order by run
 
 
 def waiting_trend(warehouse: str) -> tuple[WaitingAt, ...]:
-    """Return the waiting bytes after each run that changed a verdict, from the table `readiness`."""
+    """Return the bytes of BLOCKED and PENDING segments after each run that changed a verdict, in order of time."""
     found = _open(warehouse, "readiness")
     if found is None:
         return ()
@@ -142,7 +147,12 @@ def waiting_trend(warehouse: str) -> tuple[WaitingAt, ...]:
 
 
 def no_rows(warehouse: str, lacks: str) -> SourceNotFoundError:
-    """Return the error about a location without a warehouse, or about a warehouse that `lacks` rows."""
+    """Return an error for a location without a warehouse, or for a warehouse without rows.
+
+    Args:
+        warehouse: folder or URI.
+        lacks: message for a warehouse without rows.
+    """
     return SourceNotFoundError(
         f"{warehouse}: {_why_no_warehouse(warehouse) or lacks}",
         hint=f"--warehouse takes the folder that a run was given; {filled_by(warehouse)}",
@@ -150,7 +160,7 @@ def no_rows(warehouse: str, lacks: str) -> SourceNotFoundError:
 
 
 def _why_no_warehouse(warehouse: str) -> str:
-    """Return why a location holds no warehouse; "" if it holds one."""
+    """Return the reason why a location is no warehouse; "" if it is one."""
     place = located(warehouse)
     folder = Path(place)
     if place.startswith("/") and not folder.is_dir():
@@ -163,11 +173,11 @@ def _why_no_warehouse(warehouse: str) -> str:
 
 
 def readiness(warehouse: str) -> Iterator[pa.RecordBatch]:
-    """Yield READINESS of every replayed partition that still exists: its facts, and the verdicts on them.
+    """Yield a batch of VERDICTS for each replayed partition that still exists.
 
     Raises:
-        SourceNotFoundError: no partition was ever replayed.
-        UnfinishedError: the last run was killed between replay and judgement.
+        SourceNotFoundError: the warehouse has no replayed partition.
+        UnfinishedError: the last run was killed after a replay and before its verdicts.
     """
     kinds: list[str] = [FactKind.REPLAYED, FactKind.SEGMENT, FactKind.GONE]
     facts = read_table(warehouse, "partitions", _FACTS, kinds)
@@ -188,8 +198,8 @@ def _verdicts(
         if judgement is None:
             raise UnfinishedError(
                 f"{warehouse}: {found.topic}-{found.partition} has no verdict on its segment at {offset}: "
-                "a run was killed before it judged it",
-                hint="the same tiersnap run again judges what that run replayed",
+                "the last run was killed before it wrote the verdict",
+                hint="run the same `tiersnap run` again",
             )
         yield SegmentVerdict(
             log_dir=found.log_dir,
@@ -202,37 +212,37 @@ def _verdicts(
 
 
 def findings(warehouse: str) -> Iterator[Finding]:
-    """Yield the damage that the newest replay of each partition found."""
+    """Yield the findings of the newest replay of each partition."""
     kinds: list[str] = [FactKind.REPLAYED, FactKind.FINDING, FactKind.GONE]
     for each in newest_results(read_table(warehouse, "partitions", list(_FINDING_COLUMNS), kinds)):
         yield from each.findings
 
 
 def failover(warehouse: str) -> Failover:
-    """Return the verdict on the newest snapshot file of every partition; see `failover_of`."""
+    """Return the verdicts on the newest snapshot file of every partition; see `failover_of`."""
     return failover_of(read_table(warehouse, "partitions", list(FAILOVER_COLUMNS), list(map(str, FAILOVER_KINDS))))
 
 
 def audit(warehouse: str) -> Audit | None:
-    """Return the last findings of `tiersnap audit --to` in each partition; None before the first."""
+    """Return the last findings of `tiersnap audit --to` by partition; None if no audit wrote to this warehouse."""
     findings = read_table(warehouse, "audit_findings", list(AUDIT_COLUMNS))
     audits = read_table(warehouse, "audits", list(AUDITS_COLUMNS))
     return audit_of_tables(findings, audits) if findings.num_rows or audits.num_rows else None
 
 
 def remote_checks(warehouse: str) -> dict[Key, RemoteChecked]:
-    """Return the part of each partition's remote segments that `tiersnap verify --warehouse` has verified."""
+    """Return for each partition how much of its remote log `tiersnap verify --warehouse` verified."""
     return remote_checked(CHECKS.read(read_table(warehouse, "remote_checks", list(CHECKS.names)).to_batches()))
 
 
 def copies(warehouse: str) -> list[AttemptState]:
-    """Return the newest state of every copy attempt in the tables."""
+    """Return the newest state of every copy attempt, from the table `remote_log_segments`."""
     rows = read_table(warehouse, "remote_log_segments", list(STATE_COLUMNS))
-    return newest_states(state for batch in rows.to_batches() for state in read_states(batch))
+    return newest_states(chain.from_iterable(map(read_states, rows.to_batches())))
 
 
 def last_run(warehouse: str) -> LastRun:
-    """Return the newest run that is recorded; its defaults before the first. Raises as `read_table`."""
+    """Return the newest row of the table `runs`; a LastRun of defaults if it has none. Raises as `read_table`."""
     rows = read_table(warehouse, "runs", RUNS.names).sort_by([("run", "descending")])
     for row in rows.slice(0, 1).to_pylist():
         settings = LastSettings.decode(row.pop("settings"), warehouse)

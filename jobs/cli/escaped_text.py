@@ -1,4 +1,4 @@
-"""Text that came from files, names and servers, as it may be shown on a terminal: escaped and without secrets."""
+"""Escape and mask text from files, names and servers before it is printed on a terminal."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _LONGEST = 80  # characters of a pasted text in a message
 
 
 def shown(text: str) -> str:
-    """Return the text escaped and masked."""
+    """Return a text with escaped control characters and masked secrets."""
     return escaped(masked(text))
 
 
 def shortened(text: str) -> str:
-    """Return a pasted text for a message: its first characters if it is long."""
+    """Return a text for a message, cut to 80 characters."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def in_words(value: object) -> str:
-    """Return a value of a summary as text for people."""
+    """Return a value as text: "" for None, `none` for an empty collection, counts by name as `4 MISSING`."""
     if isinstance(value, Mapping):
         return _joined(f"{count} {name}" for name, count in value.items())
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -35,10 +35,11 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def refuse_credentials(name: str, value: object) -> None:
-    """Refuse a setting's value that is a URI with a password in it (UsageError); the message does not show it."""
-    for text in value if isinstance(value, (list, tuple)) else (value,):
+    """Raise UsageError if a value of the option `name` is a URI with a password. The message masks the password."""
+    texts = value if isinstance(value, (list, tuple)) else (value,)
+    for text in texts:
         if isinstance(text, str) and IN_URI.search(text):
             raise UsageError(
                 f"{name}: {masked(text)}: a password in a URI ends up in tables, logs and process lists",
-                hint="give it by the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), a profile or a role",
+                hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or use a profile or a role",
             )

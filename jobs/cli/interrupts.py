@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM: both raise, so that running code cleans up, and neither prints a traceback.
+"""Handlers for Ctrl-C and SIGTERM. Each signal raises a KeyboardInterrupt, so that running code cleans up.
 
-SIGTERM raises a KeyboardInterrupt, too, and gets the same cleanup as Ctrl-C. Python drops an exception that is raised
-inside a finalizer or a callback; then the signal is sent once more.
+Neither signal prints a traceback. Python ignores an exception that a finalizer or a callback raises. If Python ignores
+the interrupt for this reason, this module sends the signal again.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-_AGAIN_S = 0.05  # until the finalizer has ended
+_AGAIN_S = 0.05  # by then the finalizer has ended
 
 
 class Terminated(KeyboardInterrupt):
-    """Raised by SIGTERM."""
+    """The exception that SIGTERM raises."""
 
 
 def raise_interrupts() -> None:
-    """Let both signals raise in the main thread of this process; Ctrl-C stays ignored if it was, as under nohup."""
+    """Let SIGINT and SIGTERM raise in the main thread.
+
+    If the parent process ignores SIGINT, as nohup does, this process keeps ignoring it.
+    """
     signal.signal(signal.SIGTERM, _terminate)
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # see `jobs.start`
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -47,9 +50,9 @@ def _raise_again(dropped: UnraisableHookArgs) -> None:
 
 
 def interruption_of(error: BaseException | None) -> KeyboardInterrupt | None:
-    """Return the interrupt that an error came of, None if it came of none.
+    """Return the interrupt that caused an error; None for any other cause.
 
-    py4j, interrupted while it waits for Java, gives up its connection, and the next call fails.
+    If an interrupt stops py4j while it waits for Java, py4j closes its connection, and the next call fails.
     """
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
@@ -59,5 +62,5 @@ def interruption_of(error: BaseException | None) -> KeyboardInterrupt | None:
 
 
 def is_no_interrupt(record: logging.LogRecord) -> bool:
-    """Return whether a record of the log has no traceback of an interrupt, which py4j logs as an error."""
+    """Return False for a log record with the traceback of an interrupt; py4j logs these as errors."""
     return not record.exc_info or interruption_of(record.exc_info[1]) is None

@@ -1,4 +1,4 @@
-"""The running command, and the next commands that it prints, with the user's options."""
+"""Build the command lines that a command prints as next steps, with the options that the user gave."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMED = (
 )
 _LOCATION = ("remote", "layout", "endpoint-url", "region", "path-style", "checksums")
 _CLUSTER = ("bootstrap-server", "command-config")
-# Options that a printed next command does not repeat: the step adds them itself, or they are about this run's output.
+# Options that a next step does not copy: the step has its own value, or the option concerns the output of this run.
 _NOT_KEPT = {
     *("source", "remote", "warehouse", "report", "to", "output", "spark-conf", "by", "remote-checks"),
     *("metrics-file", "metrics-by-partition", "pushgateway", "openlineage", "no-upload"),
@@ -34,19 +34,20 @@ _NOT_GIVEN = (None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
 
 
 def kept_options(ctx: click.Context) -> dict[str, tuple[str, ...]]:
-    """Return for each command the words of the options of `ctx` that it shares; secrets are masked.
+    """Return, for each command in NAMED, the words of the options that the user gave and that the command has.
 
-    A file of settings is read again by the next command. So only the command line and the environment count, except for
-    the options by which the remote location is reached.
+    Values from a settings file are left out, because the next command reads the same file. The options of the remote
+    location are an exception. Secrets are masked.
     """
-    names = _names(ctx.command) - _NOT_KEPT
-    given = {option: words for option, words in given_options(ctx, of_file=_LOCATION).items() if option in names}
+    given = given_options(ctx, of_file=_LOCATION)
+    names = given.keys() & (_names(ctx.command) - _NOT_KEPT)
     found: dict[str, tuple[str, ...]] = {}
     for name in NAMED:
         command = _find_command(ctx.find_root(), name)
         if command is None:
             continue
-        words = _words_of(given, [option for option in given if option in _names(command)])
+        shared = names & _names(command)
+        words = _words_of(given, filter(shared.__contains__, given))
         if words:
             found[name] = words
     return found
@@ -70,10 +71,11 @@ def _names(command: click.Command) -> set[str]:
 
 
 def given_options(ctx: click.Context, *, of_file: Container[str] = ()) -> dict[str, tuple[str, ...]]:
-    """Return the words of each option from the command line or the environment, by long name without dashes.
+    """Return the words of each option that the command line or the environment set, by long name without dashes.
 
     Args:
-        of_file: options that count also if the file of settings gave them.
+        ctx: context of the command.
+        of_file: options to return even if a settings file set them.
     """
     found: dict[str, tuple[str, ...]] = {}
     for name, option in long_options(ctx.command).items():
@@ -87,8 +89,10 @@ def given_options(ctx: click.Context, *, of_file: Container[str] = ()) -> dict[s
 
 
 def _as_written(name: str, option: click.Option, value: object) -> tuple[str, ...]:
-    if isinstance(value, bool):
-        return (name,) if value else tuple(option.secondary_opts)
+    if value is False:
+        return tuple(option.secondary_opts)
+    if value is True:
+        return (name,)
     words: list[str] = []
     for each in _values_of(value):
         words += (name, text_of(option, each))
@@ -96,17 +100,17 @@ def _as_written(name: str, option: click.Option, value: object) -> tuple[str, ..
 
 
 def _values_of(value: object) -> tuple[object, ...]:
-    """Return the values of a parameter, which may take several."""
+    """Return the values of a parameter that takes one or several."""
     return value if isinstance(value, tuple) else (value,)
 
 
 def _is_written(option: click.Option, value: object) -> bool:
-    """Return whether a value has words: None has, if the option's type writes it, as `none` of a duration."""
+    """Return whether a command line can state the value. Types with `text` can state None: `none` for a duration."""
     return value is not None or hasattr(option.type, "text")
 
 
 def text_of(option: click.Option, value: object) -> str:
-    """Return a value as a user would write it, without secrets."""
+    """Return a value as a user would type it, with masked secrets."""
     if hasattr(option.type, "text"):
         return str(option.type.text(value))
     if isinstance(value, Path):
@@ -115,9 +119,11 @@ def text_of(option: click.Option, value: object) -> str:
 
 
 def again(*flags: str, without: Container[str] = ()) -> str:
-    """Return this command as a shell line, with `flags` added and the options `without` (long names) removed.
+    """Return the running command as a shell line with masked secrets.
 
-    Secrets are masked.
+    Args:
+        flags: words to append; a flag that the command already has is not repeated.
+        without: long names of the options to leave out.
     """
     ctx = click.get_current_context()
     name, *words = ctx.command_path.split()
@@ -126,8 +132,11 @@ def again(*flags: str, without: Container[str] = ()) -> str:
         if option not in without:
             words += values
     config = given_options(ctx.find_root()).get("config", ())
-    # Only flags are compared with the words: a value may equal another word.
-    more = (flag for flag in flags if not (flag.startswith("--") and flag in words))
+    more = list(flags)
+    for flag in flags:
+        # A word without dashes may be a value that equals another word.
+        if flag.startswith("--") and flag in words:
+            more.remove(flag)
     return shlex.join([name, *config, *words, *more])
 
 
@@ -139,14 +148,16 @@ def _arguments(ctx: click.Context) -> Iterator[str]:
 
 
 def host_place(log_dirs: Sequence[str], situation: Situation) -> Place:
-    """Return the place of the next steps of a command that tiers from this host itself."""
+    """Return the Place of the next steps, for a command that tiers itself: the tiering step is the running command."""
     return situation_place(log_dirs, situation, tier=shlex.split(again(without={"apply"}))[1:])
 
 
 def situation_place(log_dirs: Sequence[str], situation: Situation, *, tier: Sequence[str | Hole] = ()) -> Place:
-    """Return the place of the next steps of the running command, with the facts of the running broker.
+    """Return the Place of the running command's next steps, with the remote location and cluster of the situation.
 
     Args:
+        log_dirs: log directories of the command.
+        situation: facts about the host.
         tier: see `command_place`.
     """
     from tiersnap.remote_storage.publish.storage_manager import client_words
@@ -164,13 +175,13 @@ def command_place(
     cluster: Sequence[str] = (),
     tier: Sequence[str | Hole] = (),
 ) -> Place:
-    """Return the place of the next steps of the running command.
+    """Return the Place that fills the holes in the running command's next steps.
 
     Args:
-        location: URI and options of the remote location, if it is not the one that the command was given; see
-            RemoteView.words.
-        cluster: options of a cluster that the command was not given.
-        tier: the command that tiers. [default: `tier` of the log directories]
+        log_dirs: log directories of the command.
+        location: URI and options of the remote location (RemoteView.words); None for the value of --remote.
+        cluster: options of the cluster, if the command line has no --bootstrap-server.
+        tier: words of the command that tiers. [default: `tier` with the log directories]
     """
     from tiersnap.snapshot.gate.next_step import Hole
     from tiersnap.snapshot.gate.printed_steps import Place
@@ -181,9 +192,12 @@ def command_place(
         location = _words_of(given, _LOCATION)[1:] if "remote" in given else ()
     server = _words_of(given, _CLUSTER) or tuple(cluster)
     shown = tuple(map(masked_uri, log_dirs))
+    sources: list[str] = []
+    for each in shown:
+        sources += ("--source", each)
     values = {
         Hole.LOG_DIRS: shown,
-        Hole.SOURCES: tuple(word for each in shown for word in ("--source", each)),
+        Hole.SOURCES: tuple(sources),
         Hole.REMOTE: tuple(map(masked, location)),
         Hole.CLUSTER: server,
         Hole.SERVER: server[1:2],

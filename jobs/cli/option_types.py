@@ -1,4 +1,4 @@
-"""Types of options: how a word of the command line becomes a value, and how the value is written again."""
+"""Option types: each parses a word of the command line, and writes a value back as a word."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _MOST_SHOWN = 40
 
 
 class OnceOption(click.Option):
-    """An option for one call: neither the environment nor a settings file may set it."""
+    """An option that only the command line may set, not the environment or a settings file."""
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        """Return None, so that the environment cannot set the option."""
+        """Return None, so that click ignores the environment."""
         return None
 
 
@@ -43,7 +43,13 @@ once = partial(click.option, cls=OnceOption)
 
 
 class Parsed(click.ParamType[T]):
-    """A type whose words `parse` takes (a ValueError is a usage error); `text` writes a value as a user would."""
+    """An option type made from two functions.
+
+    Args:
+        name: name of the type in the help.
+        parse: returns the value of a word. Its ValueError becomes a usage error.
+        text: returns the word for a value.
+    """
 
     def __init__(self, name: str, parse: Callable[[str], T], text: Callable[[T], str] | None = None) -> None:
         self.name, self._parse = name, parse
@@ -51,7 +57,7 @@ class Parsed(click.ParamType[T]):
             self.text = text
 
     def convert(self, value: T | str, param: click.Parameter | None, ctx: click.Context | None) -> T:
-        """Parse a word; return a value as it is."""
+        """Return the value of a word. Return a value that is no text, such as a default, unchanged."""
         if not isinstance(value, str):
             return value
         try:
@@ -61,7 +67,7 @@ class Parsed(click.ParamType[T]):
 
 
 def clock(ctx: click.Context | None = None) -> int:
-    """Return epoch milliseconds: a command reads the clock once."""
+    """Return the time of the command's start in epoch ms. Only the first call of a command reads the clock."""
     ctx = ctx or click.get_current_context(silent=True)
     if ctx is None:
         return time.time_ns() // 1_000_000
@@ -70,7 +76,14 @@ def clock(ctx: click.Context | None = None) -> int:
 
 
 def parse_time(text: str) -> int:
-    """Return epoch ms of an ISO 8601 time (UTC if it has no zone) or of epoch ms; else raise ValueError."""
+    """Return a time in epoch ms.
+
+    Args:
+        text: an ISO 8601 time (UTC if it has no zone), or epoch ms.
+
+    Raises:
+        ValueError: `text` is neither.
+    """
     text = text.strip()
     if re.fullmatch("[0-9]{1,15}", text) and int(text) <= _LAST_MS:
         return int(text)
@@ -90,14 +103,16 @@ def _time(text: str) -> int:
 
 
 def _time_text(value: int | None) -> str:
-    return datetime.fromtimestamp(value / 1000, UTC).isoformat() if isinstance(value, int) else "now"
+    if isinstance(value, int):
+        return datetime.fromtimestamp(value / 1000, UTC).isoformat()
+    return "now"
 
 
 def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise ValueError(f"{text!r}: {error}; a regular expression is wanted, as 'orders|payments-.*'") from error
+        raise ValueError(f"{text!r}: {error}; use a regular expression, such as 'orders|payments-.*'") from error
 
 
 def _partition(text: str) -> TopicPartition:
@@ -105,14 +120,14 @@ def _partition(text: str) -> TopicPartition:
 
     found = split_folder_name(text)
     if found is None:
-        raise ValueError(f"{text!r} is not <topic>-<partition>, as in orders-0")
+        raise ValueError(f"{text!r} is not <topic>-<partition>, such as orders-0")
     return found
 
 
 def _log_start(text: str) -> tuple[TopicPartition, int]:
     name, _, offset = text.rpartition("=")
     if not re.fullmatch("[0-9]{1,18}", offset):
-        raise ValueError(f"{text!r} is not TOPIC-PARTITION=OFFSET, as in orders-0=100")
+        raise ValueError(f"{text!r} is not TOPIC-PARTITION=OFFSET, such as orders-0=100")
     return _partition(name), int(offset)
 
 
@@ -149,7 +164,11 @@ def _http_url(url: str) -> str:
 
 
 def _servers(text: str) -> str:
-    """Return the servers as they were written; ValueError for a port that does not exist."""
+    """Return the text unchanged.
+
+    Raises:
+        ValueError: no server has a port, or a port is not from 1 to 65535.
+    """
     ports = [server.strip().rpartition(":")[2] for server in text.split(",")]
     if not any(ports) or any(map(_is_out_of_range, ports)):
         raise ValueError(f"{shown(text)!r} is not HOST:PORT, with a port from 1 to 65535")
@@ -157,31 +176,38 @@ def _servers(text: str) -> str:
 
 
 def _is_out_of_range(port: str) -> bool:
-    # librdkafka takes the last 16 bits of a larger number, and asks that port.
+    # librdkafka would use the last 16 bits of a larger number as the port.
     return port.isdecimal() and not 0 < int(port) < 1 << 16
 
 
 def _place(text: str) -> str:
-    if not text.strip():  # as of a shell variable that is not set; it would be the working directory
+    # A shell variable that is not set gives "", which would be the working directory.
+    if not text.strip():
         raise ValueError(f"{text!r} is no place")
     return text
 
 
-# Milliseconds, None for `none`; bytes; epoch milliseconds, those of the clock for `now`; the same, None for `boundary`.
-DURATION = Parsed("duration", parse_duration, format_duration)
-SIZE = Parsed("size", parse_size)
-TIME = Parsed("time", _time, _time_text)
-TIME_OR_BOUNDARY: Parsed[int | None] = Parsed(
-    "time",
-    lambda text: None if text == "boundary" else _time(text),
-    lambda value: "boundary" if value is None else _time_text(value),
-)
-# An expression that must match a whole topic name; <topic>-<partition>, as the folder is called.
-PATTERN = Parsed("regex", _pattern)
+def _time_or_boundary(text: str) -> int | None:
+    if text == "boundary":
+        return None
+    return _time(text)
+
+
+def _time_or_boundary_text(value: int | None) -> str:
+    if value is None:
+        return "boundary"
+    return _time_text(value)
+
+
+DURATION = Parsed("duration", parse_duration, format_duration)  # milliseconds; None for `none`
+SIZE = Parsed("size", parse_size)  # bytes
+TIME = Parsed("time", _time, _time_text)  # epoch milliseconds
+TIME_OR_BOUNDARY = Parsed("time", _time_or_boundary, _time_or_boundary_text)  # epoch milliseconds; None for `boundary`
+PATTERN = Parsed("regex", _pattern)  # an expression that must match a whole topic name
 PARTITION = Parsed("topic-partition", _partition, lambda value: "-".join(map(str, value)))
 # A partition and its log start offset.
 LOG_START = Parsed("log-start", _log_start, lambda value: f"{value[0][0]}-{value[0][1]}={value[1]}")
-# A release such as 3.9 or 3.9.1. The first two give the era of its brokers or Java clients, the third the typed text.
+# A release such as 3.9 or 3.9.1. The values are a BrokerEra, a ClientEra, and the typed text.
 BROKER_RELEASE = Parsed("release", _broker, _first_release)
 CLIENT_RELEASE = Parsed("release", _client, _first_release)
 RELEASE = Parsed("release", _release)
@@ -191,13 +217,17 @@ PLACE = Parsed("text", _place)
 
 
 class LocalPath(click.Path):
-    """A path of the local disk; a URI is a usage error: it would make folders named after its scheme."""
+    """A path of the local disk. A URI is a usage error, because it would create a folder named after its scheme."""
 
     def __init__(self, *, file_okay: bool = True, dir_okay: bool = True) -> None:
         super().__init__(file_okay=file_okay, dir_okay=dir_okay, path_type=Path)
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """Return the path."""
+        """Return the path.
+
+        Raises:
+            click.BadParameter: the value is a URI, or a folder or file that this option does not take.
+        """
         text = str(value)
         if "://" in text or text.startswith(("s3:", "file:", "hdfs:")):
             self.fail(f"{masked(text)!r} is a URI; this takes a path of the local disk", param, ctx)
@@ -206,20 +236,20 @@ class LocalPath(click.Path):
 
 
 class Word(click.ParamType[str]):
-    """A word as it is; in TIERSNAP_SOURCE commas part them, as in log.dirs."""
+    """A word of the command line. The environment variable TIERSNAP_SOURCE separates words by commas, as log.dirs."""
 
     name = "text"
     envvar_list_splitter = ","
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the word."""
+        """Return the word unchanged."""
         return str(value)
 
 
 def expand(words: Iterable[str]) -> tuple[str, ...]:
-    """Return the directories that the words name, in their order, each once.
+    """Split words at commas, expand globs, and return the directories in order, without duplicates.
 
-    A word that names an existing path is not split or expanded, even if it has commas or `*`. A URI is never split.
+    A word is taken whole if it is an existing path or a URI, even if it contains commas or `*`.
 
     Raises:
         SourceNotFoundError: a glob matches no directory.
@@ -252,7 +282,5 @@ def _matches(part: str) -> list[str]:
     pattern = str(Path(part).expanduser())
     matches = sorted(each for each in glob.glob(pattern) if Path(each).is_dir())  # noqa: PTH207 - as a shell does
     if not matches:
-        raise SourceNotFoundError(
-            f"{part}: no directory matches", hint="name the entries of log.dirs, as server.properties has them"
-        )
+        raise SourceNotFoundError(f"{part}: no directory matches", hint="give the entries of log.dirs")
     return matches

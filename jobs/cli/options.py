@@ -1,4 +1,4 @@
-"""Options that several commands share, one at a time or in groups that arrive as one value."""
+"""Options that several commands share. Some are grouped, and a command receives the group as one value."""
 
 from __future__ import annotations
 
@@ -44,33 +44,36 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.log.selection import NamedLogDir, Selection
     from tiersnap.snapshot.replay.expiry import BrokerExpiry, Expiry
 
-# Types of command arguments. If several options arrive as one value, its type is defined next to them.
+# Types of command arguments. The type of a group of options is defined next to the group.
 __all__ = ["BrokerExpiry", "Cluster", "RemoteView", "Selection", "StoreSettings"]
 TopicPattern = re.Pattern[str] | None
 LogStarts = Mapping["TopicPartition", int]
 Function = Callable[..., object]
 Option = Callable[[Function], Function]
 LAYOUTS = ("aiven", "local-tiered-storage")
-OF_BEGINNINGS = "Remote storage, for what came before the files of a log that begins there."
+OF_BEGINNINGS = "Remote location, for logs whose first segments exist only there."
 
 
 def is_typed(ctx: click.Context, name: str) -> bool:
-    """Return whether a parameter stands on the command line, and not in the environment or a settings file only."""
+    """Return whether the command line set a parameter, not the environment or a settings file."""
     return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def as_one(name: str, make: Callable[..., object], *options: Option) -> Option:
-    """Return a decorator that passes the values of `options` to `make`, and its result to the command as `name`.
+    """Return a decorator that groups options. It calls `make` with their values, and passes the result to the command.
 
-    The help lists the options in the given order.
+    Args:
+        name: the command's argument that receives the result.
+        make: its parameters have the names of the options' values.
+        options: the help lists them in this order.
     """
     values = inspect.signature(make).parameters
 
     def gather(function: Function) -> Function:
         @wraps(function)
         def with_one(*args: object, **given: object) -> object:
-            one = make(**{each: given.pop(each) for each in values if each in given})
-            return function(*args, **{name: one}, **given)
+            grouped = {each: given.pop(each) for each in values.keys() & given.keys()}
+            return function(*args, **{name: make(**grouped)}, **given)
 
         decorated: Function = with_one
         for option in reversed(options):
@@ -83,7 +86,7 @@ def as_one(name: str, make: Callable[..., object], *options: Option) -> Option:
 # One at a time -------------------------------------------------------------------------------------------------------
 
 topic_option = click.option(
-    "--topic", type=PATTERN, help="Only topics whose whole name matches this regular expression."
+    "--topic", type=PATTERN, help="Process only topics whose whole name matches this regular expression."
 )
 crc_option = click.option(
     "--check-crc/--no-check-crc", default=True, show_default=True, help="Verify the CRC-32C of every batch."
@@ -93,15 +96,16 @@ expiration_option = click.option(
     type=DURATION,
     default="7d",
     show_default=True,
-    help="Omit producers that were idle this long at the segment's end: the broker's "
-    "transactional.id.expiration.ms; none keeps all.",
+    help="Omit producers that were idle this long at the end of the segment. Use the broker's "
+    "transactional.id.expiration.ms; `none` keeps all producers.",
 )
 as_of_option = click.option(
     "--as-of",
     type=TIME_OR_BOUNDARY,
     default="boundary",
     show_default=True,
-    help="Count --expiration back from this time instead, for all segments: now, or an ISO 8601 time.",
+    help="Omit producers that were idle for --expiration at this time: `now`, an ISO 8601 time, or `boundary` for the "
+    "end of each segment.",
 )
 producer_expiration_option = click.option(
     "--producer-expiration",
@@ -114,7 +118,7 @@ now_option = click.option(
     "--now",
     type=TIME,
     default="now",
-    help="Judge as if it were this time: for disks that were copied long ago.  [default: the clock]",
+    help="Use this time as the current time, for example for an old copy of a disk.  [default: the clock]",
 )
 
 
@@ -124,15 +128,15 @@ def _broker_expiry(producer_expiration: int | None, now: int) -> BrokerExpiry:
     return BrokerExpiry(now, producer_expiration)
 
 
-# Given to the command as `broker_expiry: BrokerExpiry`.
+# The command receives these options as `broker_expiry: BrokerExpiry`.
 broker_expiry_options = as_one("broker_expiry", _broker_expiry, producer_expiration_option, now_option)
-remote_option = click.option("--remote", required=True, help="Remote storage: s3://bucket/prefix, or a directory.")
+remote_option = click.option("--remote", required=True, help="Remote location: s3://bucket/prefix, or a directory.")
 layout_option = click.option(
     "--layout",
     type=click.Choice(LAYOUTS),
     default="aiven",
     show_default=True,
-    help="The object keys of remote segments: of the Aiven plugin, or of Kafka's LocalTieredStorage.",
+    help="Layout of object keys: aiven for Aiven's plugin, or local-tiered-storage for Kafka's LocalTieredStorage.",
 )
 warehouse_option = click.option(
     "--warehouse", type=PLACE, default="tiersnap-warehouse", show_default=True, help="Folder of the Delta tables."
@@ -143,12 +147,12 @@ allow_plaintext_option = click.option(
     help="Upload plain text even if the plugin encrypts the segments in remote storage.",
 )
 replace_option = click.option(
-    "--replace", is_flag=True, help="Tier with computed snapshots where the broker's are CORRUPT or SUSPECT."
+    "--replace", is_flag=True, help="Use a computed snapshot if the broker's snapshot is CORRUPT or SUSPECT."
 )
 topic_ids_option = click.option(
     "--topic-ids",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Lines `TOPIC ID`, as `orders a1b2c3d4e5f6g7h8i9j0kA`.",
+    help="File with a line `TOPIC ID` for each topic, such as `orders a1b2c3d4e5f6g7h8i9j0kA`.",
 )
 leave_to_broker_option = click.option(
     "--leave-to-broker",
@@ -156,41 +160,41 @@ leave_to_broker_option = click.option(
     type=DURATION,
     default=format_duration(LEFT_FOR_MS),
     show_default=True,
-    help="Skip a partition if a broker uploaded a segment of it within this time, by the clock of remote storage; "
-    "`none` skips no partition. With --bootstrap-server the cluster tells whether a copy task works.",
+    help="Skip a partition if a broker uploaded one of its segments within this time, by the clock of remote storage. "
+    "`none` skips no partition. With --bootstrap-server the cluster decides instead.",
 )
 every_boundary_option = click.option(
-    "--all", "every_boundary", is_flag=True, help="Write a snapshot for every boundary, not the missing only."
+    "--all", "every_boundary", is_flag=True, help="Write a snapshot at every segment boundary, not only missing ones."
 )
 hung_after_option = click.option(
     "--hung-after",
     type=DURATION,
     default="30m",
     show_default=True,
-    help="A copy that its broker began so long ago hangs, and takes ten times as long as others of the partition.",
+    help="Report a copy as hung if it runs this long, and ten times as long as other copies of the partition.",
 )
 broker_option = click.option(
-    "--broker-id", type=int, metavar="N", help="Broker that the records name; the partition's leader by default."
+    "--broker-id", type=int, metavar="N", help="Broker id in the published records.  [default: the partition's leader]"
 )
 
 
 def apply_option(help_text: str) -> Option:
-    """Return --apply, without which a command that changes something shows its plan."""
+    """Return --apply. Without this flag a command prints a plan, and changes nothing."""
     return click.option("--apply", is_flag=True, help=help_text)
 
 
 def rate_option(meant: str) -> Option:
-    """Return --max-bytes-per-second, passed to the command as `rate: int | None`; `meant` begins its help."""
+    """Return --max-bytes-per-second. The command receives it as `rate: int | None`; `meant` begins the help."""
 
     def checked(_: click.Context, __: click.Parameter, value: int | None) -> int | None:
         return None if value is None else check_rate(value)
 
-    help_text = f"{meant}, as 50MiB; at least 4MiB.  [default: as fast as it goes]"
+    help_text = f"{meant}, such as 50MiB; at least 4MiB.  [default: no limit]"
     return click.option("--max-bytes-per-second", "rate", type=SIZE, metavar="SIZE", callback=checked, help=help_text)
 
 
 def expiry(expiration: int | None, as_of: int | None, broker_expiry: BrokerExpiry) -> Expiry:
-    """Return the rule that --expiration and --as-of (ms) give together, checked against the broker's."""
+    """Return the expiration rule of --expiration (ms) and --as-of (epoch ms), checked against the broker's rule."""
     from tiersnap.snapshot.replay.expiry import Expiry
 
     return Expiry(expiration, broker_expiry.now, as_of).checked(broker_expiry.expiration)
@@ -200,7 +204,7 @@ def expiry(expiration: int | None, as_of: int | None, broker_expiry: BrokerExpir
 
 
 def log_dirs_argument(*, required: bool = True) -> Option:
-    """Return the argument of one or more log directories, given as `log_dirs: tuple[str, ...]`."""
+    """Return the argument LOGDIR. The command receives it as `log_dirs: tuple[str, ...]`."""
     return click.argument(
         "log_dirs",
         type=Word(),
@@ -219,16 +223,16 @@ def _selection(topic: TopicPattern, partitions: tuple[TopicPartition, ...]) -> S
 
 
 def partitions_option(said: str) -> Option:
-    """Return `--partition`, which may be given several times; `said` is its help."""
+    """Return the repeatable option --partition; `said` is its help."""
     return once("--partition", "partitions", multiple=True, type=PARTITION, metavar="TOPIC-PARTITION", help=said)
 
 
-# Given to the command as `selection: Selection`.
+# The command receives these options as `selection: Selection`.
 selection_options = as_one(
     "selection",
     _selection,
     topic_option,
-    partitions_option("Only this partition; may be given several times."),
+    partitions_option("Process only this partition; repeatable."),
 )
 
 
@@ -236,7 +240,7 @@ def _log_starts(stated: tuple[tuple[TopicPartition, int], ...]) -> LogStarts:
     return dict(stated)
 
 
-# Given to the command as `log_starts: LogStarts`.
+# The command receives this option as `log_starts: LogStarts`.
 log_start_option = as_one(
     "log_starts",
     _log_starts,
@@ -246,8 +250,8 @@ log_start_option = as_one(
         multiple=True,
         type=LOG_START,
         metavar="TOPIC-PARTITION=OFFSET",
-        help="State the log start offset of a partition, remote segments included, if nothing else tells it; may be "
-        "given several times.",
+        help="State the log start offset (first local or remote offset) of a partition if tiersnap cannot find it; "
+        "repeatable.",
     ),
 )
 
@@ -262,25 +266,30 @@ def _store_settings(endpoint_url: str | None, region: str | None, path_style: bo
     )
 
 
-# Given to the command as `stores: StoreSettings`.
+# The command receives these options as `stores: StoreSettings`.
 store_options = as_one(
     "stores",
     _store_settings,
-    click.option("--endpoint-url", help="S3 server other than AWS; https:// if no scheme is given."),
+    click.option("--endpoint-url", help="URL of an S3 server other than AWS; the default scheme is https."),
     click.option("--region", help="S3 region."),
-    click.option("--path-style", is_flag=True, help="Name the bucket in the path, not in the host."),
+    click.option("--path-style", is_flag=True, help="Put the bucket name into the URL path, not into the host name."),
     click.option(
         "--checksums",
         type=click.Choice([kind.value for kind in Checksums]),
         default=Checksums.AWS.value,
         show_default=True,
-        help="compat for servers that refuse x-amz-checksum headers.",
+        help="Checksums of requests; `compat` for servers that refuse x-amz-checksum headers.",
     ),
 )
 
 
 def remote_view_options(help_text: str, option: Callable[..., Option] = once) -> Option:
-    """Return --remote and how to look there, given as `view: RemoteView`; `option` makes --remote."""
+    """Return --remote, --layout and the store options. The command receives them as `view: RemoteView`.
+
+    Args:
+        help_text: help of --remote.
+        option: creates --remote.
+    """
     return as_one("view", RemoteView, option("--remote", help=help_text), layout_option, store_options)
 
 
@@ -288,9 +297,15 @@ def remote_view_options(help_text: str, option: Callable[..., Option] = once) ->
 
 
 def cluster_options(
-    help_text: str = "A broker of the cluster.", *, required: bool = False, option: Callable[..., Option] = click.option
+    help_text: str = "Broker of the cluster.", *, required: bool = False, option: Callable[..., Option] = click.option
 ) -> Option:
-    """Return --bootstrap-server and --command-config, passed as `cluster: Cluster`; it may be None if not required."""
+    """Return --bootstrap-server and --command-config. The command receives them as `cluster: Cluster | None`.
+
+    Args:
+        help_text: help of --bootstrap-server.
+        required: whether --bootstrap-server is required, so that `cluster` is never None.
+        option: creates --bootstrap-server.
+    """
 
     def make(bootstrap_server: str | None, command_config: Path | None) -> Cluster | None:
         properties = read_properties(command_config) if command_config else {}
@@ -303,25 +318,28 @@ def cluster_options(
         click.option(
             "--command-config",
             type=click.Path(dir_okay=False, path_type=Path),
-            help="Client properties, `name=value` lines with librdkafka's names: security.protocol, sasl.username, …",
+            help="File of client properties: `name=value` lines with librdkafka's names, such as security.protocol.",
         ),
     )
 
 
 @dataclass(frozen=True)
 class ToldBy:
-    """The cluster that shows whether a broker copies; without it, the time since a broker's last upload decides.
+    """The source of the decision whether a copy task works on a partition.
 
-    `left_for` is the time (ms) after that upload during which segments are left to the broker; None for no time.
+    Attributes:
+        cluster: the cluster to ask. If None, the time since the last upload decides.
+        left_for: time (ms) after a broker's last upload in which tiersnap uploads nothing to the partition; None for
+            no such time.
     """
 
     cluster: Cluster | None
     left_for: int | None = None
 
     def about(self, log_dirs: Iterable[NamedLogDir], topic: TopicPattern, output: Output) -> ClusterAnswer:
-        """Return the answer of the cluster; see ask_about_log_dirs.
+        """Return the answer of the cluster; see `ask_about_log_dirs`.
 
-        Without a cluster it has only the records in replicas of `__remote_log_metadata` in the log directories.
+        Without a cluster, the answer has only records of the local `__remote_log_metadata` replicas.
         """
         if self.cluster is None:
             from tiersnap.remote_storage.metadata.recorded import read_replicas
@@ -333,7 +351,7 @@ class ToldBy:
 
     @property
     def ask_log_start(self) -> AskLogStart | None:
-        """Return the question for the log start of a partition; None without a cluster."""
+        """Return a function that asks the cluster for the log start offset of a partition; None without a cluster."""
         if self.cluster is None:
             return None
         from tiersnap.remote_storage.cluster.log_starts import log_start_of
@@ -341,7 +359,7 @@ class ToldBy:
         return partial(log_start_of, self.cluster)
 
     def located(self, partitions: Iterator[tuple[NamedLogDir, Partition]]) -> Iterator[tuple[NamedLogDir, Partition]]:
-        """Return the partitions with log starts that only the cluster has; see cluster.log_starts.located."""
+        """Yield the partitions, with log start offsets that only the cluster knows; see cluster.log_starts.located."""
         if self.cluster is None:
             return partitions
         from tiersnap.remote_storage.cluster.log_starts import located

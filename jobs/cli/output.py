@@ -1,9 +1,10 @@
-"""stdout is data, stderr is talk: one place that renders results as a table, JSON or JSON lines.
+"""Print results on stdout as a table, JSON or JSON lines, and messages on stderr.
 
-A result has rows of one type, a frozen dataclass. Its fields are the keys in JSON, as are the fields of the dataclasses
-that it contains (`snapshot.members`). Its class variable COLUMNS has the columns of the table: names of fields or
-properties, or a mapping of such names to headings. Text from names, files and servers is escaped for people, is never
-interpreted as markup, and shows no secret.
+The rows of a result have one type, a frozen dataclass. The fields of the row are JSON keys, and fields of a nested
+dataclass become keys of the same object (`snapshot.members`). The class variable COLUMNS of the row type lists the
+columns of the table: names of fields or properties, or a mapping from such names to headings.
+
+Names, file contents and server replies are escaped for people and never interpreted as markup. Secrets are masked.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ class Format(StrEnum):
     TABLE = "table"
     JSON = "json"
     JSONL = "jsonl"
-    KAFKA = "kafka"  # the text of a tool of Kafka's own, of commands that have it
+    KAFKA = "kafka"  # the text that Kafka's own tool prints; only some commands offer it
 
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A row in words: a heading, and the sentence below it."""
+    """A row as text: a heading, and a sentence below the heading."""
 
     heading: str
     sentence: str
@@ -59,36 +60,36 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class ErrorObject:
-    """An error, and the next step."""
+    """An error in JSON output."""
 
     type: Annotated[str, msgspec.Meta(description="class of the error; stable")]
     message: str
-    hint: Annotated[str, msgspec.Meta(description='what to do next; "" where nothing is known')]
+    hint: Annotated[str, msgspec.Meta(description='next step; "" if none is known')]
     attrs: dict[str, Any]
 
 
 @dataclass
 class Output:
-    """Renders the results of a command."""
+    """A printer for the results and messages of one command."""
 
     format: Format = Format.TABLE
     quiet: bool = False
     color: Color = Color.AUTO
-    # Erases the progress line from the terminal; "" while there is none.
+    # Erases the progress line from the terminal; "" if no progress line is shown.
     clear: str = ""
 
     def talk(self, *messages: str) -> None:
-        """Print messages for people on stderr, one line each, unless quiet."""
+        """Print messages on stderr, one per line; with --quiet print nothing."""
         if not self.quiet:
             self.warn(*messages)
 
     def warn(self, *messages: str) -> None:
-        """Print warnings on stderr, one line each, also when quiet."""
+        """Print warnings on stderr, one per line, even with --quiet."""
         for message in messages:
             print(self.clear + self._coloured(shown(message), sys.stderr), file=sys.stderr)  # noqa: T201
 
     def line(self, *texts: str) -> None:
-        """Print a result for people, a line each."""
+        """Print lines of a result for people on stdout."""
         for text in texts:
             print(self._coloured(text, sys.stdout))  # noqa: T201
 
@@ -108,21 +109,21 @@ class Output:
         findings: Sequence[Finding] = (),
         errors: Sequence[TiersnapError] = (),
     ) -> None:
-        """Emit result rows.
+        """Print result rows in the chosen format.
 
         Args:
             kind: the type of the rows.
-            columns: names, or headings by name, of the table's columns; None for the type's COLUMNS.
-            several: the rows are of several log directories, so the table gets a column `log_dir`.
-            paragraph: returns a row in words, which replaces the line of the table.
+            columns: names of the table's columns, or headings by name; None for COLUMNS of `kind`.
+            several: add a column `log_dir` to the table, for rows of several log directories.
+            paragraph: returns a row as text; the text replaces the row's line in the table.
             kafka: headings of Kafka's own tool, by field name.
-            summary: an object, or a function that returns it after all rows: members of the result in JSON, a last
-                line `{"summary": …}` in JSON lines, and lines below a table. The table leaves out members that its
-                class variable NOT_TOLD names, and prints numbers named as bytes with units.
-            findings: a member of the result in JSON, lines `{"finding": …}` after the rows in JSON lines. The first
-                ones are always printed as warnings, too. It may grow with the rows.
-            errors: failures of a run that continued: `errors` of the document in JSON, lines `{"error": …}` in JSON
-                lines. The command itself prints them for people. It may grow with the rows.
+            summary: an object, or a function that is called after the last row and returns the object. JSON adds its
+                members to the result; JSON lines end with `{"summary": …}`. The table prints a line per member,
+                without the members that the class variable NOT_TOLD names. Byte counts get units.
+            findings: a member of the result in JSON, and lines `{"finding": …}` after the rows in JSON lines. Every
+                format prints the first MOST_TOLD as warnings. The caller may add findings while it yields rows.
+            errors: failures of a run that continued. JSON has them in `errors`, JSON lines as `{"error": …}`. The
+                caller prints them for people, and may add errors while it yields rows.
         """
         everything: list[T] = []
         if self.format is Format.JSONL:
@@ -175,9 +176,11 @@ class Output:
                 self.warn(f"next for {kind}: {step}")
 
     def document(self, result: object, *, errors: Sequence[TiersnapError] = (), command: str | None = None) -> None:
-        """Emit one JSON object with the contract's envelope, on one line where lines are asked for.
+        """Print one JSON object with the fields of docs/schemas, with masked texts; on one line for --output jsonl.
 
-        Its texts are masked. `command` are the words of a command; None means the running one.
+        Args:
+            result: value of the field `result`.
+            command: words of the command; None for the running command.
         """
         self._document(masked_values(plain(result)), errors, command)
 
@@ -188,23 +191,26 @@ class Output:
             "schema_version": SCHEMA_VERSION,
             "command": command,
             "result": result,
-            "errors": [_error_object(error) for error in errors],
+            "errors": list(map(_error_object, errors)),
         }
-        print(json.dumps(plain(body), indent=None if self.format is Format.JSONL else 2))  # noqa: T201
+        indent = None
+        if self.format is not Format.JSONL:
+            indent = 2
+        print(json.dumps(plain(body), indent=indent))  # noqa: T201
 
     def error(self, command: str, error: TiersnapError) -> None:
-        """Report an error: as an object on stdout in the JSON forms, always as text on stderr."""
+        """Print an error as text on stderr; with --output json or jsonl print it as JSON on stdout as well."""
         self.error_text(error)
         self.error_document(command, error)
 
     def error_text(self, error: TiersnapError) -> None:
-        """Print the error and its hint on stderr."""
+        """Print an error and its hint on stderr."""
         print(f"tiersnap: {shown(error.message)}", file=sys.stderr)  # noqa: T201
         if error.hint:
             print(f"  {shown(error.hint)}", file=sys.stderr)  # noqa: T201
 
     def error_document(self, command: str, error: TiersnapError) -> None:
-        """Emit the error as an object on stdout, in the JSON forms only."""
+        """Print an error as a JSON object on stdout, only with --output json or jsonl."""
         if self.format in (Format.JSON, Format.JSONL):
             self.document(None, errors=[error], command=command)
 
@@ -212,28 +218,31 @@ class Output:
         print(json.dumps(plain(row)))  # noqa: T201
 
     def _tell_others(self, printed: int, count: int) -> None:
-        """Name the command that prints all rows, if some were left out."""
+        """Print the command that prints all rows, if the table left out rows."""
         if printed < count:
             from tiersnap.jobs.cli.next_command import again
 
             self.talk(f"{printed} of {count_of(count, 'row')}; next for all: {again()} | cat")
 
     def _paragraphs(self, paragraphs: Iterable[Paragraph]) -> None:
-        """Print a heading for each row, and its sentence below."""
+        """Print the heading of each row, and its sentence below the heading."""
         for each in paragraphs:
             self.line(shown(each.heading), *folded(shown(each.sentence), terminal_width(), "  ", "  "))
 
     def _table(self, rows: list[T], headings: Mapping[str, str]) -> None:
-        """Print rows below their headings, which are by field name."""
-        values = [_values_of(row, headings) for row in rows]
-        first = values[0] if values else [""] * len(headings)
-        is_right = [isinstance(value, int) for value in first]
-        cells = [list(headings.values()), *(list(map(cell, line)) for line in values)]
+        """Print a table; `headings` maps field names to headings."""
+        is_right = [False] * len(headings)
+        cells = [list(headings.values())]
+        for number, row in enumerate(rows):
+            values = _values_of(row, headings)
+            if number == 0:
+                is_right = [isinstance(value, int) for value in values]
+            cells.append(list(map(cell, values)))
         self.line(*lines_of_table(cells, is_right, terminal_width()))
 
 
 def _first_on_terminal(kind: type[T], rows: list[T]) -> list[T]:
-    """Return all rows; on a terminal at most MOST_ON_TERMINAL, those of the lowest `rank` if they have one."""
+    """Return all rows; on a terminal at most MOST_ON_TERMINAL. If the row type has `rank`, prefer low ranks."""
     if not sys.stdout.isatty() or len(rows) <= MOST_ON_TERMINAL:
         return rows
     rank: Callable[[T], int] | None = getattr(kind, "rank", None)
@@ -243,7 +252,7 @@ def _first_on_terminal(kind: type[T], rows: list[T]) -> list[T]:
 
 
 def _headings(kind: type[Any], columns: Columns | None, *, several: bool) -> Mapping[str, str]:
-    """Return the headings of a table by field name; `columns` and `several` as `Output.rows` takes them."""
+    """Return the headings of a table by field name; see `Output.rows` for `columns` and `several`."""
     headings: Columns = columns or kind.COLUMNS
     if not isinstance(headings, Mapping):
         headings = {each: each.replace("_", " ") for each in headings}
@@ -251,7 +260,7 @@ def _headings(kind: type[Any], columns: Columns | None, *, several: bool) -> Map
 
 
 def _print_as_kafka(rows: Iterable[object], headings: Mapping[str, str]) -> None:
-    """Print rows as Kafka's own tool does; `headings` are by field name."""
+    """Print rows in the text format of Kafka's own tool; `headings` maps field names to headings."""
     from tiersnap.snapshot.exactly_once.transactions.kafka_table import kafka_text
 
     values = (dict(zip(headings, _values_of(row, headings), strict=True)) for row in rows)
@@ -261,33 +270,39 @@ def _print_as_kafka(rows: Iterable[object], headings: Mapping[str, str]) -> None
 
 def _values_of(row: object, columns: Iterable[str]) -> list[object]:
     found = members(row)
-    return [found[column] if column in found else getattr(row, column, None) for column in columns]
+    values = []
+    for column in columns:
+        if column in found:
+            values.append(found[column])
+        else:
+            values.append(getattr(row, column, None))
+    return values
 
 
 def and_more(count: int, noun: str) -> str:
-    """Return the line after the shown rows: `count` more are not shown."""
+    """Return the message that `count` more items were not printed."""
     return f"… and {count_of(count, noun)} more: --output json has all of them"
 
 
 def terminal_width() -> int | None:
-    """Return the columns of the terminal on stdout; None if stdout is no terminal."""
+    """Return the width of the terminal on stdout in columns; None if stdout is no terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def plain(value: object) -> Any:  # noqa: ANN401 - what JSON takes
-    """Return a result as dicts, lists, strings and numbers, its enums by value."""
+    """Return a result as dicts, lists, strings and numbers; enums become their values."""
     return msgspec.to_builtins(value, str_keys=True, enc_hook=str)
 
 
 def _plain_members(made: object) -> dict[str, Any]:
-    """Return the members of a summary as texts, which are masked, and numbers; without those that are UNSET."""
+    """Return the members of a summary that are not UNSET, as numbers and masked texts."""
     found = plain({name: each for name, each in members(made).items() if each is not msgspec.UNSET})
     masked_members: Any = masked_values(found)
     return dict(masked_members)
 
 
 def cell(value: object) -> str:
-    """Return a value as text; nothing for None, and counts by name as `4 MISSING, 3 MATCHES`."""
+    """Return the text of a table cell: "" for None, and counts by name as `4 MISSING, 3 MATCHES`."""
     return escaped(in_words(value))
 
 

@@ -1,7 +1,7 @@
-"""Show the progress of a command: a line that is redrawn on a terminal, else a line every 30 seconds.
+"""Print the progress of a command: one line that is redrawn on a terminal, else a new line every 30 seconds.
 
-Work of less than two seconds shows no progress, and neither does --quiet. The first replay on a host compiles its
-loops, and on a terminal a line reports that.
+Work of less than two seconds prints no progress, and --quiet prints none. The first replay of a release on a host
+compiles the kernels. On a terminal, a message reports the compilation.
 """
 
 from __future__ import annotations
@@ -26,19 +26,26 @@ D = TypeVar("D")
 FIRST_AFTER_SECONDS = 2.0
 _RENEWED_EVERY = 0.5
 LINE_EVERY_SECONDS = 30.0
-# The commands' words for work that replays partitions.
+# Values of `what` in commands that replay partitions.
 _REPLAYS = frozenset(
     {"collecting", "planning", "repairing", "replaying", "scanning", "simulating", "tiering", "verifying"}
 )
-_COMPILES = "compiling the replay for this processor, once per release; this takes some seconds"
+_COMPILES = "compiling the replay for this processor: this takes some seconds, once per release"
 _CLEAR = "\r\x1b[K"
 
 
 class Progress:
-    """Counts the partitions of an iterator, and prints the progress. As a context it also covers the work around it.
+    """A counter of partitions that prints the progress.
 
-    `what` names the work, as `scanning`; `total` is the number of partitions, None if unknown. `first_after` are the
-    seconds before the first line on a terminal, `line_every` those between lines elsewhere.
+    A `watch` method prints progress while the caller iterates. Use the object as a context manager to print progress
+    during other work as well.
+
+    Args:
+        output: prints the lines.
+        what: name of the work, such as `scanning`.
+        total: number of partitions; None if unknown.
+        first_after: seconds until the first line on a terminal.
+        line_every: seconds between lines if stderr is no terminal.
     """
 
     def __init__(
@@ -57,11 +64,11 @@ class Progress:
         self._started = time.monotonic()
         self._ended = threading.Event()
         self._teller: threading.Thread | None = None
-        # A redrawn line would break up rows that are printed on the same terminal.
+        # A redrawn line would garble JSON lines on the same terminal.
         self._is_terminal = sys.stderr.isatty() and not (output.format is Format.JSONL and sys.stdout.isatty())
 
     def __enter__(self) -> Self:
-        """Begin to print progress, unless quiet."""
+        """Start to print progress; with --quiet print nothing."""
         if not self._output.quiet:
             self._teller = threading.Thread(target=self._tell, daemon=True)
             self._teller.start()
@@ -84,7 +91,7 @@ class Progress:
         return self._each(partitions, lambda each: each.name, lambda each: each.log_bytes)
 
     def watch_done(self, results: Iterable[T]) -> Iterator[T]:
-        """Yield the results, one for each partition, and count them. The caller loops over the partitions."""
+        """Yield results, one per partition, and count them."""
         return self._each(results)
 
     def _each(
@@ -93,7 +100,7 @@ class Progress:
         name_of: Callable[[T], str] = lambda _: "",
         size_of: Callable[[T], int] = lambda _: 0,
     ) -> Iterator[T]:
-        """Yield each item; it counts as done when the next one is requested."""
+        """Yield each item, and count the item as done when the caller requests the next one."""
         if self._is_terminal and self._what in _REPLAYS:
             self._tell_compilation()
         with nullcontext() if self._teller else self:
@@ -116,7 +123,9 @@ class Progress:
         said = f"{time.monotonic() - self._started:.0f} s{self._current}"
         if self._total is None and not self._done:
             return f"{self._what}: {said}"
-        size = f", {human_bytes(self._bytes)}" if self._bytes else ""
+        size = ""
+        if self._bytes:
+            size = f", {human_bytes(self._bytes)}"
         done = count_of(self._done, "partition")
         if self._total is not None:
             done = f"{self._done} of {count_of(self._total, 'partition')}"

@@ -1,4 +1,4 @@
-"""The options that prove a remote location, those of `tier` and `run` that publish, and the sentences about it."""
+"""The options --prove, --unproven and --no-publish, and the messages about published segments."""
 
 from __future__ import annotations
 
@@ -30,16 +30,21 @@ Talk = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class ProofRequest:
-    """The proof of a remote location: by a read-back (`prove`), or none (`unproven`)."""
+    """The options for the proof of a remote location.
+
+    Attributes:
+        prove: --prove: the brokers read a record back from the location.
+        unproven: --unproven: continue without evidence.
+    """
 
     prove: bool = False
     unproven: bool = False
 
     def prover(self, situation: Situation, store: ObjectStore, talk: Talk, *, apply: bool) -> ProvePlace:
-        """Return the ProvePlace that proves the remote location of `store`, with the brokers of the situation.
+        """Return the ProvePlace that collects evidence for locations in `store` from the brokers of the situation.
 
         Raises:
-            MetadataTopicAbsentError: the cluster has no metadata topic.
+            MetadataTopicAbsentError: the cluster has no topic `__remote_log_metadata`.
             UsageError, WrongClusterError, BrokerUnavailableError: see Situation.cluster_to_ask.
         """
         from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
@@ -50,23 +55,23 @@ class ProofRequest:
         return ProvePlace(cluster, MetadataTopic.of(cluster), store, situation.brokers, *options)
 
 
-# Given to the command as `proof: ProofRequest`.
+# The command receives these options as `proof: ProofRequest`.
 proof_options = opt.as_one(
     "proof",
     ProofRequest,
     once(
         "--prove",
         is_flag=True,
-        help="Let the brokers read a record back from --remote, through a topic that is created and deleted again. "
-        "Takes minutes; the result is kept until a broker restarts. Needs Kafka 3.9 in KRaft mode.",
+        help="Create a topic, let the brokers read a record of it back from --remote, and delete the topic. "
+        "This takes minutes. The result is valid until a broker restarts. Needs Kafka 3.9 in KRaft mode.",
     ),
-    once("--unproven", is_flag=True, help="Continue without a proof, but never against a contradiction."),
+    once("--unproven", is_flag=True, help="Continue without a proof; a contradiction still ends the command."),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PublishRequest:
-    """The options for the publication of uploaded segments, and for the proof of the remote location."""
+    """The options of `tier` and `run` for publishing uploaded segments."""
 
     proof: ProofRequest
     no_publish: bool = False
@@ -81,7 +86,7 @@ class PublishRequest:
         *,
         apply: bool,
     ) -> TellBrokers | None:
-        """Return the TellBrokers that publishes; None without a cluster, or if it has no tiered storage.
+        """Return the TellBrokers that publishes; None for --no-publish, no cluster, or one without tiered storage.
 
         Raises:
             WrongPlaceError: brokers read another location.
@@ -95,7 +100,7 @@ class PublishRequest:
         try:
             place = self.proof.prover(situation, store, talk, apply=apply)
         except MetadataTopicAbsentError as absent:
-            talk(f"nothing is published: {absent.message}")
+            talk(f"no segment is published: {absent.message}")
             talk(f"  {absent.hint}")
             return None
         made = TellBrokers(place, place.location(situation.layout), situation.log_dirs.value or (), selection, expiry)
@@ -103,20 +108,20 @@ class PublishRequest:
         return made
 
 
-# Given to the command as `publishing: PublishRequest`.
+# The command receives these options as `publishing: PublishRequest`.
 publishing_options = opt.as_one(
     "publishing",
     PublishRequest,
     proof_options,
-    once("--no-publish", is_flag=True, help="Stop after the upload: do not publish the segments."),
+    once("--no-publish", is_flag=True, help="Upload segments, but do not publish them."),
 )
 
 
 def to_publish(done: Published, uploads: Mapping[TopicIdPartition, int]) -> dict[str, int]:
-    """Return the number of segments that --apply publishes, by topic; empty if the run has published.
+    """Return the number of segments that --apply would publish, by topic; empty after a run with --apply.
 
     Args:
-        uploads: number of segments that it uploads first, by partition.
+        uploads: number of segments that --apply would upload first, by partition.
     """
     if done.records or done.doubts:
         return {}
@@ -129,23 +134,23 @@ def to_publish(done: Published, uploads: Mapping[TopicIdPartition, int]) -> dict
 
 
 def tell_published(output: Output, done: Published, place: Place, planned: Mapping[str, int]) -> None:
-    """Report the published or `planned` segments, why others are not published, and the next step."""
+    """Print the evidence for the location, the number of published or `planned` segments, and the next steps."""
     tell_place(output, done.proof)
     output.talk(*_lines(done, place, planned))
 
 
 def next_steps_of(done: Published, place: Place) -> Iterator[str]:
-    """Yield the next steps for topics with disabled copying, and for copy tasks that fail after published segments."""
+    """Yield the next steps for topics with disabled copying, and for partitions whose copy task still fails."""
     from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
     from tiersnap.snapshot.gate.exit_code import OtherProblem
     from tiersnap.snapshot.gate.kafka_tools import set_topic_config
 
     for topic in done.still_off:
-        yield f"{topic}: somebody has disabled copying, so it is still disabled; next:"
+        yield f"{topic}: {COPY_DISABLE}=true, and not by tiersnap: copying stays disabled; next:"
         yield place.text(set_topic_config(topic, COPY_DISABLE, "false"))
     unblock = place.clears(OtherProblem.STUCK_COPY_AHEAD)
     for partition in done.stuck_ahead:
-        yield f"{partition}: copying goes on behind what was published, and fails there; next: {unblock}"
+        yield f"{partition}: copy task fails at a later segment than the published ones; next: {unblock}"
 
 
 def _lines(done: Published, place: Place, planned: Mapping[str, int]) -> Iterator[str]:
@@ -153,6 +158,6 @@ def _lines(done: Published, place: Place, planned: Mapping[str, int]) -> Iterato
         count = count_of(len(done.told), "segment")
         yield f"published {count}: brokers read them, and local retention deletes their files"
     elif uploaded := sum(planned.values()):
-        paused = f"copying of {count_of(len(planned), 'topic')} is paused for about three seconds each"
-        yield f"--apply also publishes {count_of(uploaded, 'uploaded segment')}; {paused}"
+        paused = f"each pauses copying for about three seconds, in {count_of(len(planned), 'topic')}"
+        yield f"--apply publishes {count_of(uploaded, 'uploaded segment')}: {paused}"
     yield from next_steps_of(done, place)

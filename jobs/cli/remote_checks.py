@@ -1,4 +1,4 @@
-"""The option --remote-checks: read the results of an earlier check of remote storage."""
+"""The option --remote-checks: read the output of an earlier `tiersnap verify --remote`."""
 
 from __future__ import annotations
 
@@ -14,34 +14,38 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.gate.printed_steps import Place
     from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
 
-# Given to the command as `checks_file: Path | None`; see `read_checks`.
+# The command receives this option as `checks_file: Path | None`; see `read_checks`.
 remote_checks_option = once(
     "--remote-checks",
     "checks_file",
     type=LocalPath(dir_okay=False),
-    help="JSON lines of tiersnap verify --remote: say how much of remote storage was verified, when and how.",
+    help="JSON lines that `tiersnap verify --remote` printed, to show which remote segments were verified, and when.",
 )
 
 
 def read_checks(file: Path | None, *, is_shown: bool = True) -> dict[Key, RemoteChecked]:
-    """Return how much of each partition's remote segments was verified, by the lines of a file; empty without one.
+    """Return for each partition how much of its remote log was verified; an empty dict without a file.
 
     Args:
-        is_shown: the command writes a page that shows the results.
+        file: the file of --remote-checks.
+        is_shown: whether the command writes a page with these results.
 
     Raises:
-        SourceNotFoundError, UsageError: see `read_lines`; or no page shows the results.
+        SourceNotFoundError: the file does not exist.
+        UsageError: see `read_lines`; or a file was given and `is_shown` is False.
     """
     from tiersnap.snapshot.report.remote_checks import read_lines, remote_checked
 
-    if file is not None and not is_shown:
+    if file is None:
+        return {}
+    if not is_shown:
         raise UsageError("--remote-checks needs --report: the page shows them", hint="give --report FOLDER")
-    return {} if file is None else remote_checked(read_lines(file))
+    return remote_checked(read_lines(file))
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedPartition:
-    """The part of a partition's remote segments that was verified."""
+    """A partition, and a sentence about how much of its remote log was verified."""
 
     partition: str
     topic_id: str | None
@@ -55,10 +59,9 @@ def verified_partitions(file: Path | None) -> list[VerifiedPartition]:
 
 
 def verified_lines(found: Sequence[VerifiedPartition], place: Place) -> list[str]:
-    """Return them for people, or the command that verifies the remote segments."""
+    """Return a line per verified partition. If there is none, return the commands that verify and show the result."""
     from tiersnap.snapshot.gate.steps_by_problem import VERIFY_AS_LINES
 
-    return [f"{each.partition}: {each.sentence}" for each in found] or [
-        f"not yet: {place.text(VERIFY_AS_LINES)} > FILE",
-        "--remote-checks FILE shows its result here",
-    ]
+    if not found:
+        return [f"not yet: {place.text(VERIFY_AS_LINES)} > FILE", "--remote-checks FILE shows its result here"]
+    return [f"{each.partition}: {each.sentence}" for each in found]

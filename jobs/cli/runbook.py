@@ -1,8 +1,8 @@
-"""The runbook as data: its entries, the rows of its tables, and the search for a word.
+"""Parse docs/runbook.md into entries and table rows, and find the entries for a word.
 
-The text is docs/runbook.md. The package contains it (src/tiersnap links to it), so a host without network has it. A
-word is a title, a verdict, a finding, an action, the number or name of an exit code, or text that the runbook quotes,
-such as a line of a log.
+The package contains the page (src/tiersnap has a link), so that a host without network can print it. A word is one of
+these: a title, a verdict, a finding, an action, the number or name of an exit code, or a text that the runbook quotes,
+such as a log line.
 """
 
 from __future__ import annotations
@@ -21,57 +21,64 @@ _ROW = re.compile(r"^\| (.+) \|$", re.MULTILINE)
 _LINK = re.compile(r"\]\(#([\w-]+)\)")
 _QUOTED = re.compile(r"`([^`]+)`|\"([^\"\n]{8,})\"")
 _SYMPTOMS = "What you see"
-_SYMPTOM = "**Symptom:**"  # opens the entries of symptoms; others explain words in tables
-_SHORTEST = 4  # characters of a word that is looked for inside texts
+_SYMPTOM = "**Symptom:**"  # entries with this text describe a symptom; the other entries explain words in tables
+_SHORTEST = 4  # shorter words are not searched inside texts
 _MOST_NEAR = 3
 
 
 @dataclass(frozen=True, slots=True)
 class RunbookEntry:
-    """An entry of the runbook, or a row of one of its tables (`runbook`)."""
+    """A section of the runbook, or a row of a table in the runbook."""
 
     COLUMNS: ClassVar = ("entry", "answers")
-    entry: str  # title of the entry, or the word that the row explains
-    section: str  # title that the row is below; that of the entry itself
-    answers: str  # symptoms that lead to the entry, or words that it explains
+    entry: str  # title of the section, or the word that the row explains
+    section: str  # title of the section, or of the section that contains the row
+    answers: str  # symptoms that lead to the section, or words that it explains
     text: str  # Markdown
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the words that name it, in lower case: `6: PARTIAL` has two."""
-        parts = re.split(r"[,:] ", self.entry.replace("`", "")) if self.is_row else [self.entry]
-        return tuple(each.lower() for each in parts)
+        """Return the names of the entry in lower case. The row `6: PARTIAL` has the names `6` and `partial`."""
+        if self.is_row:
+            return tuple(re.split(r"[,:] ", self.entry.replace("`", "").lower()))
+        return (self.entry.lower(),)
 
     @property
     def is_row(self) -> bool:
-        """Return whether it is a row of a table."""
+        """Return whether the entry is a row of a table."""
         return self.entry != self.section
 
     @property
     def is_table(self) -> bool:
-        """Return whether it is a table of words, whose rows answer for themselves."""
+        """Return whether the entry is a section that explains words in a table; each row is an entry of its own."""
         return _SYMPTOM not in self.text and _ROW.search(self.text) is not None
 
     @property
     def links(self) -> tuple[str, ...]:
-        """Return the anchors of other entries in its text."""
+        """Return the anchors of other entries that the text links to."""
         return tuple(dict.fromkeys(_LINK.findall(self.text)))
 
 
 @dataclass(frozen=True, slots=True)
 class Runbook:
-    """The whole runbook: `entries` by title, nested sections included, `rows` of tables, `symptoms` in order."""
+    """The entries of the runbook.
+
+    Attributes:
+        entries: all sections, in the order of the page.
+        rows: the rows of tables that explain words.
+        symptoms: the rows of the table of symptoms.
+    """
 
     entries: tuple[RunbookEntry, ...]
     rows: tuple[RunbookEntry, ...]
     symptoms: tuple[RunbookEntry, ...]
 
     def find(self, word: str) -> tuple[RunbookEntry, ...]:
-        """Return the entries that answer a word, the rows that explain it first; empty without any."""
+        """Return the entries for a word, table rows first. Return an empty tuple if no search finds an entry."""
         return next(filter(None, self._answers(word)), ())
 
     def _answers(self, word: str) -> Iterator[tuple[RunbookEntry, ...]]:
-        """Yield the entries of each search for a word, the best search first; some find none."""
+        """Yield the result of each search for a word, from the strictest search to the loosest."""
         wanted = word.strip().removeprefix("exit code ").lower()
         yield self._titled(wanted)
         rows = [each for each in self.rows if wanted in each.names]
@@ -79,14 +86,14 @@ class Runbook:
         symptoms = [each for each in self.symptoms if whole_word.search(each.entry)]
         if rows:
             yield tuple(dict.fromkeys([*rows, *self._linked([*rows, *symptoms])]))
-        yield self._within_titles(wanted)
+        yield self._with_title_containing(wanted)
         yield self._linked(symptoms)
         yield self._of_quoted_symptoms(word)
         yield self._quoting(word)
-        yield self._holding(wanted)
+        yield self._with_text_containing(wanted)
 
     def near(self, word: str) -> list[str]:
-        """Return the names with a similar spelling."""
+        """Return the names of entries with a spelling similar to `word`."""
         names: dict[str, str] = {}
         for each in (*self.rows, *self.entries):
             names |= dict.fromkeys(each.names, each.entry.replace("`", ""))
@@ -96,31 +103,35 @@ class Runbook:
     def _titled(self, wanted: str) -> tuple[RunbookEntry, ...]:
         return tuple(each for each in self.entries if wanted in (each.entry.lower(), anchor_of(each.entry)))
 
-    def _within_titles(self, wanted: str) -> tuple[RunbookEntry, ...]:
-        return tuple(each for each in self.entries if len(wanted) >= _SHORTEST and wanted in each.entry.lower())
+    def _with_title_containing(self, wanted: str) -> tuple[RunbookEntry, ...]:
+        if len(wanted) < _SHORTEST:
+            return ()
+        return tuple(each for each in self.entries if wanted in each.entry.lower())
 
     def _linked(self, rows: Sequence[RunbookEntry]) -> tuple[RunbookEntry, ...]:
-        """Return the entries that these rows lead to, without tables of words."""
+        """Return the entries that the rows link to, without tables of words."""
         by_anchor = {anchor_of(each.entry): each for each in self.entries if not each.is_table}
         links = chain.from_iterable(row.links for row in rows)
         return tuple(dict.fromkeys(filter(None, map(by_anchor.get, links))))
 
     def _of_quoted_symptoms(self, word: str) -> tuple[RunbookEntry, ...]:
-        """Return the entries of the symptoms that the word quotes; the word may be a pasted log line."""
+        """Return the entries for the symptoms whose quoted text occurs in `word`, such as a pasted log line."""
         return self._linked([each for each in self.symptoms if _quotes(each.entry, word)])
 
     def _quoting(self, word: str) -> tuple[RunbookEntry, ...]:
         return tuple(each for each in self._of_symptoms() if _quotes(each.text, word))
 
-    def _holding(self, wanted: str) -> tuple[RunbookEntry, ...]:
-        return tuple(each for each in self._of_symptoms() if len(wanted) >= _SHORTEST and wanted in each.text.lower())
+    def _with_text_containing(self, wanted: str) -> tuple[RunbookEntry, ...]:
+        if len(wanted) < _SHORTEST:
+            return ()
+        return tuple(each for each in self._of_symptoms() if wanted in each.text.lower())
 
     def _of_symptoms(self) -> Iterator[RunbookEntry]:
         return (each for each in self.entries if _SYMPTOM in each.text)
 
 
 def _quotes(text: str, word: str) -> bool:
-    """Return whether the word contains a quotation of the text; its `…` and numbers match any."""
+    """Return whether `word` contains a text that `text` quotes. `…` and numbers in the quotation match any text."""
     for code, said in _QUOTED.findall(text):
         phrase = code or said
         if _is_common(phrase):
@@ -132,29 +143,29 @@ def _quotes(text: str, word: str) -> bool:
 
 
 def _is_common(phrase: str) -> bool:
-    """Return whether a quotation says too little to find an entry: a short or plain word, or a command of ours."""
+    """Return whether a quotation is too common to identify an entry: a short or plain word, or a tiersnap command."""
     is_plain_word = " " not in phrase and not re.search("[A-Z_]", phrase)  # as `doctor`
     return is_plain_word or len(phrase) < _SHORTEST or phrase.startswith("tiersnap ")
 
 
 def plain(text: str) -> str:
-    """Return a line of Markdown without its marks."""
+    """Return a line of Markdown as plain text, without links, bold marks and backticks."""
     return re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text).replace("**", "").replace("`", "")
 
 
 def anchor_of(title: str) -> str:
-    """Return the anchor of a heading, as links have it."""
+    """Return the anchor that links to a heading use."""
     return re.sub(r"[^\w\- ]", "", title).lower().replace(" ", "-")
 
 
 @cache
 def runbook() -> Runbook:
-    """Return the runbook of the package."""
+    """Return the runbook that the package contains."""
     return parse(resources.files("tiersnap").joinpath("runbook.md").read_text(encoding="utf-8"))
 
 
 def parse(text: str) -> Runbook:
-    """Return the runbook of a Markdown text: `##` begins an entry, `###` one inside it."""
+    """Return the runbook of a Markdown text. `##` begins an entry, and `###` begins a nested entry."""
     entries: list[RunbookEntry] = []
     rows: list[RunbookEntry] = []
     symptoms: list[RunbookEntry] = []
@@ -180,7 +191,7 @@ def parse(text: str) -> Runbook:
 
 
 def _rows(text: str, section: str) -> Iterator[RunbookEntry]:
-    """Yield the rows of the tables of a section, a line `column: cell` for each cell after the first."""
+    """Yield the table rows of a section. The text of a row has a line `column: cell` for each cell after the first."""
     columns: list[str] = []
     for line in text.splitlines():
         found = _ROW.fullmatch(line)

@@ -1,4 +1,4 @@
-"""Entries of the runbook and of KIPs as text for a terminal: no Markdown, and each command on a line of its own."""
+"""Format Markdown of the runbook and of docs/kips.md for a terminal, with each command on its own line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CELL = re.compile(r"(?<!\\) \| ")
 
 
 def lines_of(entry: RunbookEntry, width: int) -> Iterator[str]:
-    """Yield the lines of an entry, at most `width` columns wide but for commands, which are not broken."""
+    """Yield the lines of an entry, at most `width` columns wide. Commands are not wrapped."""
     if not entry.is_row:
         yield from lines_of_markdown(plain(entry.entry).upper(), entry.text, width)
         return
@@ -25,7 +25,7 @@ def lines_of(entry: RunbookEntry, width: int) -> Iterator[str]:
 
 
 def lines_of_markdown(heading: str, text: str, width: int) -> Iterator[str]:
-    """Yield the lines of a heading and a Markdown text, at most `width` columns wide but for commands and output."""
+    """Yield the lines of a heading and a Markdown text, at most `width` columns wide. Fenced text is not wrapped."""
     yield heading
     for block in _blocks(text, _STEP):
         yield ""
@@ -33,7 +33,7 @@ def lines_of_markdown(heading: str, text: str, width: int) -> Iterator[str]:
 
 
 def _blocks(text: str, opens: re.Pattern[str]) -> Iterator[list[str]]:
-    """Yield as its lines each paragraph, table, text in fences, and line that `opens` a step of a list or a cell."""
+    """Yield the lines of each block: a paragraph, a table, a fenced text, or lines from a match of `opens` on."""
     for paragraph in re.split(r"\n\s*\n", text):
         lines = paragraph.splitlines()
         if paragraph.startswith(("|", "```")):
@@ -57,29 +57,35 @@ def _lines_of_block(block: list[str], width: int) -> Iterator[str]:
     elif block[0].startswith("#"):
         yield plain(block[0].lstrip("# "))
     else:
-        step = _STEP.match(block[0])
-        mark = step[1] if step else ""
+        mark = ""
+        if step := _STEP.match(block[0]):
+            mark = step[1]
         told = " ".join(map(str.strip, block)).removeprefix(mark)
         yield from _lines_of_text(told, mark, " " * len(mark), width)
 
 
 def _lines_of_terminal(lines: list[str]) -> Iterator[str]:
-    """Yield the lines that a person sees there; commands without output lose their prompt."""
-    has_output = not all(line.startswith("$ ") for line in lines)
+    """Yield the lines of a terminal session. If it has no output, remove the prompts, so that it can be pasted."""
+    if all(line.startswith("$ ") for line in lines):
+        lines = [line.removeprefix("$ ") for line in lines]
     for line in lines:
-        yield "    " + (line if has_output else line.removeprefix("$ "))
+        yield f"    {line}"
 
 
 def _lines_of_table(block: list[str], width: int) -> Iterator[str]:
-    heading, _, *rows = ([*map(plain, _CELL.split(line.strip("| ")))] for line in block)
+    heading, _, *rows = map(_cells_of, block)
     for name, *cells in rows:
-        columns = [f"{each}: " if len(cells) > 1 else "" for each in heading[1:]]
-        told = "; ".join(map("".join, zip(columns, cells, strict=True)))
-        yield from _wrapped(f"{name} -> {told}", "  ", "      ", width)
+        if len(cells) > 1:
+            cells = list(map(": ".join, zip(heading[1:], cells, strict=True)))
+        yield from _wrapped(f"{name} -> {'; '.join(cells)}", "  ", "      ", width)
+
+
+def _cells_of(line: str) -> list[str]:
+    return list(map(plain, _CELL.split(line.strip("| "))))
 
 
 def _lines_of_text(told: str, first: str, later: str, width: int) -> Iterator[str]:
-    """Yield the text in lines, and each command in it alone."""
+    """Yield the wrapped text, with each command on its own unwrapped line."""
     before, *parts = _COMMAND.split(told)
     yield from _wrapped(plain(before).strip(), first, later, width)
     for command, after in zip(parts[::2], parts[1::2], strict=True):

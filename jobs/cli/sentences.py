@@ -1,4 +1,4 @@
-"""Sentences and result fields that several commands share."""
+"""Messages and result fields that several commands share."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 # Types of fields.
 ForPeople = Annotated[str, Meta(description="the number before it, for people")]
 ByName = Annotated[dict[str, int], Meta(description="counts by name")]
-PlaceSentence = Annotated[str, Meta(description="why brokers are believed to read --remote")]
-Mended = Annotated[int, Meta(description="of those written, how many took the place of a damaged object")]
+PlaceSentence = Annotated[str, Meta(description="evidence that brokers read --remote")]
+Mended = Annotated[int, Meta(description="number of written objects that replaced a damaged object")]
 Leftovers = Annotated[
     dict[str, int], Meta(description="removed `objects` of segments, `probes`, `files` and `uploads`, by kind")
 ]
@@ -36,7 +36,7 @@ Leftovers = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class MissingRemoteSegment:
-    """A segment that brokers know and whose objects are not all in remote storage."""
+    """A segment with a COPY_SEGMENT_FINISHED record that lacks objects in remote storage."""
 
     topic: str
     topic_id: str | None
@@ -44,13 +44,13 @@ class MissingRemoteSegment:
     segment_id: str
     base_offset: int
     next_base_offset: int
-    size_bytes: Annotated[int, Meta(description="of its log")]
+    size_bytes: Annotated[int, Meta(description="bytes of the .log file")]
     is_ours: Annotated[bool, Meta(description="whether tiersnap published it")]
-    lacking: Annotated[tuple[str, ...], Meta(description="suffixes of the objects that are missing")]
+    lacking: Annotated[tuple[str, ...], Meta(description="suffixes of the missing objects")]
 
     @classmethod
     def of(cls, missing: MissingSegment) -> MissingRemoteSegment:
-        """Return a segment of the cluster's records."""
+        """Return the row for a segment of the cluster's records."""
         of = missing.metadata
         name = (of.id.topic, of.id.topic_id, of.id.partition, of.id.segment_id)
         return cls(*name, of.start_offset, of.end_offset + 1, of.segment_size, missing.is_ours, missing.lacking)
@@ -61,7 +61,13 @@ _MOST_FAILURES = 20
 
 
 def tell_failures(output: Output, errors: Sequence[TiersnapError], count: int = 0) -> None:
-    """Print the errors, then each hint once; `errors` are the first of `count`, or all."""
+    """Print at most 20 errors, and each distinct hint once.
+
+    Args:
+        output: prints the lines.
+        errors: all errors, or the first ones.
+        count: number of all errors, if `errors` has only the first ones.
+    """
     told = errors[:_MOST_FAILURES]
     for error in told:
         output.warn(f"failed: {error.message}")
@@ -73,39 +79,39 @@ def tell_failures(output: Output, errors: Sequence[TiersnapError], count: int = 
 
 
 def tell_old_versions(output: Output, store: ObjectStore) -> None:
-    """Print that deleted objects stay as old versions, if the bucket of `store` keeps them."""
+    """Print that deleted objects remain as old versions, if the bucket of `store` has versioning."""
     if said := store.old_versions():
         output.talk(said)
 
 
 def tell_forgetful(output: Output, replicas: Sequence[ForgetfulReplica], place: Place) -> None:
-    """Print the replicas that must not lead yet, and the step that restores their producers; nothing without any."""
+    """Print the replicas that lost active producers, and the command that restores the producers."""
     for each in replicas:
-        lead = "" if each.lead is None else f"; until it is cured {each.lead} should lead"
+        lead = "" if each.lead is None else f"; until this replica is repaired, {each.lead} should lead"
         name = f"{each.topic}-{each.partition} in {each.log_dir}"
         output.warn(f"{name} knows {each.known} of {count_of(each.living, 'living producer')}{lead}")
     if replicas:
         from tiersnap.snapshot.gate.exit_code import OtherProblem
 
         step = place.clears(OtherProblem.REPLICA_WITHOUT_PRODUCERS)
-        output.warn(f"next for forgotten producers: on the host of each, its broker stopped: {step}")
+        output.warn(f"next for lost producers: on the host of each replica, after its broker is stopped: {step}")
 
 
 def tell_mended(output: Output, count: int) -> None:
-    """Report the number of damaged snapshot objects that were replaced, if there are any."""
+    """Print the number of replaced snapshot objects, if there are any."""
     if count:
         output.warn(f"computed again from the log and replaced: {count_of(count, 'damaged snapshot object')}")
 
 
 def tell_finished_copies(output: Output, count: int) -> None:
-    """Report the number of finished copies of other attempts, if there are any."""
+    """Print the number of segments that this run finished without sending bytes, if there are any."""
     if count:
         are = count_of(count, "copy is", "copies are")
         output.talk(f"{are} finished that other attempts had uploaded: nothing was sent")
 
 
 def tell_unknown_encryption(output: Output, partitions: int) -> None:
-    """Report the number of partitions without a manifest, if there are any."""
+    """Print the number of partitions without a manifest, if there are any, and that uploads are plain text."""
     if partitions:
         output.talk(
             f"encryption unknown: {count_of(partitions, 'partition')} without a manifest to compare with; uploads are "
@@ -114,7 +120,7 @@ def tell_unknown_encryption(output: Output, partitions: int) -> None:
 
 
 def tell_not_compared(output: Output, partitions: int, log_dirs: Sequence[str]) -> None:
-    """Report the number of partitions that were not compared with remote storage, if there are any."""
+    """Print the number of partitions that were not compared, if there are any, and the command that compares them."""
     if partitions:
         from tiersnap.snapshot.gate.steps_by_problem import VERIFY_REMOTE
 
@@ -126,7 +132,7 @@ def tell_not_compared(output: Output, partitions: int, log_dirs: Sequence[str]) 
 
 
 def tell_in_remote(output: Output, verdicts: Mapping[Verdict, int], step_of: Callable[[Verdict], str]) -> None:
-    """Print how many segments in remote storage have no known record, and the next step; UPLOADED last."""
+    """Print the number of IN_REMOTE and of UPLOADED segments, and the next step for each."""
     from tiersnap.snapshot.gate.verdict import Verdict
 
     for verdict in (Verdict.IN_REMOTE, Verdict.UPLOADED):
@@ -135,46 +141,54 @@ def tell_in_remote(output: Output, verdicts: Mapping[Verdict, int], step_of: Cal
 
 
 def tell_left_to_brokers(output: Output, verdicts: Mapping[Verdict, int]) -> None:
-    """Report the number of segments that are left to brokers, if there are any."""
+    """Print the number of segments that are left to brokers, if there are any, and the option that uploads them."""
     from tiersnap.snapshot.gate.verdict import Verdict
 
     if count := verdicts.get(Verdict.LEFT_TO_BROKER, 0):
         output.talk(
-            f"left to brokers: {count_of(count, 'segment')}, because a working copy task would copy them again; if no "
-            "copy task works, --leave-to-broker none uploads them"
+            f"left to brokers: {count_of(count, 'segment')}: a working copy task would upload them again; if no copy "
+            "task works, --leave-to-broker none uploads them"
         )
 
 
 def leftovers_by_kind(objects: int, swept: SweptStore) -> dict[str, int]:
-    """Return the counts of removed leftovers by kind, without zeros; `objects` is the count of segment objects."""
+    """Return the counts of removed leftovers by kind, without zeros; `objects` counts the objects of segments."""
     counts = {"objects": objects, "probes": swept.probes, "files": swept.files, "uploads": swept.uploads}
     return {name: count for name, count in counts.items() if count}
 
 
 def tell_leftovers(output: Output, objects: int, swept: SweptStore) -> None:
-    """Say what ended attempts had left and was removed; nothing where nothing was."""
-    named = count_of(objects, "object") if objects else ""
-    if said := ", ".join(filter(None, (named, str(swept)))):
-        output.talk(f"removed what ended attempts and killed processes had left: {said}")
+    """Print the counts of removed leftovers by kind, if there are any."""
+    removed = [count_of(objects, "object"), str(swept)]
+    if not objects:
+        removed.pop(0)
+    if said := ", ".join(filter(None, removed)):
+        output.talk(f"removed leftovers of ended attempts and killed processes: {said}")
 
 
 def tell_place(output: Output, proof: PlaceProof | None) -> None:
-    """Print the proof of the remote location; if nothing proves it, print that also when quiet."""
-    if proof is not None:
-        say = output.warn if proof.evidence is EvidenceKind.UNPROVEN else output.talk
-        say(f"place: {proof.sentence}")
+    """Print the evidence for the remote location. If there is none, print that as a warning."""
+    if proof is None:
+        return
+    line = f"place: {proof.sentence}"
+    if proof.evidence is EvidenceKind.UNPROVEN:
+        output.warn(line)
+    else:
+        output.talk(line)
 
 
 def place_fields(proof: PlaceProof | None) -> tuple[str, EvidenceKind] | tuple[()]:
-    """Return the last fields of a summary, about the place; none without a proof."""
+    """Return the fields of a summary about the remote location: sentence and kind of the evidence."""
     return () if proof is None else (proof.sentence, proof.evidence)
 
 
 def of_not_compared(snapshots: int, following: str, *, is_certain: bool = True) -> str:
-    """Return how many snapshots are not compared, and the command that compares them.
+    """Return the number of snapshots that were not compared, and the command that compares them.
 
     Args:
-        is_certain: their logs are known to begin in remote storage.
+        snapshots: the number.
+        following: the command.
+        is_certain: the logs certainly begin in remote storage; if False, they may begin there.
     """
     are = count_of(snapshots, "snapshot is", "snapshots are")
     begin = "begin" if is_certain else "begin, or may begin,"
@@ -182,26 +196,31 @@ def of_not_compared(snapshots: int, following: str, *, is_certain: bool = True) 
 
 
 def of_unlocated(unlocated: Mapping[str, str], *, remote: bool = True) -> Iterator[str]:
-    """Yield a line about the logs whose start is unknown, if there are any, and the option that provides it.
+    """Yield a line about partitions with an unknown log start offset, with the options that provide the offset.
 
     Args:
-        unlocated: the reason, by partition.
-        remote: whether to name --remote: not if the command never asks remote storage, or has asked it.
+        unlocated: reason by partition; if it is empty, yield nothing.
+        remote: name the option --remote too. False if remote storage cannot provide the offset.
     """
-    if unlocated:
-        name, why = next(iter(unlocated.items()))
-        more = f" (and of {count_of(len(unlocated) - 1, 'partition')} more)" if len(unlocated) > 1 else ""
-        tells = "--remote may tell it, " if remote else ""
-        yield f"log start of {name} unknown{more}: {why}: {tells}--log-start {name}=OFFSET states it"
+    if not unlocated:
+        return
+    name, why = next(iter(unlocated.items()))
+    options = f"--log-start {name}=OFFSET states it"
+    if remote:
+        options = f"--remote may tell it, {options}"
+    more = ""
+    if len(unlocated) > 1:
+        more = f" (and of {count_of(len(unlocated) - 1, 'partition')} more)"
+    yield f"log start of {name} unknown{more}: {why}: {options}"
 
 
 def with_remote() -> str:
-    """Return the running command, with a placeholder for the remote location."""
+    """Return the running command with `--remote` and a placeholder for the location."""
     return again("--remote", Hole.REMOTE.placeholder)
 
 
 def of_unknown_beginnings(beginnings: Beginnings) -> Iterator[str]:
-    """Yield why the beginning of each such log is unknown, and the next step."""
+    """Yield the reason why the start of each log in `beginnings` is unknown, and the next step."""
     from tiersnap.snapshot.replay.remote_listing import ELSEWHERE
 
     yield from of_unlocated(beginnings.unlocated, remote=beginnings.find is None)

@@ -1,14 +1,14 @@
-"""Settings from a file: below the environment, which is below the command line.
+"""Settings from a YAML file. The environment overrides the file, and the command line overrides the environment.
 
     # tiersnap.yaml: the long option names, without the dashes in front
-    remote: s3://bucket/tiers          # of every command that has --remote
+    remote: s3://bucket/tiers          # for every command that has --remote
     expiration: 7d
-    run:                               # of this command only
+    run:                               # for this command only
       master: spark://spark-master:7077
     maintain remove-orphans:
       older-than: 2d
 
-Click resolves the three, so each option has one type, one default and one error message wherever its value is from.
+Click merges these sources, so a value from each source is parsed and checked in the same way.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ import click
 from tiersnap.jobs.cli.option_types import OnceOption
 from tiersnap.snapshot.errors import UsageError
 
-# Options that a settings file may not set: they change data or belong to one call, so the command line must have them.
+# Options that a settings file may not set: options that change data, and options that make sense for one call only.
 NOT_SETTINGS = frozenset({"apply", "replace", "above-newest", "now", "print-submit", "help", "version", "config"})
 _MOST_BITS = 64
 
 
 def variable_of(setting: str) -> str:
-    """Return the environment variable of a setting; it has only letters, digits and `_`, so that a shell can set it."""
+    """Return the environment variable of a setting. Its name has only letters, digits and `_`, as shells require."""
     return f"TIERSNAP_{setting.upper().replace('-', '_').replace('.', '_')}"
 
 
 def commands_of(ctx: click.Context, group: click.Group) -> dict[str, click.Command]:
-    """Return every command of a group by its words; a command of a nested group as `maintain remove-orphans`."""
+    """Return every command of a group by name; the name of a nested command has two words (`maintain tables`)."""
     found: dict[str, click.Command] = {}
     for name in group.list_commands(ctx):
         command = group.get_command(ctx, name)
@@ -44,16 +44,18 @@ def commands_of(ctx: click.Context, group: click.Group) -> dict[str, click.Comma
 
 
 def leaves(ctx: click.Context, name: str, command: click.Command) -> dict[str, click.Command]:
-    """Return the command, or the commands of a group, by their words."""
+    """Return the command by name; for a group, return its commands by name."""
     if not isinstance(command, click.Group):
         return {name: command}
     return {f"{name} {word}": each for word, each in commands_of(ctx, command).items()}
 
 
 def options_of(command: click.Command) -> dict[str, click.Option]:
-    """Return the options that a file may set, by long name without dashes."""
-    said_once = _said_once(command)
-    return {name: option for name, option in long_options(command).items() if name not in said_once}
+    """Return the options that a settings file may set, by long name without dashes."""
+    found = long_options(command)
+    for name in _said_once(command):
+        found.pop(name, None)
+    return found
 
 
 def _said_once(command: click.Command) -> set[str]:
@@ -62,7 +64,7 @@ def _said_once(command: click.Command) -> set[str]:
 
 
 def long_options(command: click.Command) -> dict[str, click.Option]:
-    """Return the options with a long name, by that name without dashes."""
+    """Return the options that have a long name, by long name without dashes."""
     found = {}
     for param in command.params:
         name = _long_name(param)
@@ -72,7 +74,7 @@ def long_options(command: click.Command) -> dict[str, click.Option]:
 
 
 def _long_name(param: click.Parameter) -> str:
-    """Return the first long name without dashes; "" without one."""
+    """Return the first long name without dashes; "" if the parameter has no long name."""
     for name in param.opts:
         if name.startswith("--"):
             return name.removeprefix("--")
@@ -80,31 +82,36 @@ def _long_name(param: click.Parameter) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Return the reason of a parse error without text of the file: PyYAML's messages quote aliases and tags."""
+    """Return the reason for a parse error, without text of the file, which may contain secrets. PyYAML quotes it."""
     import yaml
 
     if isinstance(error, (yaml.scanner.ScannerError, yaml.parser.ParserError)):
-        return error.problem or "it cannot be read"
+        return error.problem or "syntax error"
     if isinstance(error, yaml.YAMLError):
         return "quote values that begin with * or !"
-    return "no text" if isinstance(error, UnicodeDecodeError) else "an invalid number or date"
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8"
+    return "invalid number or date"
 
 
 def read(path: Path, commands: Mapping[str, click.Command]) -> dict[str, Any]:
-    """Return defaults by command and parameter name, groups nested (a click default_map).
+    """Return the settings of a file as a click default_map: values by command and parameter name, groups nested.
 
-    `commands`, by their words, are those whose settings are known.
+    Args:
+        path: the settings file.
+        commands: the commands whose settings the file may have, by name.
 
     Raises:
-        UsageError: no such file, not YAML, a key that no command knows, or one without a value; it names the key.
+        UsageError: the file does not exist or is not YAML, a key is unknown, or a key has no value.
     """
     found = _read_yaml(path)
     known = {name: options_of(command) for name, command in commands.items()}
     defaults: dict[str, dict[str, object]] = {name: {} for name in commands}
-    everywhere = {key: value for key, value in found.items() if key not in commands}
     all_names = set(commands).union(*known.values())
     said_once = set[str]().union(*map(_said_once, commands.values()))
-    for key, value in everywhere.items():
+    for key, value in found.items():
+        if key in commands:
+            continue
         _require(str(key), all_names, path, said_once)
         for name, options in known.items():
             if key in options:
@@ -120,9 +127,9 @@ def _read_yaml(path: Path) -> dict[Any, Any]:
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}", hint="--config names a YAML file") from error
+        raise UsageError(f"{path}: {error.strerror}", hint="--config takes a YAML file") from error
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        # The message has the line number but no content, because the file may hold a secret.
+        # The message has the line number but no content, because the file may contain a secret.
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark is not None else ""
         raise UsageError(f"{path}{where}: not YAML: {_reason(error)}") from error
@@ -132,7 +139,7 @@ def _read_yaml(path: Path) -> dict[Any, Any]:
 
 
 def _read_section(section: object, name: str, command: click.Command, path: Path) -> dict[str, object]:
-    """Return the values of the settings below a command's `name`, by parameter name."""
+    """Return the settings in a command's section of the file, by parameter name."""
     if not isinstance(section, dict):
         raise UsageError(f"{path}: {name}: expected `setting: value` lines below it")
     options, values = options_of(command), {}
@@ -143,32 +150,36 @@ def _read_section(section: object, name: str, command: click.Command, path: Path
 
 
 def _value(value: object, option: click.Option, setting: str) -> object:
-    """Return a value as a user would type it, for its option to parse: YAML turned some into numbers.
+    """Return a value as a user would type it, so that the option can parse it. YAML turns some values into numbers.
 
     Args:
-        setting: its file and name, for errors.
+        value: the value that YAML read.
+        option: the option of the setting.
+        setting: file and name of the setting, for errors.
 
     Raises:
-        UsageError: there is no value, or the option does not take it.
+        UsageError: the setting has no value, or a value that YAML misread.
     """
     if value is None:
-        raise UsageError(f"{setting} has no value", hint="give it one, or leave the line out")
+        raise UsageError(f"{setting} has no value", hint="add a value, or delete the line")
     if isinstance(value, list):
         return [_value(each, option, setting) for each in value]
     _refuse_misread(value, option, setting)
-    return value if isinstance(value, (bool, dict)) else str(value)
+    if isinstance(value, (bool, dict)):
+        return value
+    return str(value)
 
 
 def _refuse_misread(value: object, option: click.Option, setting: str) -> None:
-    """Refuse a truth value of an option that is no flag, and a number that no option takes."""
+    """Raise UsageError for a boolean if the option is no flag, and for an integer of more than 64 bits."""
     if isinstance(value, bool) and not option.is_flag:
-        raise UsageError(f"{setting} is no flag", hint="a value that reads yes, no, on, off wants quotes")
+        raise UsageError(f"{setting} is no flag", hint="put yes, no, on or off in quotes if it is a text")
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         raise UsageError(f"{setting} is too large a number")
 
 
 def _nested(defaults: Mapping[str, dict[str, object]]) -> dict[str, Any]:
-    """Return `{"maintain remove-orphans": …}` as `{"maintain": {"remove-orphans": …}}`."""
+    """Return the settings with one level per word: `{"maintain": {"tables": …}}` for `{"maintain tables": …}`."""
     found: dict[str, Any] = {}
     for name, values in defaults.items():
         *groups, last = name.split()
@@ -182,9 +193,14 @@ def _nested(defaults: Mapping[str, dict[str, object]]) -> dict[str, Any]:
 def _require(key: str, known: set[str], path: Path, said_once: Collection[str], *, section: str = "") -> None:
     if key in known:
         return
-    close = difflib.get_close_matches(key, known, 1)
     where = f" of {section}" if section else ""
-    hint = f"did you mean {close[0]}?" if close else "known are: " + ", ".join(sorted(known))
+    raise UsageError(f"{path}: {key!r} is no setting{where}", hint=_hint_for_unknown(key, known, said_once))
+
+
+def _hint_for_unknown(key: str, known: set[str], said_once: Collection[str]) -> str:
     if key in said_once:
-        hint = f"give --{key} on the command line, each time"
-    raise UsageError(f"{path}: {key!r} is no setting{where}", hint=hint)
+        return f"give --{key} on the command line, each time"
+    close = difflib.get_close_matches(key, known, 1)
+    if close:
+        return f"did you mean {close[0]}?"
+    return "settings: " + ", ".join(sorted(known))

@@ -1,4 +1,4 @@
-"""The options that give a command its situation."""
+"""The options from which a command builds its `Situation` (jobs/situation)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tiersnap.remote_storage.stores.store_settings import StoreSettings
 server_properties_option = once(
     "--server-properties",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Settings of a stopped broker, or of one in a container: log.dirs, listeners and the remote location.",
+    help="server.properties of a stopped or containerized broker, for log.dirs, listeners and the remote location.",
 )
 layout_option = click.option(
     "--layout",
     type=click.Choice(opt.LAYOUTS),
-    help="The object keys of remote segments: of the Aiven plugin, or of Kafka's LocalTieredStorage.  "
-    "[default: of the brokers' storage manager, else aiven]",
+    help="Layout of object keys: aiven for Aiven's plugin, or local-tiered-storage for Kafka's LocalTieredStorage.  "
+    "[default: the layout of the brokers' storage manager, else aiven]",
 )
 OF_REMOTE = "Remote location: s3://bucket/prefix, or a directory.  [default: the location of this host's broker]"
-OF_CLUSTER = "A broker of the cluster.  [default: the broker of this host]"
+OF_CLUSTER = "Broker of the cluster.  [default: the broker of this host]"
 
 PROC = Path("/proc")
 
@@ -40,7 +40,7 @@ def _tell(found: Situation, *names: str) -> None:
     click.get_current_context().ensure_object(Output).talk(*found.lines(*names))
 
 
-# Given to the command as `log_dirs: tuple[str, ...]`, of the command line or of a broker.
+# The command receives `log_dirs: tuple[str, ...]`, from the command line or from a broker's settings.
 log_dirs_options = opt.as_one("log_dirs", _log_dirs, opt.log_dirs_argument(required=False), server_properties_option)
 
 
@@ -51,12 +51,13 @@ def situation_options(
     *,
     is_told: bool = True,
 ) -> opt.Option:
-    """Return the options of all facts, passed to the command as `situation: Situation`.
+    """Return the options of a situation. The command receives them as `situation: Situation`.
 
     Args:
-        cluster_help: None if the command uses no cluster.
+        remote_help: help of --remote.
+        cluster_help: help of --bootstrap-server; None if the command uses no cluster.
         option: creates --remote and --bootstrap-server.
-        is_told: print a line on stderr for each fact that was found; else the command reports them itself.
+        is_told: print each found fact on stderr. If False, the command prints the facts.
     """
 
     def make(
@@ -73,13 +74,13 @@ def situation_options(
             _tell(found)
         return found
 
-    return opt.as_one(
-        "situation",
-        make,
+    options: list[opt.Option] = [
         opt.log_dirs_argument(required=False),
         server_properties_option,
         option("--remote", help=remote_help),
         layout_option,
         opt.store_options,
-        *(() if cluster_help is None else (opt.cluster_options(cluster_help, option=option),)),
-    )
+    ]
+    if cluster_help is not None:
+        options.append(opt.cluster_options(cluster_help, option=option))
+    return opt.as_one("situation", make, *options)

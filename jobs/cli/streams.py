@@ -1,7 +1,7 @@
-"""Logging to stderr, and failures of stdout.
+"""The log on stderr, and errors of writes to stdout.
 
-The log has lines for people, or a JSON object on each line for programs, and no secrets. A write to stdout fails if its
-reader has ended (`… | head`), or its disk is full.
+The log has text lines for people, or one JSON object per line for programs. Secrets are masked. A write to stdout
+fails if its reader has ended (`… | head`), or if the disk is full.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tiersnap.jobs.cli.output import Output
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.masking import masked
 
-# Below INFO these loggers write tokens and settings of requests and commands, or a line for each instruction.
+# At DEBUG these loggers print tokens and settings of requests, or one line per compiled instruction.
 _TALKATIVE = ("botocore", "boto3", "s3transfer", "urllib3", "py4j", "numba")
 
 
@@ -35,7 +35,7 @@ class LogFormat(StrEnum):
 
 
 class _Text(logging.Formatter):
-    """`2026-11-22 09:15:02,120 WARNING tiersnap.jobs.commands.run: message`, in one line but for a traceback."""
+    """Formats `2026-11-22 09:15:02,120 WARNING tiersnap.jobs.commands.run: message`; only tracebacks add lines."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -46,12 +46,13 @@ class _Text(logging.Formatter):
         return super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line and the traceback, which another handler may have formatted already."""
+        """Return the line and the traceback, both masked."""
+        # Another handler may have stored a traceback with secrets in the record.
         return masked(super().format(record))
 
 
 class _Json(logging.Formatter):
-    """Formats `{"time", "level", "logger", "message", "process", "exception"}`; `exception` only if there is one."""
+    """Formats `{"time", "level", "logger", "message", "process"}`, and `"exception"` if the record has an exception."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as a line of JSON."""
@@ -69,14 +70,15 @@ class _Json(logging.Formatter):
 
 
 class _Handler(logging.StreamHandler):  # type: ignore[type-arg]
-    """tiersnap's handler: a second command in one process replaces it, and keeps the handlers of others."""
+    """The log handler of tiersnap. A later command of the same process replaces only handlers of this class."""
 
 
 def configure(level: str, log_format: LogFormat) -> None:
-    """Log to stderr from `level` (a name, as `info`) on."""
+    """Log to stderr the records of `level` and above; `level` is a name such as `info`."""
     root = logging.getLogger()
-    for handler in [each for each in root.handlers if isinstance(each, _Handler)]:
-        root.removeHandler(handler)
+    for handler in tuple(root.handlers):
+        if isinstance(handler, _Handler):
+            root.removeHandler(handler)
     ours = _Handler(sys.stderr)
     ours.setFormatter(_Json() if log_format is LogFormat.JSON else _Text())
     ours.addFilter(is_no_interrupt)
@@ -91,14 +93,17 @@ def _masked_traceback(kind: type[BaseException], error: BaseException, trace: Tr
 
 
 def mask_tracebacks() -> None:
-    """Make Python print uncaught errors without secrets."""
+    """Mask secrets in the tracebacks of uncaught errors."""
     sys.excepthook = _masked_traceback
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """Return the exit code of the command; if stdout failed, BROKEN_PIPE, or the code of the error that is printed.
+    """Run `command` and return its exit code. If the reader of stdout ended, return BROKEN_PIPE.
 
-    An OSError that does not come from stdout is raised.
+    If another write to stdout fails, print the error and return its code.
+
+    Raises:
+        OSError: the error does not come from stdout.
     """
     if sys.stdout is None:  # closed by the parent process
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
@@ -123,10 +128,8 @@ def guarded(command: Callable[[], int]) -> int:
 
 
 def _is_of_stdout(error: OSError) -> bool:
-    """Return whether the error comes from stdout: another line fails for the same reason.
-
-    A line is written for the test, because the refused text may have left the buffer.
-    """
+    """Return whether the error comes from stdout: write one more line, and compare its error."""
+    # The buffer may have dropped the refused text, so flushing the old text proves nothing.
     try:
         sys.stdout.write("\n")
         sys.stdout.flush()
@@ -136,7 +139,7 @@ def _is_of_stdout(error: OSError) -> bool:
 
 
 def _give_up_stdout() -> None:
-    """Give up stdout: its buffer would be written when the process ends, and fail once more."""
+    """Redirect stdout to the null device. Otherwise Python would flush the buffer at exit, and fail again."""
     try:
         number = sys.stdout.fileno()
     except (OSError, ValueError):

@@ -1,8 +1,8 @@
-"""Format rows as text: in a pipe one line for each row, for grep and awk; on a terminal not wider than the terminal.
+"""Format rows as text. In a pipe each row is one line, for grep and awk. On a terminal a table fits the width.
 
-Wide cells are folded between words, never inside a value. If a sentence would be narrower than 24 columns, it moves
-below its row, and after it the last columns, which matter least. Neighbouring rows with equal values share these lines.
-A command is not folded, so that it can be pasted.
+On a terminal, wide cells are wrapped between words, never inside a value. A column of sentences that would become
+narrower than 24 columns moves below its row. If the rest is still too wide, the last columns move below the row too.
+Neighbouring rows with equal values share the lines below the row. A command is never wrapped, so that it can be pasted.
 """
 
 from __future__ import annotations
@@ -10,45 +10,54 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise, zip_longest
+from itertools import pairwise, zip_longest
 from typing import TypeVar
 
-_HEADING, _SENTENCE = 9, 24  # columns below which neither is folded
+_HEADING, _SENTENCE = 9, 24  # least widths of a heading and of a sentence
 Cells = Sequence[Sequence[str]]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class _Column:
-    """Widths of a column: in full, without folding a sentence too much, and the least."""
+    """The widths of a column."""
 
-    full: int
-    wide: int
-    least: int
+    full: int  # without wrapping
+    wide: int  # sentences wrapped at 24 columns
+    least: int  # everything wrapped between words
 
     @staticmethod
     def of(texts: Sequence[str]) -> _Column:
         heading, *values = texts
         full = max(map(len, texts))
-        is_sentence = full > _SENTENCE and any(" " in text for text in values)
+        wide = full
+        if full > _SENTENCE and " " in "".join(values):
+            wide = _SENTENCE
         longest_word = max(map(len, " ".join(values).split()), default=0)
-        return _Column(full, _SENTENCE if is_sentence else full, max(longest_word, min(len(heading), _HEADING)))
+        return _Column(full, wide, max(longest_word, min(len(heading), _HEADING)))
 
 
 def lines_of_table(cells: Cells, is_right: Sequence[bool], width: int | None) -> Iterator[str]:
-    """Yield the lines of a table with two blanks between its columns; a `width` of None folds nothing.
+    """Yield the lines of a table with two blanks between columns.
 
-    `cells` are the texts of the heading and of each row; `is_right` has a True for each right-aligned column.
+    Args:
+        cells: texts of the headings, and of each row.
+        is_right: True for each right-aligned column.
+        width: columns of the terminal; None wraps nothing.
     """
     columns = list(map(_Column.of, zip(*cells, strict=True)))
     kept = list(range(len(columns)))
-    apart = [] if width is None else sorted(_taken_out(columns, kept, width))
+    apart: list[int] = []
+    if width is not None:
+        apart = sorted(_taken_out(columns, kept, width))
     widths = _widths(_picked(columns, kept), width)
     below: list[list[str]] = [[], *(_named_values(cells[0], row, apart) for row in cells[1:])]
     for row, (texts, following) in zip(cells, pairwise([*below, []]), strict=True):
         yield from _row(_picked(row, kept), widths, _picked(is_right, kept))
-        if texts != following:
-            yield from chain.from_iterable(folded(text, width, "  ", "    ") for text in texts)
+        if texts == following:
+            continue
+        for text in texts:
+            yield from folded(text, width, "  ", "    ")
 
 
 def _picked(found: Sequence[T], places: Iterable[int]) -> list[T]:
@@ -56,7 +65,16 @@ def _picked(found: Sequence[T], places: Iterable[int]) -> list[T]:
 
 
 def folded(text: str, width: int | None, first: str = "", others: str = "") -> list[str]:
-    """Return a sentence in lines of at most `width` after the indents; in one line if it names a command."""
+    """Return the lines of a sentence, wrapped at `width` columns including the indent.
+
+    A sentence with a tiersnap command stays on one line, and so does every sentence if `width` is None.
+
+    Args:
+        text: the sentence.
+        width: columns of the terminal.
+        first: indent of the first line.
+        others: indent of the other lines.
+    """
     if width is None or "tiersnap " in text:
         return [first + text]
     return textwrap.wrap(text, max(width, _SENTENCE), initial_indent=first, subsequent_indent=others) or [first]
@@ -67,7 +85,10 @@ def _named_values(headings: Sequence[str], row: Sequence[str], columns: Iterable
 
 
 def _taken_out(columns: Sequence[_Column], kept: list[int], width: int) -> Iterator[int]:
-    """Remove from `kept` and yield the columns that stand below the rows, until the others fit; the first one stays."""
+    """Yield the columns to print below the rows, and remove them from `kept`, until the kept columns fit `width`.
+
+    The first column always stays.
+    """
     while len(kept) > 1:
         wide, least = _totals(_picked(columns, kept))
         if wide <= width:
@@ -81,12 +102,12 @@ def _taken_out(columns: Sequence[_Column], kept: list[int], width: int) -> Itera
 
 
 def _totals(columns: Sequence[_Column]) -> tuple[int, int]:
-    """Return the widths of a row whose columns are `wide`, and of one whose columns have the least width."""
+    """Return two widths of a row: with columns of width `wide`, and with columns of width `least`."""
     return _total([each.wide for each in columns]), _total([each.least for each in columns])
 
 
 def _widths(columns: Sequence[_Column], width: int | None) -> list[int]:
-    """Return the widths of columns that fit: sentences are folded first, then headings."""
+    """Return the widths of the columns, narrowed to fit `width`: first the sentences, then the headings."""
     widths = [each.full for each in columns]
     if width is not None:
         _narrow(widths, [each.wide for each in columns], width)
@@ -95,7 +116,7 @@ def _widths(columns: Sequence[_Column], width: int | None) -> list[int]:
 
 
 def _narrow(widths: list[int], least: Sequence[int], width: int) -> None:
-    """Narrow the widest columns, none below its `least`, until all fit or none can be narrowed."""
+    """Narrow the widest columns in place, down to their `least`, until the row fits `width` if it can."""
     while _total(widths) > width:
         widest = max(range(len(widths)), key=lambda each: (widths[each] > least[each], widths[each]))
         if widths[widest] <= least[widest]:
@@ -113,7 +134,9 @@ def _row(row: Sequence[str], widths: Sequence[int], is_right: Sequence[bool]) ->
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, break_on_hyphens=False) if len(text) > width else [text]
+    if len(text) <= width:
+        return [text]
+    return textwrap.wrap(text, width, break_on_hyphens=False)
 
 
 def _aligned(text: str, width: int, is_right: bool) -> str:

@@ -1,6 +1,6 @@
-"""Text files that options name: client properties (--command-config), and topic ids (--topic-ids).
+"""Read the text files of --command-config (client properties) and --topic-ids.
 
-Brokers before 2.8 wrote no partition.metadata, so that their topics have no id on disk.
+--topic-ids is for topics without an id on disk: brokers before Kafka 2.8 wrote no partition.metadata.
 """
 
 from __future__ import annotations
@@ -11,18 +11,23 @@ from pathlib import Path
 
 from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 
-# Properties of Kafka's Java clients that librdkafka has under another name.
+# Properties of Kafka's Java clients, and the properties of librdkafka that replace them.
 _JAVA_NAMES = {
     "sasl.jaas.config": "sasl.username and sasl.password",
     "ssl.truststore.location": "ssl.ca.location (a PEM file)",
     "ssl.truststore.password": "nothing: ssl.ca.location is a PEM file",
     "ssl.keystore.type": "nothing: ssl.keystore.location is a PKCS#12 file",
 }
-_MOST_SHOWN = 80  # characters of a line
+_MOST_SHOWN = 80  # characters of a line in a message
 
 
 def _numbered_lines(path: Path, option: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines, counted from 1; SourceNotFoundError without such a file, UsageError if it is not UTF-8."""
+    """Yield the lines of a file with their numbers, from 1 on.
+
+    Raises:
+        SourceNotFoundError: the file does not exist, or cannot be read.
+        UsageError: the file is not UTF-8.
+    """
     try:
         yield from enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
     except OSError as error:
@@ -32,19 +37,20 @@ def _numbered_lines(path: Path, option: str) -> Iterator[tuple[int, str]]:
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Return the lines `name=value` of a file; `#` begins a comment line.
+    """Return the properties in the `name=value` lines of a file. A line that begins with `#` is a comment.
 
     Raises:
-        SourceNotFoundError: there is no such file.
-        UsageError: a line has no `=`, or a name is of Kafka's Java clients only.
+        SourceNotFoundError: the file does not exist, or cannot be read.
+        UsageError: the file is not UTF-8, a line has no `=`, or only Kafka's Java clients have such a property.
     """
     properties: dict[str, str] = {}
     for number, line in _numbered_lines(path, "--command-config"):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        name, equals, value = (part.strip() for part in line.partition("="))
+        name, equals, value = map(str.strip, line.partition("="))
         if not equals or not name:
-            raise UsageError(f"{path}: line {number} is not `name=value`")  # not shown: it may hold a password
+            # The message does not quote the line, which may contain a password.
+            raise UsageError(f"{path}: line {number} is not `name=value`")
         if name in _JAVA_NAMES:
             raise UsageError(
                 f"{path}: line {number}: {name} is a property of Kafka's Java clients",
@@ -55,11 +61,14 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def read_topic_ids(path: Path | None) -> dict[str, str]:
-    """Return the lines `topic id`, as from `kafka-topics --describe`; `#` begins a comment; none without a file.
+    """Return topic ids by topic, from the `topic id` lines of a file. `#` begins a comment.
+
+    Args:
+        path: None for no file and no topic ids.
 
     Raises:
-        SourceNotFoundError: there is no such file.
-        UsageError: not UTF-8, a line is not a topic and an id, or two topics have one id.
+        SourceNotFoundError: the file does not exist, or cannot be read.
+        UsageError: the file is not UTF-8, a line is not a topic and an id, or two topics have the same id.
     """
     from tiersnap.snapshot.formats.checkpoints import is_topic_id, is_topic_name
 
@@ -80,7 +89,7 @@ def read_topic_ids(path: Path | None) -> dict[str, str]:
         if (other := topics.setdefault(topic_id, topic)) != topic:
             raise UsageError(
                 f"{path}: line {number}: {topic} has the id of {other}",
-                hint="an id is of one topic; kafka-topics --describe --topic NAME prints it as TopicId",
+                hint="every topic has its own id; kafka-topics --describe --topic NAME prints it as TopicId",
             )
         ids[topic] = topic_id
     return ids
@@ -89,7 +98,13 @@ def read_topic_ids(path: Path | None) -> dict[str, str]:
 def unknown_topics(
     topic_ids: Mapping[str, str], found: Collection[str], wanted: re.Pattern[str] | None
 ) -> tuple[str, ...]:
-    """Return the `wanted` topics that have an id but were not found: their names may be misspelt."""
+    """Return the topics of --topic-ids that no log directory has; their names may be misspelt.
+
+    Args:
+        topic_ids: topic ids by topic.
+        found: topics of the log directories.
+        wanted: --topic; topics that do not match are left out.
+    """
     from tiersnap.snapshot.log.selection import matches_topic
 
     return tuple(sorted(topic for topic in topic_ids.keys() - set(found) if matches_topic(topic, wanted)))

@@ -1,7 +1,7 @@
-"""The commands of `tiersnap` by name: each a module here, and its line in the help.
+"""The names of the commands, and a line of help for each. Each command is a module of this package.
 
-A module is imported when its command is called: a broker host has neither Spark nor boto3, and --help must not wait for
-numba.
+The module of a command is imported when the user calls the command. A broker host may lack Spark and boto3, and --help
+must not wait for numba.
 """
 
 from __future__ import annotations
@@ -11,52 +11,54 @@ from itertools import pairwise
 
 GROUPS = {
     "Look": {
-        "doctor": "Start here: whose host, how full, running, what blocks, what to type.",
+        "doctor": "Start here: check this host, and print the next commands.",
         "scan": "List segments, snapshots and verdicts of a log directory.",
         "verify": "Compare the snapshots of a log directory with its log.",
         "dump": "Print any Kafka storage file.",
         "demo": "Run the whole pipeline on bundled logs against an embedded S3.",
-        "config": "Show every setting, its value and where it is from.",
-        "runbook": "Print what to do about a verdict, an exit code, a log line.",
+        "config": "Show every setting, its value and its source.",
+        "runbook": "Print the steps for a verdict, an exit code or a log line.",
     },
     "Fix one host": {
         "repair": "Rebuild the missing producer snapshots of one host.",
-        "install": "Bring the snapshots that `run` stored back to a broker host.",
+        "install": "Copy snapshots of `run` from remote storage to a broker host.",
         "restore": "Rebuild a lost partition from its remote segments.",
     },
     "Tier one host": {
-        "tier": "Upload READY segments of one host; no Spark, no tables.",
+        "tier": "Upload READY segments of one host, without Spark and tables.",
     },
     "Fleet": {
         "run": "Decode, snapshot, tier and report: the main job.",
-        "collect": "Decode on one host, and ship Parquet for `run`; no Java.",
+        "collect": "Decode on a broker host, and write Parquet for `run`; no Java.",
         "report": "Show the verdict of every segment, from the tables of `run`.",
-        "maintain": "Remove orphans in remote storage, and superseded rows.",
+        "maintain": "Remove orphans from remote storage, and old rows from tables.",
     },
     "Cluster": {
         "unblock": "Free partitions whose tiering is stuck, without a restart.",
         "publish": "Announce uploaded segments to the brokers.",
-        "mend": "Put back lost objects, and replace wrong segments.",
+        "mend": "Restore lost objects, and replace wrong segments.",
     },
     "Analyse": {
-        "transactions": "List and describe transactions on disk, and find those that hang.",
-        "producers": "List the producers of a partition as a broker would.",
-        "simulate": "Predict what producers would meet if a replica became leader.",
+        "transactions": "List and describe transactions on disk, and find hanging ones.",
+        "producers": "List the producers of a partition, as kafka-transactions does.",
+        "simulate": "Predict the errors of producers if a replica became leader.",
         "audit": "Find duplicates, gaps and zombies by batch headers, on Spark.",
         "decode": "Write the header of every batch to a Delta table, on Spark.",
-        "explain": "Explain an error of producers, by release.",
+        "explain": "Explain an error of producers, for a Kafka release.",
     },
 }
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
-# Second words of the commands that are groups.
+# Subcommands by command.
 SUBCOMMANDS = {"maintain": ("tables", "remove-orphans")}
 # Former names of commands, and their replacements.
 MERGED = {"version": "--version", "risk": "simulate --risk"}
 
 
 def words_of_command(argv: Sequence[str]) -> str:
-    """Return the words of the called command, as its documents name it; "tiersnap" without one."""
+    """Return the name of the called command, such as `maintain tables`; "tiersnap" if `argv` has no command."""
     for word, following in pairwise([*argv, ""]):
+        if following in SUBCOMMANDS.get(word, ()):
+            return f"{word} {following}"
         if word in COMMANDS:
-            return f"{word} {following}" if following in SUBCOMMANDS.get(word, ()) else word
+            return word
     return "tiersnap"

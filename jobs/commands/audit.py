@@ -1,4 +1,4 @@
-"""`tiersnap audit`: find violations of exactly-once in the headers of batches, on Spark."""
+"""`tiersnap audit`: find violations of exactly-once in batch headers, on Spark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """A finding of `audit`: a row of the table `audit_findings`, which docs/warehouse.md explains."""
+    """A finding of `audit`. docs/warehouse.md explains the fields, which are columns of the table `audit_findings`."""
 
     log_dir: str
     finding: AuditRow
@@ -52,7 +52,7 @@ class AuditFinding:
 
     @property
     def time(self) -> str | None:
-        """Return `timestamp` in ISO 8601."""
+        """Return `timestamp` in ISO 8601, UTC."""
         return utc(self.timestamp)
 
     @property
@@ -66,7 +66,7 @@ class AuditFinding:
 
 @dataclass(frozen=True, slots=True)
 class AuditSummary:
-    """Counts of all findings, shown or not; `findings` of the result are about the log directories."""
+    """Counts of all findings, including findings beyond --limit."""
 
     findings_by_kind: dict[str, int]
     findings_by_harm: dict[str, int]
@@ -74,10 +74,10 @@ class AuditSummary:
     legacy_count: LegacyCount | UnsetType = UNSET
 
 
-# A finding of each kind in words; `before` and `after` are the positions of the earlier and of the later batch.
+# A sentence for each kind of finding. `before` and `after` are the offsets of the earlier and the later batch.
 _SAID: dict[AuditKind, str] = {
     AuditKind.DUPLICATE_EXACT: "The batch at {before} is in the log again at {after}.",
-    AuditKind.DUPLICATE_PARTIAL: "Records of the batch at {after} are in the log before it, up to {before}.",
+    AuditKind.DUPLICATE_PARTIAL: "Earlier batches, up to {before}, already contain records of the batch at {after}.",
     AuditKind.DUPLICATE_RENUMBERED: (
         "The records at {before} of producer {before_producer_id} are in the log again at {after} (confidence "
         "{confidence})."
@@ -86,7 +86,7 @@ _SAID: dict[AuditKind, str] = {
     AuditKind.SEQUENCE_RESET: "The batch at {after} begins at sequence 0 again, after {before_last_sequence}.",
     AuditKind.GAP: (
         "Sequences are missing before {after}, {distance} in all: the batch at {before} ends with "
-        "{before_last_sequence}, this one begins with {first_sequence}."
+        "{before_last_sequence}, the later batch begins with {first_sequence}."
     ),
     AuditKind.BUMP_NONZERO: (
         "The first batch of epoch {producer_epoch}, at {after}, begins at sequence {first_sequence}."
@@ -94,53 +94,69 @@ _SAID: dict[AuditKind, str] = {
     AuditKind.FIRST_WRITE_LOST: "The producer's first batch, at {after}, begins at sequence {first_sequence}.",
     AuditKind.EPOCH_REGRESSION: "The batch at {after} has epoch {producer_epoch}, after epoch {before_epoch}.",
     AuditKind.ZOMBIE_WRITE: "The batch at {after} has epoch {producer_epoch}, which the marker at {before} had ended.",
-    AuditKind.ZOMBIE_MARKER: "The marker at {after} is of a fenced producer or coordinator.",
-    AuditKind.NON_TRANSACTIONAL_IN_TRANSACTION: "A plain batch at {after} is inside its producer's open transaction.",
+    AuditKind.ZOMBIE_MARKER: "A fenced producer or coordinator wrote the marker at {after}.",
+    AuditKind.NON_TRANSACTIONAL_IN_TRANSACTION: (
+        "The batch at {after} is not transactional, but its producer has an open transaction."
+    ),
     AuditKind.EPOCH_RAISED_IN_TRANSACTION: "The batch at {after} raises the epoch inside an open transaction.",
     AuditKind.OFFSET_GAP: "Offsets are missing before {after}, {distance} in all.",
     AuditKind.FENCED: "A coordinator aborted the producer's transaction; a new instance continues at {after}.",
     AuditKind.OPEN_TRANSACTION: "The transaction that began at offset {first_offset} is open at the end of the log.",
     AuditKind.OUT_OF_ORDER_TIMESTAMPS: (
-        "The batch at {after} is {distance} ms older than the one before it of its producer; batches out of order: "
+        "The batch at {after} is {distance} ms older than the previous batch of its producer; batches out of order: "
         "{batches}."
     ),
-    AuditKind.LOG_START_WENT_BACK: "The log starts at {first_offset}, and started at {before_first_offset} before.",
+    AuditKind.LOG_START_WENT_BACK: (
+        "The log starts at offset {first_offset}; an earlier audit saw it start at {before_first_offset}."
+    ),
 }
 
 
 def _paragraph(row: AuditFinding) -> Paragraph:
-    """Return a finding in words, with the file and position of its batch."""
+    """Return a finding as text, with the file and position of its batch."""
     found = row.finding
-    where = f"{found.topic}-{found.partition}"
-    whose = "" if found.producer_id is None else f", producer {found.producer_id} epoch {row.producer_epoch}"
-    transactional = f" ({row.transactional_id})" if row.transactional_id else ""
+    heading = f"{found.harm} {found.kind} {found.topic}-{found.partition}"
+    if found.producer_id is not None:
+        heading += f", producer {found.producer_id} epoch {row.producer_epoch}"
+    if row.transactional_id:
+        heading += f" ({row.transactional_id})"
     places = {
         "before": _place(row.before_first_offset, found.before_last_offset),
         "after": _place(found.first_offset, found.last_offset),
     }
     said = _SAID[AuditKind(found.kind)].format(**members(row), **places)
-    at = "" if row.segment_file is None else f" {row.segment_file}, byte {row.position}, {row.time}."
-    judged = f" {found.judgement}." if found.judgement else ""
-    return Paragraph(f"{found.harm} {found.kind} {where}{whose}{transactional}", f"{said}{judged}{at}")
+    if found.judgement:
+        said += f" {found.judgement}."
+    if row.segment_file is not None:
+        said += f" {row.segment_file}, byte {row.position}, {row.time}."
+    return Paragraph(heading, said)
 
 
 def _place(first: int | None, last: int | None) -> str:
-    """Return inclusive offsets in words."""
-    if first is None or last is None or first == last:
-        return f"offset {last if first is None else first}"
+    """Return a range of offsets, both inclusive, as text."""
+    if first is None:
+        return f"offset {last}"
+    if last is None or first == last:
+        return f"offset {first}"
     return f"offsets {first} to {last}"
 
 
 @command(AuditFinding, summary=AuditSummary)
-@click.option("--source", "sources", multiple=True, help="A log directory to decode now: path, file:, s3: or hdfs:.")
+@click.option(
+    "--source", "sources", multiple=True, help="Log directory to decode: a path, file:, s3: or hdfs:; repeatable."
+)
 @click.option(
     "--warehouse",
-    help="Folder of Delta tables: audit the table record_batches that `tiersnap decode` wrote.  [default: "
+    help="Folder of Delta tables. Audit the table record_batches, which `tiersnap decode` wrote.  [default: "
     "tiersnap-warehouse, without --source]",
 )
-@click.option("--to", help="Warehouse to whose table audit_findings all findings are appended.")
+@click.option("--to", help="Append all findings to the table audit_findings of this warehouse.")
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=100, show_default=True, help="Findings to print, the worst first."
+    "--limit",
+    type=click.IntRange(min=0),
+    default=100,
+    show_default=True,
+    help="Number of findings to print, the worst first.",
 )
 @opt.topic_option
 @opt.crc_option
@@ -159,15 +175,16 @@ def audit(
     stores: opt.StoreSettings,
     spark: SparkRequest,
 ) -> int:
-    """List where a log breaks exactly-once: duplicates, gaps, zombies, holes. Reads headers only, no key and no value.
+    """List violations of exactly-once: duplicates, gaps, zombies and holes. Read batch headers, no keys or values.
 
     tiersnap audit --source /var/lib/kafka/data
     tiersnap audit --source /var/lib/kafka/data --topic orders --to page
 
-    A row for each finding has the offsets on both sides, the number of the rule, and a judgement: records are lost, or
-    a broker only forgot a producer after retention or expiry. Exits 5 if records were lost or doubled, if a fenced
-    producer or coordinator wrote, if a transaction holds foreign records, or if a log is damaged: records behind damage
-    are not audited.
+    Each finding has the offsets of the two batches, the number of the rule, and a judgement. The judgement separates
+    lost records from a producer that a broker only dropped after retention or expiration.
+
+    The exit code is 5 if records are lost or duplicated, if a fenced producer or coordinator wrote, if a transaction
+    contains records outside it, or if a log is damaged. Records after the damage are not audited.
     """
     from tiersnap.jobs.pipeline.audit.job import AuditSettings
     from tiersnap.jobs.pipeline.audit.job import audit as audit_headers
@@ -176,10 +193,13 @@ def audit(
     from tiersnap.snapshot.log.places import located, places_of
 
     if sources and warehouse is not None:
-        raise UsageError("--source and --warehouse are two inputs: give one", hint="--to says where findings go")
+        raise UsageError("--source and --warehouse are two inputs: give one", hint="--to names the output")
+    tables = None
+    if not sources:
+        tables = located(warehouse or "tiersnap-warehouse")
     settings = AuditSettings(
         sources=places_of(sources),
-        warehouse=None if sources else located(warehouse or "tiersnap-warehouse"),
+        warehouse=tables,
         to=None if to is None else located(to),
         topic=topic,
         check_crc=check_crc,
@@ -207,11 +227,11 @@ def _lines(done: AuditOutcome) -> Iterator[str]:
     if total > shown:
         yield f"{count_of(total - shown, 'finding')} more: --limit {total} prints them, --to URI keeps them"
     if unread:
-        lie = count_of(unread, "finding lies", "findings lie")
-        yield f"{lie} where nothing was decoded: tiersnap scan LOGDIR --segments says why"
+        are = count_of(unread, "finding is", "findings are")
+        yield f"{are} in segments that were not decoded; for the reason: tiersnap scan LOGDIR --segments"
     if done.cut_segments:
         were = count_of(done.cut_segments, "segment was", "segments were")
-        yield (f"{were} decoded only in part, and the rest was not audited: tiersnap decode --source LOGDIR says why")
+        yield f"{were} decoded and audited only in part; for the reason: tiersnap decode --source LOGDIR"
     if unknown:
         yield (
             f"{count_of(unknown, 'partition is', 'partitions are')} assumed complete and not compacted, because no run "

@@ -1,4 +1,4 @@
-"""`tiersnap collect`: the decodes of one host's log directory, shipped to where a fleet's run reads them."""
+"""`tiersnap collect`: decode the log directories of one host, and write Parquet files for `tiersnap run`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from operator import methodcaller
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import click
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CollectedPartition:
-    """A partition of `collect`; numbers are null if it failed."""
+    """A partition of `collect`. If the partition failed, the numbers are null."""
 
     COLUMNS: ClassVar = ("partition", "segments", "to_decode", "to_read", "snapshots", "gone", "error")
     log_dir: str
@@ -40,7 +41,7 @@ class CollectedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectSummary:
-    """The files shipped with --apply, or those that would be without it."""
+    """Totals of `collect`. A plan sets the fields with `to_` in their names; --apply sets the other fields."""
 
     segments_decoded: int | UnsetType = UNSET
     bytes_read: int | UnsetType = UNSET
@@ -55,13 +56,13 @@ class CollectSummary:
 @click.option(
     "--to",
     required=True,
-    help="Folder of shared storage: s3://… or a path; of several log directories each goes to a folder below it.",
+    help="Folder of shared storage: s3://… or a path. Several log directories get one subfolder each.",
 )
-@click.option("--headers", is_flag=True, help="Ship the headers of all batches, too: for analysis.")
+@click.option("--headers", is_flag=True, help="Write the headers of all batches too, for analysis.")
 @opt.topic_option
 @opt.now_option
 @opt.store_options
-@opt.apply_option("Decode and ship; without it the plan is shown.")
+@opt.apply_option("Decode, and write the files; without --apply print the plan.")
 def collect(
     output: Output,
     log_dirs: tuple[str, ...],
@@ -72,15 +73,16 @@ def collect(
     stores: opt.StoreSettings,
     apply: bool,
 ) -> int:
-    """Decode LOGDIR on its own host and ship Parquet that a fleet's run reads; no Java, no Spark.
+    """Decode LOGDIR on the broker's host, and write Parquet for `tiersnap run`. Needs no Java and no Spark.
 
     tiersnap collect /var/lib/kafka/data --to s3://lake/collected/broker-1
     tiersnap collect /var/lib/kafka/data --to s3://lake/collected/broker-1 --apply
 
-    LOGDIR are all entries of a broker's log.dirs. `tiersnap run --source TO` takes what was shipped as it takes a log
-    directory; the upload needs the segments and stays with this host. The next call reads only new and changed
-    segments, and checks the CRC of every batch in them. Deleted segments leave the listing. Reading is safe while the
-    broker runs.
+    Give all entries of the broker's log.dirs as LOGDIR. `tiersnap run --source TO` reads the Parquet files in place of
+    a log directory. To upload segments, run `tiersnap tier` on this host.
+
+    The next call reads only new and changed segments, verifies the CRC of every batch in them, and removes deleted
+    segments from the listing. Reading is safe while the broker runs.
     """
     from tiersnap.remote_storage.collect.collect import CollectTotals
     from tiersnap.remote_storage.collect.disks import DiskCollection, folders_below, refuse_folder_of_one
@@ -107,7 +109,8 @@ def collect(
     selected, totals = selected_folders(opened, selection), CollectTotals(findings=[*findings_of(opened)])
     disks = [DiskCollection(*each) for each in zip(opened, targets, selected, strict=True)]
     is_new = any(disk.is_new for disk in disks)
-    collected = chain.from_iterable(disk.run(with_batches=headers, now=now, apply=apply) for disk in disks)
+    run = methodcaller("run", with_batches=headers, now=now, apply=apply)
+    collected = chain.from_iterable(map(run, disks))
     progress = Progress(output, "collecting", count(opened, selection))
 
     def rows() -> Iterator[CollectedPartition]:
@@ -128,17 +131,19 @@ def collect(
     elif not apply:
         output.talk(f"nothing was shipped; next: {again('--apply')}")
     if len(places) > 1:
-        output.talk(f"a run takes them as: {_sources(places)}")
+        output.talk(f"options of tiersnap run: {_sources(places)}")
     return exit_code_of(totals.problems())
 
 
 def _sources(places: Iterable[str]) -> str:
-    """Return the options of `run` that name the shipped log directories."""
-    return shlex.join(word for place in places for word in ("--source", place))
+    """Return the --source options of `run` for the written folders."""
+    return " ".join(f"--source {shlex.quote(place)}" for place in places)
 
 
 def _row(log_dir: str, done: Collected) -> CollectedPartition:
-    plan, error = done.plan, None if done.error is None else done.error.message
+    plan, error = done.plan, None
+    if done.error is not None:
+        error = done.error.message
     if plan is None:
         return CollectedPartition(log_dir, done.folder, error=error)
     numbers = (len(plan.partition.segments), len(plan.segments), plan.bytes_to_read, human_bytes(plan.bytes_to_read))

@@ -1,4 +1,4 @@
-"""`tiersnap config`: every setting, its value and where the value is from."""
+"""`tiersnap config`: print every setting, its value and its source."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SOURCES = {ParameterSource.DEFAULT_MAP: "file", ParameterSource.ENVIRONMENT: "e
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting of `config`, as it would be written."""
+    """A setting of `config`; the value is written as in a settings file."""
 
     COLUMNS: ClassVar = ("command", "setting", "value", "source", "variable")
     command: str
@@ -34,12 +34,13 @@ class Setting:
 @click.argument("commands", nargs=-1)
 @click.pass_context
 def config(ctx: click.Context, output: Output, commands: tuple[str, ...]) -> None:
-    """Show the settings of COMMANDS (all without any): value, source, and the variable that sets it.
+    """Show the settings of COMMANDS, or of all commands: value, source, and environment variable.
 
     tiersnap config run
     tiersnap --config tiersnap.yaml config tier run
 
-    A flag on the command line wins over TIERSNAP_… variables, those over the file of --config, that over defaults.
+    The command line overrides TIERSNAP_… variables. Variables override the file of --config. The file overrides
+    defaults.
     """
     group = ctx.find_root().command
     assert isinstance(group, click.Group)
@@ -47,31 +48,33 @@ def config(ctx: click.Context, output: Output, commands: tuple[str, ...]) -> Non
     for name in commands:
         if name not in known:
             raise click.UsageError(f"no such command: {name}; known are {', '.join(known)}")
-    names = commands or [name for name in known if name != "config"]
     rows: list[Setting] = []
-    for name in names:
-        rows += _settings(ctx, name, known[name])
+    for name in commands or known:
+        if commands or name != "config":
+            rows += _settings(ctx, name, known[name])
     output.rows(Setting, rows)
 
 
 def _settings(ctx: click.Context, name: str, of: click.Command) -> Iterator[Setting]:
-    """Yield the settings of one command; `name` includes the names of its groups."""
+    """Yield the settings of one command. `name` begins with the names of the command's groups."""
     root = ctx.find_root()
     *groups, word = name.split()
     for each in groups:
         root = click.Context(click.Group(each), parent=root, info_name=each)
-    # Resilient parsing takes the values and leaves required options and callbacks alone.
+    # Resilient parsing reads values, but ignores required options and callbacks.
     with of.make_context(word, [], parent=root, resilient_parsing=True) as own:
         for setting, option in options_of(of).items():
             parameter = str(option.name)
             source = own.get_parameter_source(parameter)
             value = _text(option, own.params.get(parameter))
-            where = _SOURCES.get(source, "default") if source else "default"
+            where = "default"
+            if source is not None:
+                where = _SOURCES.get(source, where)
             yield Setting(name, setting, value, where, variable_of(setting))
 
 
 def _text(option: click.Option, value: object) -> str | None:
-    """Return the value as it would be written, without secrets; None without a value."""
+    """Return a value as a user would type it, with masked secrets; None if the setting has no value."""
     is_told = value is not None or isinstance(option.default, str)
     if is_told and hasattr(option.type, "text"):
         return str(option.type.text(value))

@@ -1,4 +1,4 @@
-"""`tiersnap decode`: batch headers into a Delta table, on Spark."""
+"""`tiersnap decode`: write batch headers to a Delta table, on Spark."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tiersnap.snapshot.units import count_of, human_bytes
 if TYPE_CHECKING:
     from tiersnap.jobs.pipeline.damage import Damage
 
-DamageCount = Annotated[int, Meta(description="of all; `findings` has the first thousand")]
-LegacyCount = Annotated[int, Meta(description="sound segments that end with entries of magic 0 or 1")]
+DamageCount = Annotated[int, Meta(description="number of all findings; `findings` has the first thousand")]
+LegacyCount = Annotated[int, Meta(description="undamaged segments that end with entries of magic 0 or 1")]
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedSegments:
-    """All that `decode` read."""
+    """Counts of the segments that `decode` read."""
 
     COLUMNS: ClassVar = ("segments", "size", "batches", "stale_segments")
     segments: int
@@ -33,26 +33,32 @@ class DecodedSegments:
     size: ForPeople
     batches: int
     stale_segments: Annotated[
-        int, Meta(description="whose rows were deleted: their batches are not in the log any more")
+        int, Meta(description="segments whose rows were deleted, because the log lost their batches")
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeSummary:
-    """The segments that were not decoded."""
+    """Counts of segments that were not decoded completely."""
 
     damage_count: DamageCount | UnsetType = UNSET
     legacy_count: LegacyCount | UnsetType = UNSET
 
 
 @command(DecodedSegments, summary=DecodeSummary)
-@click.option("--source", "sources", multiple=True, required=True, help="A log directory: path, file:, s3: or hdfs:.")
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    required=True,
+    help="Log directory: a path, file:, s3: or hdfs:; repeatable.",
+)
 @opt.warehouse_option
 @opt.topic_option
 @opt.crc_option
 @opt.store_options
 @spark_options
-@opt.apply_option("Append to the table; without it the segments are counted.")
+@opt.apply_option("Append to the table; without --apply count the segments.")
 def decode(
     output: Output,
     sources: tuple[str, ...],
@@ -63,13 +69,16 @@ def decode(
     spark: SparkRequest,
     apply: bool,
 ) -> int:
-    """Write the header of every batch to the table `record_batches`, for analysis; no key and no value is read.
+    """Write the header of every batch to the table `record_batches`, for analysis. Keys and values are not read.
 
     tiersnap decode --source /var/lib/kafka/data --apply
 
-    If you run it again, it appends new and changed segments; of a segment that grew, read the rows with the greatest
-    `run`. It deletes rows whose batches a truncation, a cleaner's merge or a new topic of the name took out of the log;
-    rows that retention took stay. The exit code is 5 if a log is damaged; the rows of such a segment end at the damage.
+    The next call appends new and changed segments. If a segment has grown, use its rows with the greatest `run`.
+
+    Rows are deleted if a truncation, the log cleaner or a new topic of the same name removed their batches from the
+    log. Rows of segments that retention deleted are kept.
+
+    If a segment is damaged, its rows end at the damage, and the exit code is 5.
     """
     from tiersnap.jobs.pipeline.decode_job import DecodeSettings
     from tiersnap.jobs.pipeline.decode_job import decode as decode_batches
@@ -95,11 +104,11 @@ def damage_counts(damage: Damage) -> tuple[int | UnsetType, int | UnsetType]:
 
 
 def of_damage(damage: Damage) -> Iterator[str]:
-    """Yield lines about segments that were not decoded completely, besides the findings."""
+    """Yield messages about segments that were not decoded completely."""
     if damage.more:
         yield f"{count_of(damage.more, 'finding')} more: tiersnap scan LOGDIR shows all"
     if damage.damaged:
         yield "segments were decoded only up to their damage: tiersnap scan LOGDIR prints the next step"
     if damage.legacy_count:
         segments = count_of(damage.legacy_count, "segment ends", "segments end")
-        yield f"{segments} with entries of magic 0 or 1, which have no producers: they were not decoded"
+        yield f"{segments} with entries of magic 0 or 1, which have no producers: these entries were not decoded"

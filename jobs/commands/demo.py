@@ -1,4 +1,4 @@
-"""`tiersnap demo`: the main job on real logs that came with the project, against an S3 server of its own."""
+"""`tiersnap demo`: run the main job on bundled logs, against an embedded S3 server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 BUCKET = "tiersnap-demo"
 _NEEDED = ("demo", "spark", "s3")  # extras
-# The ids that a broker >= 2.8 would give these topics of a 2.7.2 broker; any id will do here.
+# The bundled log is of a 2.7.2 broker, so the topic has no id. The demo accepts any id.
 TOPIC_IDS = "ledger a1b2c3d4e5f6g7h8i9j0kA\n"
 
 
@@ -32,17 +32,19 @@ TOPIC_IDS = "ledger a1b2c3d4e5f6g7h8i9j0kA\n"
     type=LocalPath(file_okay=False),
     default="demo-output",
     show_default=True,
-    help="Where the warehouse and the report go; what an earlier demo left there is deleted first.",
+    help="Folder for the warehouse and the report. The output of an earlier demo is deleted first.",
 )
 def demo(output: Output, folder: Path) -> int:
-    """Run the whole pipeline on bundled real logs against an embedded S3, and leave the report.
+    """Run the whole pipeline on bundled real logs against an embedded S3 server, and write a report.
 
     tiersnap demo
     tiersnap demo --to demo-output
 
-    The logs are of a 2.7.2 broker: under a newer one with tiered storage on, none of their 12 closed segments could be
-    tiered. The report shows them before and after the main job, which runs twice on one Spark session: the second run
-    finds nothing to do. Nothing outside the output folder is written.
+    A broker of Kafka 2.7.2 wrote the logs. A newer broker with tiered storage could tier none of the 12 closed
+    segments. The report shows the segments before and after the main job.
+
+    The main job runs twice on one Spark session; the second run has nothing to do. The demo writes only to the output
+    folder.
     """
     from tiersnap.jobs.demo.embedded_s3 import embedded_s3, make_bucket
     from tiersnap.jobs.main import run as tiersnap
@@ -61,23 +63,23 @@ def demo(output: Output, folder: Path) -> int:
             *("--remote", f"s3://{BUCKET}/tiers", "--endpoint-url", url, "--region", "us-east-1", "--path-style"),
             *("--topic", "ledger", "--topic-ids", str(folder / "topic-ids.txt"), "--as-of", "2026-11-21T12:45:00Z"),
         ]
-        output.talk("2. The plan, once the topic has an id: tiersnap tier")
+        output.talk("2. The plan, after the topic got an id: tiersnap tier")
         tiersnap(["tier", str(source), *remote, "--report", str(folder / "report")])
         command = ["run", "--source", str(source), *remote, "--warehouse", str(folder / "warehouse"), "--apply"]
         output.talk("3. Decode, snapshot, tier and report: tiersnap run --apply, which first starts a Spark session")
         code = tiersnap([*command, "--report", str(folder / "report")])
-        output.talk("4. The same again on the same session, which finds nothing to do")
-        # It writes to another folder, so that the report of the first run is kept.
+        output.talk("4. The same command on the same session, which has nothing to do")
+        # Another folder, so that the report of the first run is kept.
         code = code or tiersnap([*command, "--report", str(folder / "report-again")])
     if not code:
         first, *_ = read_heads(folder / "report")
         output.talk(f"Before: {folder / 'report' / 'runs' / run_file(first.run_id)}.html")
-        output.talk(f"After:  {folder / 'report' / 'index.html'}, with what changed")
+        output.talk(f"After:  {folder / 'report' / 'index.html'}, with the changes")
     return code
 
 
 def require_extras() -> None:
-    """Raise MissingExtraError if the S3 server, Spark or the client of S3 is not installed."""
+    """Raise MissingExtraError if the S3 server, Spark or the S3 client is not installed."""
     lacking = {}
     for extra in _NEEDED:
         module = EXTRAS[extra][0]
@@ -92,7 +94,7 @@ _LEFT = frozenset({MARKER, "report", "report-again", "topic-ids.txt", "warehouse
 
 
 def find_logs() -> Path:
-    """Return the bundled `ledger-2.7.2` log directory; SourceNotFoundError if it is not installed."""
+    """Return the bundled log directory. Raises SourceNotFoundError if the package does not contain it."""
     logs = Path(__file__).resolve().parents[1] / "demo/demo_data"
     if logs.is_dir():
         return logs
@@ -100,17 +102,21 @@ def find_logs() -> Path:
 
 
 def make_room(folder: Path) -> None:
-    """Make a folder that holds our marker alone; UsageError for a log directory, or one with files of others."""
+    """Create the folder, or empty it if an earlier demo filled it, and write the marker file of the demo.
+
+    Raises:
+        UsageError: the folder is a log directory, has other files, or cannot be written.
+    """
     refuse_log_dir(folder, "--to")
     try:
         if folder.exists() and any(folder.iterdir()):
             if others := _others_in(folder):
                 raise UsageError(
-                    f"--to {folder}: there is something in it that is no demo's: {others}",
-                    hint="give a folder that is not there yet; only what a demo left is deleted",
+                    f"--to {folder}: the folder contains files of no demo: {others}",
+                    hint="give a new folder: only the output of a demo is deleted",
                 )
             shutil.rmtree(folder)
-            _log.info("deleted %s, which an earlier demo left", folder)
+            _log.info("deleted %s, the output of an earlier demo", folder)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / MARKER).touch()
     except OSError as error:
@@ -118,9 +124,10 @@ def make_room(folder: Path) -> None:
 
 
 def _others_in(folder: Path) -> str:
-    """Return the names of files that no demo left, the first ones; "" if a demo left all of them."""
+    """Return the names of at most three files that no demo wrote; "" if a demo wrote all files."""
     others = sorted({path.name for path in folder.iterdir()} - _LEFT)
     if others:
         return ", ".join(others[:3])
-    is_of_demo = (folder / MARKER).is_file() and not folder.is_symlink()
-    return "" if is_of_demo else "all of it"
+    if (folder / MARKER).is_file() and not folder.is_symlink():
+        return ""
+    return "all files"

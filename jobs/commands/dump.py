@@ -1,4 +1,4 @@
-"""`tiersnap dump`: print any Kafka storage file, also as kafka-dump-log does."""
+"""`tiersnap dump`: print any Kafka storage file, optionally in the format of kafka-dump-log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tiersnap.snapshot.units import count_of
 if TYPE_CHECKING:
     from tiersnap.snapshot.dump.contents import Contents, Text
 
-# A finding or an error; msgspec knows no union of two dataclasses.
+# The JSON schema of a finding or an error: msgspec supports no union of two dataclasses.
 _Damage = Annotated[
     Any, Meta(extra_json_schema={"anyOf": [{"$ref": f"#/$defs/{each}"} for each in ("Finding", "ErrorObject")]})
 ]
@@ -28,21 +28,23 @@ _Damage = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class DumpedFile:
-    """A file of `dump`; the members of an entry depend on the kind of the file."""
+    """A file of `dump`. The members of `entries` depend on the kind of the file."""
 
     file: str
     kind: FileKind
     offset: int | None
     epoch: int | None
     entries: list[dict[str, Any]]
-    damage: Annotated[list[_Damage], Meta(description="the first few")]
+    damage: Annotated[list[_Damage], Meta(description="the first findings and errors")]
     further_damage: int
     notes: list[str]
 
 
 @command(result=list[DumpedFile], lines=(dict[str, Any],), kafka="kafka-dump-log")
 @click.argument("files", nargs=-1, required=True, type=click.Path())
-@click.option("--max-bytes", type=click.IntRange(min=0), help="Read this much of each log, as kafka-dump-log does.")
+@click.option(
+    "--max-bytes", type=click.IntRange(min=0), help="Read at most this many bytes of each log, as kafka-dump-log does."
+)
 @click.option("-c", "--count", type=click.IntRange(min=1), help="Print this many entries of each file.")
 @click.option("--no-crc", is_flag=True, help="Do not verify the checksum of every batch.")
 def dump(output: Output, files: tuple[str, ...], max_bytes: int | None, count: int | None, no_crc: bool) -> int:
@@ -52,12 +54,13 @@ def dump(output: Output, files: tuple[str, ...], max_bytes: int | None, count: i
     tiersnap dump --count 5 /var/lib/kafka/data/orders-0/00000000000000000000.log
 
     Reads .log, .snapshot, .index, .timeindex, .txnindex and .checkpoint files, leader-epoch-checkpoint, the four offset
-    checkpoints and partition.metadata; reading is safe while the broker runs. Exits 5 when a file is damaged, and says
-    on stderr what is wrong and where.
+    checkpoints, and partition.metadata. Reading is safe while the broker runs.
+
+    If a file is damaged, stderr names the damage and its position, and the exit code is 5.
     """
     if output.format is Format.KAFKA and no_crc:
         raise UsageError(
-            "--no-crc cannot be used with --output kafka: it prints isvalid", hint="leave one of the two out"
+            "--no-crc cannot be used with --output kafka: it prints isvalid", hint="remove one of these options"
         )
     from tiersnap.snapshot.dump import render
     from tiersnap.snapshot.dump.contents import Options
@@ -82,7 +85,7 @@ def dump(output: Output, files: tuple[str, ...], max_bytes: int | None, count: i
 
 
 def _tell(output: Output, contents: Contents) -> None:
-    """Print damage and notes about a file, after its content."""
+    """Print the damage of a file and notes about the file on stderr."""
     judgement = contents.judgement
     for damage in judgement.damage:
         click.echo(shown(f"tiersnap: {damage}"), err=True)
@@ -108,13 +111,16 @@ def _texts(form: Format, every: Iterable[Contents], *, several: bool) -> Iterato
         else:
             if several:
                 title = f"{shown(contents.file.path)} ({contents.file.kind.replace('_', ' ')})"
-                yield from (b"\n" if number else b"", _heading(title, underline=True))
+                if number:
+                    yield b"\n"
+                yield _heading(title, underline=True)
             rows = render.as_table(contents)
             yield _heading(bytes(next(rows)).decode().rstrip("\n"))
             yield from rows
 
 
 def _heading(text: str, *, underline: bool = False) -> bytes:
-    """Return a line that stands out on a terminal, and is plain anywhere else."""
-    styled = click.style(text, bold=True, underline=underline or None) if sys.stdout.isatty() else text
-    return f"{styled}\n".encode()
+    """Return a line that is bold on a terminal, and plain in a pipe or file."""
+    if sys.stdout.isatty():
+        text = click.style(text, bold=True, underline=underline or None)
+    return f"{text}\n".encode()

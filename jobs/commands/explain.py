@@ -1,4 +1,4 @@
-"""`tiersnap explain`: explain a producer error: its causes, the brokers' answers, and the clients' reactions."""
+"""`tiersnap explain`: print the causes of a producer error, the answers of brokers, and the reactions of clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WIDTH = 80
 
 @dataclass(frozen=True, slots=True)
 class ExplainableName:
-    """A name that `explain` knows (`explain` alone)."""
+    """An error, a situation or a KIP that `explain` accepts; `explain` without an argument lists them."""
 
     COLUMNS: ClassVar = ("name", "request", "when")
     name: str
@@ -30,10 +30,10 @@ class ExplainableName:
 
 @command(ExplainedRow, ExplainableName, ExplainedKip)
 @click.argument("word", metavar="[ERROR|SITUATION|KIP]", required=False)
-@click.option("--broker", type=RELEASE, help="Only brokers and coordinators of this release.  [default: all]")
-@click.option("--client", type=RELEASE, help="Only Java clients of this release.  [default: all]")
+@click.option("--broker", type=RELEASE, help="Show only brokers and coordinators of this release.  [default: all]")
+@click.option("--client", type=RELEASE, help="Show only Java clients of this release.  [default: all]")
 def explain(output: Output, word: str | None, broker: str | None, client: str | None) -> None:
-    """Say which situations are answered with an error, what clients of each release do then, and what changed it.
+    """Explain a producer error: its causes, the reaction of clients of each release, and the KIPs that changed it.
 
     tiersnap explain UNKNOWN_PRODUCER_ID
     tiersnap explain producerStateSnapshotFile
@@ -41,16 +41,22 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
     tiersnap explain KIP-952
 
     ERROR is a name such as UNKNOWN_PRODUCER_ID, an exception such as OutOfOrderSequenceException, or a code such as 45.
-    SITUATION is a name such as retry or commit-after-timeout; without an argument the command lists all names. It says
-    what brokers answer, release by release, from tables, and asks no cluster. KIP is KIP-360, KIP-691 or KIP-952: their
-    problems, the command that shows each on data, and its output.
+    The command prints the situations in which brokers answer with the error.
+
+    SITUATION is a name such as retry or commit-after-timeout. The command prints the brokers' answers by release.
+
+    KIP is KIP-360, KIP-691 or KIP-952. The command prints the problems of the KIP, a command that shows each problem
+    on data, and its output.
+
+    Without an argument the command lists all names. It reads bundled tables, and asks no cluster.
     """
     from tiersnap.snapshot.exactly_once.explain.explain import explain as explain_word
     from tiersnap.snapshot.exactly_once.explain.explain import names
 
     if word is None:
-        kips = [(each.kip, "", each.title) for each in explained_kips()]
-        output.rows(ExplainableName, (ExplainableName(*each) for each in (*names(), *kips)))
+        rows = [ExplainableName(*each) for each in names()]
+        rows += [ExplainableName(each.kip, "", each.title) for each in explained_kips()]
+        output.rows(ExplainableName, rows)
         return
     if (kip := find_kip(word)) is not None:
         _print_kip(output, kip)
@@ -67,14 +73,16 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
         output.talk(f"{error.error}: error {error.code}, {error.exception}")
     output.rows(ExplainedRow, explained.rows, paragraph=_paragraph)
     if not explained.is_answered:
-        modelled = "no release is modelled to answer so"
-        output.talk(modelled if broker is None else f"not modelled as an answer of Kafka {broker}")
+        if broker is None:
+            output.talk("no release in the tables answers with this error")
+        else:
+            output.talk(f"not modelled as an answer of Kafka {broker}")
     if explained.word is not None:
         output.talk(f"next: {explained.word.command}")
 
 
 def _warn_of_newer(output: Output, broker: str | None, client: str | None) -> None:
-    """Warn if a release is newer than all whose answers are known."""
+    """Print a warning for each release that is newer than the newest release in the tables."""
     from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS, is_newer, newest_known
 
     for release, whose, eras in ((broker, "brokers", BROKER_ERAS), (client, "clients", CLIENT_ERAS)):
@@ -94,16 +102,21 @@ def _print_kip(output: Output, kip: ExplainedKip) -> None:
 
 
 def _paragraph(row: ExplainedRow) -> Paragraph:
-    """Return an answer in words: a heading with actor, releases and subject, then condition and answer."""
-    version = "" if row.transaction_version is None else f"transaction.version {row.transaction_version}"
+    """Return a row as text: a heading with actor, releases and subject, then condition and answer."""
+    version = ""
+    if row.transaction_version is not None:
+        version = f"transaction.version {row.transaction_version}"
     about = ", ".join(filter(None, (row.request, row.situation, version, row.changed_by)))
-    answer = "" if row.answer is None else str(row.answer)
     heading = f"{row.who} {row.releases}: {about}"
-    if row.who == "application":  # the row is about the error, independent of its cause
+    answer = "" if row.answer is None else str(row.answer)
+    if row.who == "application":  # such a row explains the error, and has no condition
         return Paragraph(heading, f"{answer} {row.does}.")
-    severity = f" ({row.severity})" if row.severity else ""
-    condition = row.when.capitalize() if row.when in ("otherwise", "in any case") else f"If {row.when}"
+    condition = f"If {row.when}"
+    if row.when in ("otherwise", "in any case"):
+        condition = row.when.capitalize()
     if not answer:
         return Paragraph(heading, f"{condition}, the {row.who} {row.does}.")
+    if row.severity:
+        answer += f" ({row.severity})"
     does = f" The {row.who} {row.does}." if row.does else ""
-    return Paragraph(heading, f"{condition}: {answer}{severity}.{does}")
+    return Paragraph(heading, f"{condition}: {answer}.{does}")

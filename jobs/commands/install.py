@@ -1,4 +1,4 @@
-"""`tiersnap install`: the snapshots that a run stored, back to a broker host."""
+"""`tiersnap install`: copy the snapshots that a run stored to a broker host."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 _SENTENCES = {
     "NOT_COMPARED": "exist and were not compared",
     "NEEDS_REPLACE": "exist and are wrong: give --replace to replace them",
-    "ABOVE_NEWEST": "are above the newest snapshot that the broker can load, and the highest of them "
-    "would become its live state: give --above-newest to write them",
-    "UNVERIFIED": "exist and could not be read: run it as the user that runs the broker",
+    "ABOVE_NEWEST": "are above the newest snapshot that the broker can load, and the broker would load the highest of "
+    "them: give --above-newest to write them",
+    "UNVERIFIED": "exist and could not be read: run this command as the user that runs the broker",
     "NOT_STORED": "are needed, but no run stored them",
-    "NOT_VOUCHED": "are of a run that did not finish: run it again, or make them here",
+    "NOT_VOUCHED": "are from a run that did not finish: repeat that run, or compute the snapshots on this host",
     "CORRUPT": "are damaged in remote storage",
-    "DISAGREES": "contradict the log here and are not installed: they belong to another log, or were "
-    "damaged before they were stored",
+    "DISAGREES": "contradict the log on this host and are not installed: another log has these snapshots, or they were "
+    "damaged before the upload",
     "STRAY": "are STRAY: no segment begins at their offsets; the broker deletes them at its next start",
     "NEVER_TIERED": "are of compacted or internal topics, which no broker tiers",
-    "NOT_ALIGNED": "are stored for offsets at which no segment begins here",
-    "NOT_REACHED": "are stored, but the log here is damaged below them",
+    "NOT_ALIGNED": "are stored for offsets at which no segment begins on this host",
+    "NOT_REACHED": "are stored, but the log on this host is damaged at a lower offset",
 }
 _STEPS = {"NOT_COMPARED": VERIFY_REMOTE, **dict.fromkeys(("NOT_STORED", "NOT_VOUCHED", "CORRUPT", "DISAGREES"), REPAIR)}
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledSnapshot:
-    """A snapshot of `install` that is not as it should be; those that are right are counted only."""
+    """A snapshot that `install` writes or reports. Snapshots that are already right are only counted."""
 
     COLUMNS: ClassVar = ("partition", "offset", "action", "producers", "provenance", "run_id", "reason")
     partition: str
@@ -52,18 +52,25 @@ class InstalledSnapshot:
 
 
 @command(InstalledSnapshot)
-@click.option("--remote", required=True, help="Where a run stored them: s3://bucket/prefix, or a directory.")
-@click.option("--to", "logdir", required=True, help="An entry of the broker's log.dirs.")
+@click.option("--remote", required=True, help="Remote location of the run: s3://bucket/prefix, or a directory.")
+@click.option("--to", "logdir", required=True, help="Entry of the broker's log.dirs.")
 @opt.topic_option
-@click.option("--replace", is_flag=True, help="Also replace files that are CORRUPT or SUSPECT.")
-@click.option("--above-newest", is_flag=True, help="Also write above the newest snapshot that the broker can load.")
+@click.option("--replace", is_flag=True, help="Replace files that are CORRUPT or SUSPECT.")
 @click.option(
-    "--compare/--no-compare", default=True, show_default=True, help="Replay the log and compare each file with it."
+    "--above-newest",
+    is_flag=True,
+    help="Write snapshots with higher offsets than the newest snapshot that the broker can load.",
+)
+@click.option(
+    "--compare/--no-compare",
+    default=True,
+    show_default=True,
+    help="Replay the log, and compare each existing file with the log.",
 )
 @opt.crc_option
 @opt.broker_expiry_options
 @opt.store_options
-@opt.apply_option("Write into the log directory; the broker must be stopped.")
+@opt.apply_option("Write to the log directory; the broker must be stopped.")
 def install(
     output: Output,
     remote: str,
@@ -77,14 +84,15 @@ def install(
     stores: opt.StoreSettings,
     apply: bool,
 ) -> int:
-    """Bring the producer snapshots that `tiersnap run` stored to the broker host that lacks them.
+    """Copy the producer snapshots that `tiersnap run` stored to a broker host that lacks them.
 
     tiersnap install --remote s3://bucket/tiers --to /var/lib/kafka/data
     tiersnap install --remote s3://bucket/tiers --to /var/lib/kafka/data --apply
 
-    Shows the plan; --apply writes it. The rules are those of `repair`, and a stored snapshot must be the one that the
-    run's manifest names, of the same topic id, and say what the log says. Run again, it does nothing twice; killed
-    anywhere, it leaves whole files only.
+    Prints the plan; --apply writes the files. The rules of `repair` apply. In addition, a stored snapshot must be named
+    in the manifest of the run, have the topic id of this host, and agree with the log.
+
+    You can repeat the command: existing right files are kept. If the command is killed, it leaves only complete files.
     """
     from tiersnap.remote_storage.restore.install import Installation
     from tiersnap.remote_storage.stores.open_store import open_store
@@ -112,7 +120,7 @@ def install(
 
 
 def _rows(job: Installation, *, apply: bool) -> Iterator[InstalledSnapshot]:
-    """Yield the plans, carried out while they are shown."""
+    """Yield a row for each snapshot that is not kept. With `apply`, write the snapshot first."""
     for partition, planned in job.plans(write=apply):
         for each in planned:
             if each.action is not InstallOutcome.KEEP:
@@ -120,7 +128,7 @@ def _rows(job: Installation, *, apply: bool) -> Iterator[InstalledSnapshot]:
 
 
 def _lines(job: Installation, place: Place, *, apply: bool) -> Iterator[str]:
-    """Yield the counts, and the next step of each outcome that is not as it should be."""
+    """Yield the counts, and a message with the next step for each other outcome."""
     outcomes = job.outcomes
     count, kept = outcomes[InstallOutcome.WRITE] + outcomes[InstallOutcome.REPLACE], outcomes[InstallOutcome.KEEP]
     if apply:
@@ -131,6 +139,9 @@ def _lines(job: Installation, place: Place, *, apply: bool) -> Iterator[str]:
     else:
         yield f"nothing to write: {count_of(kept, 'snapshot is', 'snapshots are')} right already"
     for outcome, sentence in _SENTENCES.items():
-        if outcomes[InstallOutcome(outcome)]:
-            step = f": {place.text(_STEPS[outcome])}" if outcome in _STEPS else ""
-            yield f"{outcomes[InstallOutcome(outcome)]} {sentence}{step}"
+        if not (number := outcomes[InstallOutcome(outcome)]):
+            continue
+        step = ""
+        if outcome in _STEPS:
+            step = f": {place.text(_STEPS[outcome])}"
+        yield f"{number} {sentence}{step}"

@@ -1,4 +1,4 @@
-"""`tiersnap maintain`: remove orphans in remote storage, and superseded rows and old files of the tables (on Spark)."""
+"""`tiersnap maintain`: remove orphans from remote storage; on Spark, remove old rows and files of the tables."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _HOUR_MS = 3_600_000
     type=DURATION,
     default="7d",
     show_default=True,
-    help="Files that no version of that age needs are deleted.",
+    help="Delete files that belong only to table versions older than this.",
 )
 @opt.store_options
 @spark_options
-@opt.apply_option("Delete; without it the rows are counted.")
+@opt.apply_option("Delete; without --apply count the rows.")
 def maintain_tables(
     output: Output,
     warehouse: str,
@@ -49,15 +49,16 @@ def maintain_tables(
     spark: SparkRequest,
     apply: bool,
 ) -> None:
-    """Delete the rows that a later run superseded and those of segments that are gone, and compact the files.
+    """Delete rows that a later run replaced and rows of deleted segments, and compact the files.
 
     tiersnap maintain tables --warehouse s3://lake/tiersnap
     tiersnap maintain tables --warehouse s3://lake/tiersnap --apply
 
-    Rows that a run or a report reads stay. A table's older versions can be read until their files are vacuumed.
+    Rows that a run or a report reads are kept. Old versions of a table stay readable until --vacuum-after deletes their
+    files.
     """
     if vacuum_after is None:
-        raise UsageError("--vacuum-after takes a time", hint="Delta keeps older versions for 7d")
+        raise UsageError("--vacuum-after needs a duration", hint="Delta's default is 7d")
     from tiersnap.jobs.cli.delta_tables import no_rows
     from tiersnap.jobs.pipeline.maintenance import maintain
     from tiersnap.jobs.pipeline.one_writer import only_run
@@ -85,14 +86,14 @@ _ORPHAN_COLUMNS = ("topic", "partition", "kind", "action", "objects", "size", "n
 
 @dataclass(frozen=True, slots=True)
 class OrphansSummary:
-    """`bytes` of all that is to be removed."""
+    """Totals of `maintain remove-orphans`."""
 
     orphans: ByName
     removed: int
-    bytes: int
+    bytes: Annotated[int, Meta(description="bytes of all orphans that the plan removes")]
     younger: Annotated[int, Meta(description="objects that are too young to be removed now")]
     younger_removable_at: Annotated[
-        int | None, Meta(description="ms, by the store's clock: when the last of them may be removed")
+        int | None, Meta(description="epoch ms by the store's clock from which the last of them may be removed")
     ]
 
 
@@ -109,7 +110,7 @@ class OrphansSummary:
     help="Keep younger objects, by the clock of remote storage.",
 )
 @metrics_options
-@opt.apply_option("Remove; without it the plan is shown.")
+@opt.apply_option("Remove; without --apply print the plan.")
 def remove_orphans(
     output: Output,
     cluster: opt.Cluster,
@@ -120,21 +121,22 @@ def remove_orphans(
     sinks: Sinks,
     apply: bool,
 ) -> int:
-    r"""Remove objects of tiersnap that the cluster does not know, and failed copy attempts of brokers.
+    r"""Remove objects of tiersnap that no record of the cluster names, and failed copy attempts of brokers.
 
     tiersnap maintain remove-orphans --bootstrap-server broker-1:9092 \
       --remote s3://bucket/tiers
 
-    It removes only objects of tiersnap: attempts that a claim names, and snapshots that a manifest names. The
-    partition's cluster.json must name this cluster, and __remote_log_metadata must have no record of the segment, or
-    say that it was deleted. Published segments, and segments that may still be published, stay. A log, complete or not,
-    goes only after the segments that hold its offsets were read whole; else its row says why it stays, and which
-    command comes next. Objects that are too young are counted, with the time from which they may go.
+    The command removes attempts of tiersnap that a claim names, and snapshots that a manifest names. The partition's
+    cluster.json must name this cluster. __remote_log_metadata must have no record of the segment, or a record that the
+    segment was deleted. Segments that are published or may still be published are kept.
 
-    Both layouts are looked at, whichever the brokers read, so there is no --layout.
+    A log is removed only after the published segments with its offsets were read completely. If that fails, the row has
+    the reason and the next command. Objects that are too young are counted, with the time when they may be removed.
 
-    A broker's failed attempt has only a COPY_SEGMENT_STARTED record. It is removed if the same broker began another
-    attempt since, and segments that the cluster knows hold its offsets and were read whole.
+    A broker's failed attempt has only a COPY_SEGMENT_STARTED record. It is removed under two conditions: the same
+    broker started a later attempt, and published segments contain the same offsets and were read completely.
+
+    The command searches both layouts, so there is no --layout.
     """
     from tiersnap.remote_storage.cluster.cluster_records import ClusterRecords
     from tiersnap.remote_storage.locks.claim_protocol import STALE_AFTER_MS
@@ -151,7 +153,8 @@ def remove_orphans(
     store = open_existing_store(remote, stores, writes=apply)
     known = ClusterRecords(cluster)
     found = list(find_orphans(store, known, lambda name: matches_topic(name, topic), older_than=older_than))
-    done = OrphansOutcome(found, list(remove(store, found)) if apply else [])
+    removed = list(remove(store, found)) if apply else []
+    done = OrphansOutcome(found, removed)
     _show_orphans(output, found, done, older_than)
     if not done.wanted:
         output.talk("nothing to remove")
@@ -168,21 +171,18 @@ def remove_orphans(
 
 
 def _show_orphans(output: Output, found: Sequence[Orphan], done: OrphansOutcome, older_than: int) -> None:
-    """Print the rows with their sums, then the refused, remaining and too young objects."""
+    """Print the orphans and their totals, then the refused, remaining and too young objects."""
+    actions = Counter(str(each.action) for each in found)
     younger = sum(len(each.keys) for each in done.waiting)
     last = max((each.removable_at for each in done.waiting), default=None)
-    summary = OrphansSummary(
-        orphans=dict(Counter(str(each.action) for each in found)),
-        removed=sum(not failures for _, failures in done.done),
-        bytes=sum(each.size_bytes for each in done.wanted),
-        younger=younger,
-        younger_removable_at=last,
-    )
+    removed = sum(not failures for _, failures in done.done)
+    size = sum(each.size_bytes for each in done.wanted)
+    summary = OrphansSummary(dict(actions), removed, size, younger, last)
     output.rows(Orphan, found, columns=_ORPHAN_COLUMNS, summary=summary, errors=list(done.errors()))
     for orphan in done.refused:
         output.warn(f"refused: {orphan.partition}: {orphan.reason}")
     for each in done.failures:
-        output.warn(f"still there: {each.key}: {each.reason}")
+        output.warn(f"not removed: {each.key}: {each.reason}")
     if last is not None:
         are = count_of(younger, "object is", "objects are")
         output.talk(f"{are} younger than {format_duration(older_than)} and left; removable from {utc(last)} on")
@@ -190,7 +190,7 @@ def _show_orphans(output: Output, found: Sequence[Orphan], done: OrphansOutcome,
 
 @click.group(cls=Group)
 def maintain() -> None:
-    """Remove what nobody needs any more; each command shows a plan first."""
+    """Remove unneeded objects and rows. Without --apply each command only prints a plan."""
 
 
 maintain.add_command(maintain_tables)

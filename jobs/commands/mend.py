@@ -1,4 +1,4 @@
-"""`tiersnap mend`: objects that brokers look for and do not find, put back or made again."""
+"""`tiersnap mend`: restore missing objects of published segments, and replace wrong segments."""
 
 from __future__ import annotations
 
@@ -47,34 +47,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MendedSegment:
-    """A segment of `mend` that brokers know and whose objects were missing."""
+    """A published segment that `mend` handled: it lacks objects, is wrong, or is to be deleted."""
 
     COLUMNS: ClassVar = ("topic", "partition", "base_offset", "next_base_offset", "segment_id", "action", "outcome")
     segment: MissingRemoteSegment
     action: MendAction
     outcome: MendOutcome
-    reason: Annotated[str, Meta(description='why it failed or, if it did not, what is wrong with it; ""')]
-    replaced_by: Annotated[str, Meta(description='id of the segment that takes its place, or ""')]
+    reason: Annotated[str, Meta(description='error message, else the problem of the segment, or ""')]
+    replaced_by: Annotated[str, Meta(description='id of the replacing segment, or ""')]
 
     @classmethod
     def of(cls, mending: Mending) -> MendedSegment:
-        """Return a segment as it ended."""
-        reason = mending.problem if mending.error is None else mending.error.message
+        """Return the row for a finished or planned Mending."""
+        reason = mending.problem
+        if mending.error is not None:
+            reason = mending.error.message
         segment = MissingRemoteSegment.of(mending.missing)
         return cls(segment, mending.action, mending.outcome, reason, mending.replaced_by)
 
 
 @dataclass(frozen=True, slots=True)
 class MendSummary:
-    """Sums over all segments; `place` is absent if nothing is missing."""
+    """Totals over all segments. If no object is missing, `place` is absent."""
 
     NOT_TOLD: ClassVar = ("place", "place_evidence")
-    known: Annotated[int, Meta(description="segments that brokers know and read")]
+    known: Annotated[int, Meta(description="published segments that brokers read")]
     missing: int
     wrong: int
     mended: int
     encryption_unknown: Annotated[
-        int, Meta(description="partitions of which no manifest shows whether the plugin encrypts")
+        int, Meta(description="partitions without a manifest that shows whether the plugin encrypts")
     ]
     place: PlaceSentence | UnsetType = UNSET
     place_evidence: EvidenceKind | UnsetType = UNSET
@@ -83,19 +85,20 @@ class MendSummary:
 @command(MendedSegment, summary=MendSummary)
 @situation_options()
 @proof_options
-@once("--from", "wrong", metavar="URI", help="A backup or a mistaken upload, read after LOGDIR.")
+@once("--from", "wrong", metavar="URI", help="Backup or mistaken upload, read if LOGDIR lacks a segment.")
 @once("--from-layout", "lies_as", type=click.Choice(opt.LAYOUTS), help="Layout of --from.  [default: as in --remote]")
 @click.option(
     "--depth",
     type=click.Choice([each.value for each in CheckDepth]),
-    help="Replace segments that are wrong, as tiersnap verify finds them.  [default: snapshots; none with --from]",
+    help="Verify segments at this depth as `tiersnap verify` does, and replace wrong ones.  [default: snapshots; no "
+    "verification with --from]",
 )
-@once("--delete-bad", is_flag=True, help="Delete segments that brokers no longer read, and their objects.")
+@once("--delete-bad", is_flag=True, help="Delete wrong segments that brokers no longer read, with their objects.")
 @opt.topic_option
 @opt.expiration_option
 @opt.broker_expiry_options
 @opt.allow_plaintext_option
-@opt.apply_option("Put them back; without it the plan is shown.")
+@opt.apply_option("Restore and replace; without --apply print the plan.")
 def mend(
     output: Output,
     situation: Situation,
@@ -118,26 +121,35 @@ def mend(
     tiersnap mend --bootstrap-server broker-1:9092 --remote s3://bucket/tiers \
       --from s3://bucket/wrong-prefix
 
-    Beside a running broker it finds LOGDIR, the remote location and the cluster by itself. LOGDIR are log directories
-    of replicas.
+    On the host of a running broker the command finds LOGDIR, the remote location and the cluster. LOGDIR may be log
+    directories of any replica.
 
-    A missing object is made again from the log in LOGDIR, as tiersnap tier makes it. If no log directory holds the
-    segment, the object comes from --from: a backup, or a wrong prefix or layout that it was uploaded to. The segment is
-    fetched, read completely and compared before anything is written; an encrypted one is refused. Without either, the
-    object is made from the segment's other objects or from the log of another copy of the segment, complete or not, and
-    the producer state at its first offset comes from remote storage. A log with other batches than the tier's, as of a
-    diverged clone, is refused. The object gets the key that brokers look for, under the same segment id. No record
-    changes, nothing is overwritten, --from stays as it is. Brokers read it without a restart.
+    Missing objects: a missing object is built from the first of these sources that has the segment.
 
-    A segment that tiersnap verify finds wrong at --depth, or whose missing object cannot be made to fit the others, is
-    replaced by a right one under a new id, from the same sources: uploaded as by tier and published as by publish,
-    also while copying is on. After each record brokers read each offset that they read before. The wrong segment
-    stays: it counts for retention.bytes, and verify still finds it. --delete-bad deletes it, its record and its
-    objects; and of a segment that was copied twice, the copy that brokers do not read. First it reads the partition
-    whole, as at --depth full: nothing is deleted unless the segments that brokers read instead are right.
+    1. The log in LOGDIR, as `tiersnap tier` builds it.
 
-    A segment that cannot be made right is refused by name (exit code 4). As in tiersnap publish, a proof that brokers
-    read --remote comes first. No plain text is written beside encrypted segments.
+    2. --from: a backup, or a wrong prefix or layout of an earlier upload. The segment is read completely and compared
+    first. An encrypted segment is refused.
+
+    3. The segment's other objects, or the log of another copy of the segment, complete or not. The producer state at
+    the first offset comes from remote storage.
+
+    A log whose batches differ from remote storage is refused, for example a diverged clone. The new object gets the key
+    that brokers request, under the same segment id. No record changes, no object is overwritten, and --from is not
+    changed. Brokers read the object without a restart.
+
+    Wrong segments: a segment is replaced if --depth finds it wrong, or if its missing object cannot match its other
+    objects. The replacement has a new segment id and comes from the same sources. It is uploaded as by `tier` and
+    published as by `publish`, even while copying is enabled. After each record, brokers can read every offset that they
+    could read before.
+
+    The wrong segment remains in the records, so it counts for retention.bytes, and verify still reports it.
+    --delete-bad deletes the segment, its record and its objects. It also deletes the unread copy of a segment that was
+    copied twice. Before that, it verifies the whole partition at --depth full, and deletes only if the segments that
+    brokers read instead are right.
+
+    A segment that cannot be repaired is refused by name (exit code 4). As in `tiersnap publish`, the command needs a
+    proof that brokers read --remote. It never writes plain text to a partition with encrypted segments.
     """
     from tiersnap.remote_storage.cluster.missing_objects import read_by_brokers
     from tiersnap.remote_storage.cluster.topic_checks import check_selected
@@ -159,10 +171,12 @@ def mend(
     if wrong is not None:
         source = open_location(open_existing_store(wrong, view.stores, writes=False), lies_as or target.layout.name)
         if (source.store.uri, source.layout) == (target.store.uri, target.layout):
-            raise UsageError("--from and --remote are the same location", hint="name that of the mistaken upload")
-    checked = None if source else CheckDepth.SNAPSHOTS
+            raise UsageError("--from and --remote are the same location", hint="--from takes the mistaken upload")
+    checked = None
     if depth:
         checked = CheckDepth(depth)
+    elif source is None:
+        checked = CheckDepth.SNAPSHOTS
     request = MendRequest(source, checked, log_dirs, delete_bad, allow_plaintext, apply)
     with prover.metadata_topic.read_all() as reader, Progress(output, "mending") as progress:
         ask = partial(read_by_brokers, cluster, reader, lambda name: matches_topic(name, topic))
@@ -201,7 +215,8 @@ def _told(output: Output, mended: Mended, *, apply: bool) -> int:
     from tiersnap.snapshot.replay.remote_listing import Encryption
 
     done, missing, proof = mended.done, mended.missing, mended.proof
-    errors = [*(each.error for each in done if each.error is not None), *mended.failures]
+    errors = [each.error for each in done if each.error is not None]
+    errors += mended.failures
     count = sum(each.outcome is MendOutcome.MENDED for each in done)
     told = place_fields(proof)
     unknown = {each.metadata.id.topic_id_partition for each in done if each.encryption is Encryption.UNKNOWN}
@@ -216,16 +231,17 @@ def _told(output: Output, mended: Mended, *, apply: bool) -> int:
 
 
 def _says(mended: Mended, *, apply: bool) -> Iterator[str]:
-    """Yield sentences about the missing or mended segments, and the next step."""
+    """Yield messages about the missing or mended segments, and the next step."""
     done, missing = mended.done, mended.missing
-    ended = Counter(each.outcome for each in done)
     if not apply or not done:
         yield missing.sentence
-        if count := ended[MendOutcome.PLANNED]:
-            size = sum(each.metadata.segment_size for each in done if each.outcome is MendOutcome.PLANNED)
-            yield f"plan: {count_of(count, 'segment')} to mend, {human_bytes(size)}"
-            yield f"nothing was put back; next: {again('--apply')}"
+        planned = [each for each in done if each.outcome is MendOutcome.PLANNED]
+        if planned:
+            size = sum(each.metadata.segment_size for each in planned)
+            yield f"plan: {count_of(len(planned), 'segment')} to mend, {human_bytes(size)}"
+            yield f"nothing was changed; next: {again('--apply')}"
         return
+    ended = Counter(each.outcome for each in done)
     of = count_of(len(done), "segment was", "segments were")
     yield f"{ended[MendOutcome.MENDED]} of {of} mended at {missing.uri}"
     if ended[MendOutcome.DELETED]:

@@ -1,4 +1,4 @@
-"""`tiersnap producers`: the producers that a broker would know, as kafka-transactions describe-producers lists them."""
+"""`tiersnap producers`: list the active producers on disk, as kafka-transactions describe-producers does."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tiersnap.snapshot.exactly_once.transactions.kafka_table import DESCRIBE_PRO
 from tiersnap.snapshot.exactly_once.transactions.kinds import ListedProducer
 from tiersnap.snapshot.units import count_of, format_duration
 
-# Like --now of other commands, it must be given on the command line, each time.
+# A settings file may not set it, like --now of other commands.
 as_of_option = click.option(
     "--now",
     "--as-of",
     "as_of",
     type=TIME,
     default="now",
-    help="Count times up to this one: for disks that were copied long ago.  [default: the clock]",
+    help="Use this time as the current time, for example for an old copy of a disk.  [default: the clock]",
 )
 COLUMNS = {"topic": "Topic", "partition": "Partition", **in_words(DESCRIBE_PRODUCERS)}
 
@@ -43,13 +43,14 @@ def producers(
     check_crc: bool,
     log_starts: opt.LogStarts,
 ) -> int:
-    """List the producers of the partitions in LOGDIR, as describe-producers of their leader would.
+    """List the producers of the partitions in LOGDIR, as describe-producers of the leader would.
 
     tiersnap producers /var/lib/kafka/data --partition orders-0
 
-    Each partition is replayed up to its end; no broker and no Java is asked, and reading is safe while the broker runs.
-    Producers that a broker drops by now (--producer-expiration) are left out, and counted on stderr. Exits 5 when
-    something is damaged, 6 when something may not be read, 4 when a log start is unknown.
+    The command replays each partition to its end. It needs no running broker and no Java. Reading is safe while the
+    broker runs. Producers older than --producer-expiration are left out, and counted on stderr.
+
+    The exit code is 5 if a file is damaged, 6 if a file may not be read, 4 if a log start offset is unknown.
     """
     from tiersnap.snapshot.exactly_once.transactions.producers import (
         ProducerListing,
@@ -69,8 +70,8 @@ def producers(
         partitions = iter(found := list(partitions))
         if len(found) > 1:
             raise UsageError(
-                f"--output kafka is of one partition, and these are {len(found)}",
-                hint="name it: --partition TOPIC-PARTITION",
+                f"--output kafka prints one partition, and {len(found)} are selected",
+                hint="--partition TOPIC-PARTITION selects one",
             )
     rows = listing.producers(partitions)
     output.rows(ListedProducer, rows, columns=COLUMNS, kafka=DESCRIBE_PRODUCERS, findings=listing.findings)
@@ -79,7 +80,7 @@ def producers(
     if listing.expired:
         output.talk(
             f"not listed: {count_of(listing.expired, 'producer')}, idle for "
-            f"{format_duration(listing.producer_expiration)} or more, and dropped by brokers; --producer-expiration "
-            "none lists them"
+            f"{format_duration(listing.producer_expiration)} or more, which brokers drop; --producer-expiration none "
+            "lists them"
         )
     return exit_code_of([*listing.findings, *[Verdict.UNKNOWN_LOG_START] * len(listing.log_starts.unlocated)])

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PublishedPartition:
-    """A partition of `publish`, with the counts of its segments by action."""
+    """A partition of `publish`, with a count of segments for each action."""
 
     COLUMNS: ClassVar = ("topic", "partition", "metadata_partition", "publish", "finish", "known", "others", "refused")
     topic: str
@@ -41,21 +41,21 @@ class PublishedPartition:
     finish: int
     known: int
     others: str
-    refused: Annotated[str, Meta(description='type of the error that refused it, or ""')]
+    refused: Annotated[str, Meta(description='type of the error for which the partition was refused, or ""')]
     reason: str
     hint: str
 
 
 @dataclass(frozen=True, slots=True)
 class PublishSummary:
-    """Sums over all partitions; `place` is absent if there is nothing to publish."""
+    """Totals over all partitions. If no segment is to be published, `place` is absent."""
 
     NOT_TOLD: ClassVar = ("place", "place_evidence", "plan")
     segments: int
     records_published: int
     place: PlaceSentence | UnsetType = UNSET
     place_evidence: EvidenceKind | UnsetType = UNSET
-    plan: Annotated[PublishCounts | UnsetType, Meta(description="of a plan; absent with --apply")] = UNSET
+    plan: Annotated[PublishCounts | UnsetType, Meta(description="counts of the plan; absent with --apply")] = UNSET
 
 
 @command(PublishedPartition, summary=PublishSummary)
@@ -64,7 +64,7 @@ class PublishSummary:
 @proof_options
 @opt.topic_option
 @opt.broker_expiry_options
-@opt.apply_option("Publish; without it the plan is shown.")
+@opt.apply_option("Publish; without --apply print the plan.")
 def publish(
     output: Output,
     situation: Situation,
@@ -81,31 +81,35 @@ def publish(
     tiersnap publish --bootstrap-server broker-1:9092 --remote s3://bucket/tiers \
       --topic orders --apply
 
-    Beside a running broker it finds LOGDIR, the remote location and the cluster by itself.
+    On the host of a running broker the command finds LOGDIR, the remote location and the cluster.
 
-    Writes COPY_SEGMENT_STARTED and COPY_SEGMENT_FINISHED to __remote_log_metadata for each complete segment in --remote
-    that has no such records. It publishes nothing twice; if it is killed, the next run finishes.
+    The command writes COPY_SEGMENT_STARTED and COPY_SEGMENT_FINISHED to __remote_log_metadata for each complete segment
+    in --remote without such records. No segment is published twice. If the command is killed, the next call finishes
+    the work.
 
-    First it reads each segment completely, and compares it with the log in LOGDIR, log directories of the leader, if
-    its batches are there. LOGDIR also has the leader epochs if leaders cannot be asked (SASL). A partition with a
-    damaged segment, or with one of another log, is refused (exit code 5).
+    Verification: each segment is read completely before it is published. If LOGDIR has its batches, the segment is
+    compared with them; give log directories of the leader. LOGDIR also provides the leader epochs if leaders cannot be
+    asked (SASL). A partition with a damaged segment, or with a segment of another log, is refused (exit code 5).
 
-    A partition is refused as a whole if the cluster has another topic by its name, if it is not tiered, if offsets
-    before a segment are not in remote storage, or if its leader epochs are not in the lineage. If copies that brokers
-    know have lost objects, a complete copy takes their place, unless none of theirs is complete. Offsets that stay
-    unreadable are named (exit code 5). A segment that would hide readable offsets is held back.
+    A partition is refused if the cluster has another topic of the same name, if the topic is not tiered, if offsets
+    before a segment are not in remote storage, or if the leader epochs of a segment are not in the lineage.
 
-    Consumers read published segments immediately. A running copy task does not see them, and would copy them again. So
-    copying of a topic with something to publish is paused for about three seconds (remote.log.copy.disable), one topic
-    after another; meanwhile its retention is endless. What the topic had set is saved in --remote first: if the command
-    is killed, the next tiersnap publish, tier, run or unblock with --apply puts it back. Then the copy tasks are
-    watched until they go on. If someone else has disabled copying, it stays disabled. If the cluster refuses those
-    settings (ZooKeeper mode, Kafka before 3.9, no permission), nothing of the topic is published.
+    If published copies of a segment have lost objects, and none of these copies is complete, a complete copy is
+    published in their place. Offsets that remain unreadable are listed (exit code 5). A segment that would hide
+    readable offsets is held back.
 
-    Before the first record one of these proves that brokers read --remote: a broker that runs on this host was started
-    with it; or brokers read a record back from there, with --prove. Segments that are there prove nothing: a replica
-    of the bucket has them, too. Without a proof, and if there is a contradiction, nothing is published and the exit
-    code is 4.
+    Copying: consumers read published segments immediately. A running copy task does not notice them, and would upload
+    them again. Therefore the command pauses copying with remote.log.copy.disable for about three seconds, one topic
+    after another, and sets unlimited retention meanwhile. It first saves the topic's configs in --remote. If the
+    command is killed, the next `tiersnap publish`, `tier`, `run` or `unblock` with --apply restores them. At the end
+    the command waits until the copy tasks continue. If an operator had disabled copying, it stays disabled. If the
+    cluster refuses these configs (ZooKeeper mode, Kafka before 3.9, no permission), no segment of the topic is
+    published.
+
+    Proof: the command publishes only with a proof that brokers read --remote. Either the settings of the broker on this
+    host name it, or --prove lets brokers read a record back. Segments in --remote prove nothing, because a replica of
+    the bucket contains them as well. Without a proof, or with a contradiction, nothing is published, and the exit code
+    is 4.
     """
     from tiersnap.remote_storage.publish.publish import Publish
     from tiersnap.remote_storage.remote_log.finished import finished_segments
@@ -126,20 +130,18 @@ def publish(
         layout = location.layout.name
         raise SourceNotFoundError(
             f"{view.remote}: no finished remote segment of the layout {layout}, or none that --topic selects",
-            hint=f"{place.text(TIER_HERE)} makes them; --layout names the layout of those that exist",
+            hint=f"{place.text(TIER_HERE)} uploads segments; --layout selects another layout",
         )
     local = logs_of_replicas(location, log_dirs, Selection(topic), broker_expiry)
     prove = partial(prover.prove, location)
     chosen = prove, log_dirs, broker_id, local, broker_expiry, output.talk
     job = Publish(prover.cluster, metadata_topic, location, *chosen)
     done = job.run(finished, apply=apply)
-    told = place_fields(done.proof)
-    output.rows(
-        PublishedPartition,
-        [_row(plan, metadata_topic) for plan in done.plans],
-        summary=replace(PublishSummary(len(finished), done.records, *told), plan=UNSET if apply else done.plan),
-        errors=done.errors,
-    )
+    summary = PublishSummary(len(finished), done.records, *place_fields(done.proof))
+    if not apply:
+        summary = replace(summary, plan=done.plan)
+    rows = [_row(plan, metadata_topic) for plan in done.plans]
+    output.rows(PublishedPartition, rows, summary=summary, errors=done.errors)
     tell_place(output, done.proof)
     output.warn(*refusals_of(done))
     output.talk(*_says(done, place, apply=apply))
@@ -149,27 +151,31 @@ def publish(
 def _row(plan: PublishPlan, metadata_topic: MetadataTopic) -> PublishedPartition:
     from tiersnap.remote_storage.publish.segments_to_publish import PublishAction
 
-    publish, finish, known = columns = (PublishAction.PUBLISH, PublishAction.FINISH, PublishAction.KNOWN)
-    others = {action: plan.count(action) for action in PublishAction if action not in columns}
-    first = next(iter(plan.errors), None)
-    reason, hint = ("", "") if first is None else (first.message, first.hint)
+    counts = {action: plan.count(action) for action in PublishAction}
+    publish, finish, known = map(counts.pop, (PublishAction.PUBLISH, PublishAction.FINISH, PublishAction.KNOWN))
+    others = [f"{count} {action}" for action, count in counts.items() if count]
+    refused = reason = hint = ""
+    if plan.refusal is not None:
+        refused = type(plan.refusal).__name__
+    for first in plan.errors[:1]:
+        reason, hint = first.message, first.hint
     return PublishedPartition(
         topic=plan.partition.topic,
         topic_id=plan.partition.topic_id,
         partition=plan.partition.partition,
         metadata_partition=metadata_topic.partition_of(plan.partition),
-        publish=plan.count(publish),
-        finish=plan.count(finish),
-        known=plan.count(known),
-        others=", ".join(f"{count} {action}" for action, count in others.items() if count),
-        refused="" if plan.refusal is None else type(plan.refusal).__name__,
+        publish=publish,
+        finish=finish,
+        known=known,
+        others=", ".join(others),
+        refused=refused,
         reason=reason,
         hint=hint,
     )
 
 
 def refusals_of(done: Published) -> Iterator[str]:
-    """Yield why partitions are refused, segments lost or held back, and topics in doubt, each with its hint."""
+    """Yield the reason and the hint for each doubtful topic, refused partition, and lost or held back segment."""
     from tiersnap.remote_storage.errors import LostCopyError
 
     for doubt in done.doubts:

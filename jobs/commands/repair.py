@@ -1,4 +1,4 @@
-"""`tiersnap repair`: the missing snapshots of one host, without Spark or Java."""
+"""`tiersnap repair`: rebuild the missing snapshots of one host, without Spark or Java."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.repair.log_dirs import HostRepair
+    from tiersnap.snapshot.repair.partition import OpenFiles
 
-# Actions that need no step. They are counted, too, so that the counts add up to the rows.
+# Actions without a next step, and the reasons. They are reported so that the counts add up to the rows.
 _LEFT_ALONE = {
     "STRAY": "no segment begins at their offsets, and the broker deletes them at its next start",
-    "NEVER_TIERED": "their topics are compacted or internal, and no broker tiers those",
+    "NEVER_TIERED": "their topics are compacted or internal, and brokers do not tier such topics",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class RepairedSnapshot:
-    """A snapshot of `repair` that is not as it should be; snapshots that are right are counted only."""
+    """A snapshot that `repair` writes or reports. Snapshots that are already right are only counted."""
 
     COLUMNS: ClassVar = {
         "partition": "partition",
@@ -52,13 +53,13 @@ class RepairedSnapshot:
 
     @property
     def why(self) -> str:
-        """Return the reason of the action."""
+        """Return the reason for the action."""
         return self.snapshot.reason
 
 
 @dataclass(frozen=True, slots=True)
 class RepairedFile:
-    """Another file of `repair` that is not as it should be."""
+    """A damaged or missing index, leader-epoch-checkpoint or partition.metadata of `repair`."""
 
     log_dir: str
     partition: str
@@ -66,29 +67,31 @@ class RepairedFile:
 
     @property
     def offset(self) -> int | None:
-        """Return the base offset of the segment whose index it is."""
+        """Return the base offset of the index's segment; None if the file is no index."""
         return self.planned.base_offset
 
     @property
     def why(self) -> str:
-        """Return the file and the reason of the action."""
+        """Return the name of the file, and the reason for the action."""
         return f"{self.planned.file}: {self.planned.reason}"
 
 
 @command(RepairedSnapshot, RepairedFile)
 @log_dirs_options
-@click.option("--out", type=LocalPath(file_okay=False), help="Write below this directory instead.")
-@click.option("--all", "every_boundary", is_flag=True, help="With --out: every boundary, also those that have a file.")
+@click.option("--out", type=LocalPath(file_okay=False), help="Write below this directory, not into LOGDIR.")
+@click.option("--all", "every_boundary", is_flag=True, help="Write a snapshot at every segment boundary; needs --out.")
 @opt.expiration_option
 @opt.as_of_option
-@click.option("--replace", is_flag=True, help="Also replace files that are CORRUPT or SUSPECT.")
-@click.option("--above-newest", is_flag=True, help="Also write above the newest existing snapshot.")
+@click.option("--replace", is_flag=True, help="Replace files that are CORRUPT or SUSPECT.")
+@click.option(
+    "--above-newest", is_flag=True, help="Write snapshots with higher offsets than the newest existing snapshot."
+)
 @opt.topic_ids_option
-@opt.cluster_options("Another broker of the cluster, which runs: it knows the ids of topics that lost theirs.")
+@opt.cluster_options("Running broker of the cluster, to ask for topic ids that LOGDIR lost.")
 @opt.selection_options
 @opt.crc_option
 @opt.broker_expiry_options
-@opt.apply_option("Write into LOGDIR; the broker must be stopped.")
+@opt.apply_option("Write to LOGDIR; the broker must be stopped.")
 @opt.remote_view_options(opt.OF_BEGINNINGS, click.option)
 @opt.log_start_option
 def repair(
@@ -109,22 +112,26 @@ def repair(
     view: opt.RemoteView,
     log_starts: opt.LogStarts,
 ) -> int:
-    """Rebuild the producer snapshots that LOGDIR lacks, by replaying its segments as a broker does.
+    """Rebuild the producer snapshots that LOGDIR lacks. Replay the segments as a broker does.
 
     tiersnap repair /var/lib/kafka/data
     tiersnap repair --server-properties /etc/kafka/server.properties --apply
     tiersnap repair /var/lib/kafka/data --out rebuilt --all
 
-    LOGDIR is an entry of log.dirs; several may be given, with blanks or commas between them, or as a glob: all disks
-    of the broker in one call. Without LOGDIR the settings of --server-properties name them, or those of the broker that
-    runs. Shows the plan. --apply writes it into LOGDIR, --out DIR writes it to
-    DIR/<topic>-<partition>/ and leaves LOGDIR alone. Where a log begins in remote storage, --remote brings the
-    state that its first file begins with; without it nothing of that log is judged or made. Running it again does
-    nothing twice; killed anywhere, it leaves whole files only.
+    LOGDIR is an entry of log.dirs. Give all disks of the broker in one call: separate them with blanks or commas, or
+    use a glob. By default the directories come from --server-properties, or from the settings of the running broker.
 
-    It also repairs other files after a power loss. The topic id in partition.metadata comes from --topic-ids,
-    --bootstrap-server or the __cluster_metadata in LOGDIR. Leader epochs and indexes come from the batches. An empty
-    file is written; any other is replaced only with --replace.
+    The command prints the plan. --apply writes the files to LOGDIR. --out DIR writes them to DIR/<topic>-<partition>/,
+    and does not change LOGDIR.
+
+    If a log begins in remote storage, give --remote: it provides the producer state at the first local segment. Without
+    --remote, snapshots of such a log are neither verified nor written.
+
+    You can repeat the command: existing right files are kept. If the command is killed, it leaves only complete files.
+
+    The command also repairs other files after a power loss. The topic id in partition.metadata comes from --topic-ids,
+    from --bootstrap-server or from __cluster_metadata in LOGDIR. Leader epochs and indexes come from the batches. An
+    empty or missing file is written. A wrong file is replaced only with --replace.
     """
     from tiersnap.jobs.cli.text_files import read_topic_ids
     from tiersnap.jobs.situation.known_topic_ids import KnownTopicIds
@@ -146,9 +153,16 @@ def repair(
     if out is None:
         refuse_twice(opened)
     elif both := next(twice(opened, selection), None):
-        raise UsageError(f"{both[0]} is in two of the log directories: --out has one place for it", hint="repair each")
+        raise UsageError(
+            f"{both[0]} is in two of the log directories: --out has one folder per partition",
+            hint="repair one log directory at a time",
+        )
     options = PlanOptions(expires, broker_expiry.expiration, every_boundary, replace, above_newest)
-    open_files = partial(elsewhere, out, replace) if out is not None else in_place if apply else nowhere
+    open_files: OpenFiles = nowhere
+    if out is not None:
+        open_files = partial(elsewhere, out, replace)
+    elif apply:
+        open_files = in_place
     writes = apply or out is not None
     progress = Progress(output, "repairing" if writes else "planning", count(opened, selection))
     beginnings = view.beginnings(broker_expiry)
@@ -183,14 +197,15 @@ def _check_out(out: Path | None, *, apply: bool, every_boundary: bool) -> None:
     if apply and out is not None:
         raise UsageError("--apply writes into LOGDIR and --out elsewhere: give one of them")
     if every_boundary and out is None:
-        raise UsageError("--all writes boundaries that have a file already: give --out DIR to write them elsewhere")
+        raise UsageError("--all would write files that exist in LOGDIR: give --out DIR to write them elsewhere")
 
 
 def _written(repair: HostRepair, *, writes: bool, in_place: bool) -> Iterator[str]:
     count, files = map(_count_written, (repair.actions, repair.file_actions))
     yield from _snapshots(repair, count, writes=writes, has_files=files > 0)
     if files:
-        yield f"{count_of(files, 'other file')} {'in place' if writes else 'to write; nothing was written'}"
+        state = "in place" if writes else "to write; nothing was written"
+        yield f"{count_of(files, 'other file')} {state}"
     if count + files and not repair.undone:
         yield from _next_of(repair, writes=writes, in_place=in_place)
     yield from _unwritten(repair, in_place=in_place)
@@ -201,14 +216,14 @@ def _count_written(actions: Mapping[RepairAction, int]) -> int:
 
 
 def _next_of(repair: HostRepair, *, writes: bool, in_place: bool) -> Iterator[str]:
-    """Yield the next step of a repair with files to write, or that were written."""
+    """Yield the next step after a plan with files to write, or after the files were written."""
     from tiersnap.snapshot.gate.steps_by_problem import DOCTOR
 
     if not writes:
         yield f"next: stop the broker, then {again('--apply')}"
     elif in_place and not repair.errors:
         doctor = command_place([each.uri for each in repair.log_dirs]).text(DOCTOR)
-        yield f"next: start the broker; the same on the hosts of the other replicas, then {doctor}"
+        yield f"next: start the broker, repair the hosts of the other replicas in the same way, then {doctor}"
 
 
 def _snapshots(repair: HostRepair, count: int, *, writes: bool, has_files: bool) -> Iterator[str]:
@@ -247,7 +262,7 @@ def _unwritten(repair: HostRepair, *, in_place: bool) -> Iterator[str]:
 
 
 def _room(needed: int, log_dir: Path) -> Iterator[str]:
-    """Yield the needed and free bytes, and if they are too few, the ways to free more."""
+    """Yield the needed and the free bytes. If the free bytes do not suffice, yield ways to free more."""
     from tiersnap.snapshot.log.disk import deleted_bytes, disk_of, says_space, ways_to_free
 
     yield says_space(needed, log_dir)
@@ -262,7 +277,7 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
     if wrong := repair.file_actions[RepairAction.NEEDS_REPLACE]:
         yield f"{count_of(wrong, 'other file is', 'other files are')} wrong; next: {again('--replace')}"
     if lost := repair.file_actions[RepairAction.NOT_TOLD]:
-        yield f"{count_of(lost, 'other file is', 'other files are')} lost, and nothing here has the content"
+        yield f"{count_of(lost, 'other file is', 'other files are')} lost: no source on this host has the content"
     if unread := repair.actions[RepairAction.UNVERIFIED]:
         yield f"{count_of(unread, 'snapshot')} could not be read: run as the user that runs the broker"
     if unknown := repair.actions[RepairAction.NO_START]:
@@ -272,9 +287,9 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
     yield from of_unknown_beginnings(repair.beginnings)
     if above := repair.actions[RepairAction.ABOVE_NEWEST]:
         yield (
-            f"{above} lie above the newest snapshot that the broker can load, and the highest of them would become its "
-            "live state: give --above-newest to write them; or start the broker, which writes the last two itself, "
-            "stop it and repair again"
+            f"{above} are above the newest snapshot that the broker can load, and the broker would load the highest of "
+            "them: give --above-newest to write them; or start the broker, which writes the last two itself, stop it "
+            "and repair again"
         )
     for name, why in _LEFT_ALONE.items():
         action = RepairAction(name)
@@ -283,7 +298,7 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
 
 
 def _without_start(repair: HostRepair, count: int) -> Iterator[str]:
-    """Yield why `count` snapshots cannot be made: the state before them is unknown."""
+    """Yield the reason why `count` snapshots cannot be computed: the producer state before them is unknown."""
     from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS
 
     for each in repair.log_dirs:
@@ -293,11 +308,12 @@ def _without_start(repair: HostRepair, count: int) -> Iterator[str]:
                 "start the broker, which writes a new one in a minute, stop it and repair again"
             )
     if any(finding.finding_kind is FindingKind.OFFSETS_MISSING for finding in repair.findings):
-        yield f"{count} cannot be made: they are above a lost segment; put it back from another replica"
+        yield f"{count} cannot be computed: an earlier segment is lost; copy it from another replica"
         return
+    reason = f"{count} cannot be computed: the producer state before the first local segment is unknown on this host"
     if repair.beginnings.find is not None:
-        then = ", and remote storage does not tell"
+        yield f"{reason}, and remote storage does not have it"
+    elif repair.beginnings.unlocated:
+        yield f"{reason}; next: {with_remote()}"
     else:
-        there = "" if repair.beginnings.unlocated else ", but in remote storage"
-        then = f"{there}; next: {with_remote()}"
-    yield f"{count} cannot be made: the producer state before the first local segment is unknown here{then}"
+        yield f"{reason}, but in remote storage; next: {with_remote()}"

@@ -1,4 +1,4 @@
-"""`tiersnap report`: the readiness of a warehouse, as a table and as a page."""
+"""`tiersnap report`: print the verdicts in a warehouse, and write the readiness report."""
 
 from __future__ import annotations
 
@@ -59,11 +59,12 @@ class _Totals(Totals):
 
 
 def _totals_of(totals: Totals) -> dict[str, Any]:
-    """Return the fields of _Totals."""
-    names = ("tiered", "uploaded", "ready", "waiting")
-    sizes = {"size": "bytes", **{name: f"{name}_bytes" for name in names}}
-    in_words = {name: human_bytes(getattr(totals, of)) for name, of in sizes.items()}
-    return {each.name: getattr(totals, each.name) for each in dataclasses.fields(Totals)} | in_words
+    """Return the fields of _Totals by name: numbers, and sizes as text."""
+    found = {each.name: getattr(totals, each.name) for each in dataclasses.fields(Totals)}
+    found["size"] = human_bytes(totals.bytes)
+    for name in ("tiered", "uploaded", "ready", "waiting"):
+        found[name] = human_bytes(found[f"{name}_bytes"])
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +95,7 @@ class ReportedPartition(_Totals, _Partition):
     log_start_offset: int
     last_stable_offset: int | None
     high_watermark: int | None
-    blocked_at: Annotated[int | None, Meta(description="base offset of the first segment that waits")]
+    blocked_at: Annotated[int | None, Meta(description="base offset of the first waiting segment")]
     blocked_by: Verdict | None
     reason: str | None
     next_step: str | None
@@ -104,12 +105,12 @@ SEGMENT_COLUMNS = ("name", "base_offset", "size_bytes", "verdict", "snapshot", "
 
 
 def topic_row(topic: PageTopic) -> ReportedTopic:
-    """Return the row of a topic."""
+    """Return the row for `report --by topic`."""
     return ReportedTopic(topic=topic.topic, partitions=len(topic.partitions), **_totals_of(topic))
 
 
 def partition_row(partition: PagePartition) -> ReportedPartition:
-    """Return the row of a partition."""
+    """Return the row for `report --by partition`, with the first blocked segment."""
     blocked_at, blocked_by, reason, next_step = None, None, None, None
     for first in partition.blocking[:1]:
         blocked_at, blocked_by, reason, next_step = first.base_offset, first.verdict, first.reason, first.next_step
@@ -131,7 +132,7 @@ def partition_row(partition: PagePartition) -> ReportedPartition:
 
 
 def shown_segment(segment: SegmentVerdict, run: RunInfo) -> SegmentVerdict:
-    """Return the verdict as it is printed: without secrets, and with the commands of a run as its next step."""
+    """Return the verdict for output: with masked secrets, and with commands that use the locations of the run."""
     log_dir = without_user(segment.log_dir)
     on_host = run.collected.get(log_dir, log_dir)
     file = segment_file(on_host, segment.topic, segment.partition, segment.segment.base_offset)
@@ -142,20 +143,22 @@ def shown_segment(segment: SegmentVerdict, run: RunInfo) -> SegmentVerdict:
 
 @dataclass(frozen=True)
 class ReportSummary:
-    """Unneeded remote segments, and replicas that must not lead yet."""
+    """Incomplete or redundant remote segments, and replicas without producers."""
 
     unneeded_copies: list[str] | UnsetType = UNSET
     forgetful: Annotated[
-        list[ForgetfulReplica] | UnsetType, Meta(description="replicas that have forgotten producers, by the last runs")
+        list[ForgetfulReplica] | UnsetType, Meta(description="replicas that lost active producers, by the last runs")
     ] = UNSET
 
 
 @command(ReportedPartition, ReportedTopic, SegmentVerdict, summary=ReportSummary)
 @warehouse_option
-@click.option("--source", help="Named in the commands that clear a verdict.  [default: that of the last run]")
-@click.option("--remote", help="Remote location in the commands that clear a verdict.  [default: that of the last run]")
-@click.option("--by", "grain", type=click.Choice(GRAINS), default="partition", show_default=True)
-@click.option("--to", "folder", type=LocalPath(file_okay=False), help="Also write the page, JSON and CSV here.")
+@click.option("--source", help="Source in the printed commands.  [default: the source of the last run]")
+@click.option("--remote", help="Remote location in the printed commands.  [default: the location of the last run]")
+@click.option(
+    "--by", "grain", type=click.Choice(GRAINS), default="partition", show_default=True, help="Object of each row."
+)
+@click.option("--to", "folder", type=LocalPath(file_okay=False), help="Write the page, JSON and CSV to this folder.")
 @now_option
 def report(
     output: Output,
@@ -166,14 +169,14 @@ def report(
     folder: Path | None,
     now: int,
 ) -> int:
-    """Show where every segment stands: verdict, reason, and the command that clears it; no Java.
+    """Show the verdict of every segment, the reason, and the command that clears it. Needs no Java.
 
     tiersnap report --warehouse s3://lake/tiersnap
     tiersnap report --warehouse s3://lake/tiersnap --by segment --output jsonl
     tiersnap report --warehouse s3://lake/tiersnap --to page
 
-    Verdicts are those of the last run: the newest rows of the table readiness. Exits as scan does if the same segments,
-    findings and replicas without producers are in its way.
+    The verdicts are the newest rows of the table readiness, as the last run wrote them. For the same verdicts, findings
+    and replicas without producers, the exit code is the same as that of `tiersnap scan`.
     """
     import pyarrow as pa
 
@@ -204,7 +207,9 @@ def report(
     summary = summarise(rows, info)
     left = list(map(str, unneeded(copies(warehouse))))
     forgetful = last.settings.forgetful
-    members = ReportSummary(left or UNSET, list(forgetful) or UNSET) if left or forgetful else None
+    members = None
+    if left or forgetful:
+        members = ReportSummary(left or UNSET, list(forgetful) or UNSET)
     if grain == "segment":
         output.rows(SegmentVerdict, _segments(rows, info), columns=SEGMENT_COLUMNS, summary=members)
     else:
@@ -220,7 +225,7 @@ def report(
         summary = with_remote_checks(summary, remote_checks(warehouse))
         summary = dataclasses.replace(summary, forgetful=forgetful, trend=waiting_trend(warehouse))
         write_report(summary, folder, ExactlyOnce(audit(warehouse), failover(warehouse)))
-        output.talk(f"wrote {folder}/index.html, readiness.json, readiness.csv and what they point to")
+        output.talk(f"wrote {folder}/index.html, readiness.json, readiness.csv and the files that they link to")
     verdicts = {verdict: count.segments for verdict, count in summary.cluster.verdicts.items()}
     without_producers = [OtherProblem.REPLICA_WITHOUT_PRODUCERS] * len(forgetful)
     return exit_code_of([*problems_of(verdicts), *findings(warehouse), *without_producers])
@@ -235,10 +240,11 @@ def _show_topics(output: Output, report: Report, members: ReportSummary | None, 
 
 
 def _segments(rows: pa.Table, info: RunInfo) -> Iterator[SegmentVerdict]:
-    """Yield the segments by offset, with the commands of a run."""
+    """Yield the verdicts in the order of topic, log directory, partition and base offset."""
     from tiersnap.snapshot.tables.readiness import VERDICTS
 
-    by_offset = rows.sort_by([(name, "ascending") for name in ("topic", "log_dir", "partition", "base_offset")])
+    order = ("topic", "ascending"), ("log_dir", "ascending"), ("partition", "ascending"), ("base_offset", "ascending")
+    by_offset = rows.sort_by(list(order))
     run = info.without_secrets()
     for segment in VERDICTS.read(by_offset.to_batches(_BATCH_ROWS)):
         yield shown_segment(segment, run)

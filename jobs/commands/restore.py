@@ -1,10 +1,11 @@
-"""`tiersnap restore`: a partition's folder, rebuilt from remote storage alone."""
+"""`tiersnap restore`: rebuild the folder of a partition from its remote segments."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -34,7 +35,7 @@ _MOST_NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class RestoredPartition:
-    """A partition of `restore`; fields that depend on the restored log are null in a plan."""
+    """A partition of `restore`. In a plan, `files` is null."""
 
     COLUMNS: ClassVar = {
         "partition": "partition",
@@ -66,7 +67,7 @@ class RestoredPartition:
 
     @property
     def size(self) -> str:
-        """Return the bytes in words."""
+        """Return `bytes` with a unit, for people."""
         return human_bytes(self.bytes)
 
     @property
@@ -77,7 +78,7 @@ class RestoredPartition:
 
 @dataclass(frozen=True, slots=True)
 class RestoredSegment:
-    """A segment of `restore --segments`, or a remote segment that is left out."""
+    """A row of `restore --segments`: a restored segment, or a remote segment that is left out."""
 
     COLUMNS: ClassVar = ("partition", "base_offset", "next_base_offset", "size_bytes", "segment_id", "action")
     partition: str
@@ -90,44 +91,50 @@ class RestoredSegment:
 
 @command(RestoredPartition, RestoredSegment)
 @opt.remote_option
-@click.option(
-    "--to", "logdir", required=True, type=LocalPath(file_okay=False), help="An entry of the broker's log.dirs."
-)
+@click.option("--to", "logdir", required=True, type=LocalPath(file_okay=False), help="Entry of the broker's log.dirs.")
 @opt.as_one(
     "asked",
     RestoreRequest,
-    once("--topic", help="The topic's name: restore all its partitions that are in remote storage."),
-    opt.partitions_option("Restore only this partition; may be given several times, of one topic."),
-    once("--topic-id", help="The id in remote storage, if the topic has segments under several ids."),
-    click.option("--layout", type=click.Choice(opt.LAYOUTS), help="The layout to read, if segments exist in both."),
-    once("--cluster-id", help="The cluster that wrote the segments; needed if no run recorded it."),
-    once("--as-topic-id", help="The topic's id in the target's cluster; as in remote storage by default."),
+    once("--topic", help="Topic name. Restore all partitions of the topic that are in remote storage."),
+    opt.partitions_option("Restore only this partition; repeatable, for partitions of one topic."),
+    once("--topic-id", help="Topic id in remote storage, if the topic has segments under several ids."),
+    click.option("--layout", type=click.Choice(opt.LAYOUTS), help="Layout to read, if segments exist in both layouts."),
+    once("--cluster-id", help="Id of the cluster that wrote the segments; needed if no run recorded the id."),
+    once(
+        "--as-topic-id",
+        help="Topic id in the cluster of the target.  [default: the topic id in remote storage]",
+    ),
     once(
         "--producer-state",
         type=click.Choice(("keep", "empty")),
-        help="keep, the default in the same cluster. In another cluster choose: empty (except producers with open "
-        "transactions), or keep if no producer ids collide.",
+        help="Keep all producers, or only producers with open transactions (empty). Another cluster needs a choice: "
+        "`keep` is safe only if no producer ids collide.  [default in the same cluster: keep]",
     ),
-    once("--log-start", type=int, help="The first offset of one partition; by default as in remote storage."),
+    once("--log-start", type=int, help="Log start offset of one partition.  [default: as in remote storage]"),
     once(
         "--until",
         type=int,
-        help="End the log of one partition below this offset; needed if newer segments are not usable.",
+        help="End offset (exclusive) of one partition's log; needed if newer segments are not usable.",
     ),
-    once("--without", multiple=True, metavar="SEGMENT_ID", help="Leave this copy of a segment out."),
+    once(
+        "--without",
+        multiple=True,
+        metavar="SEGMENT_ID",
+        help="Leave out this copy of a segment; repeatable.",
+    ),
     click.option(
         "--unpublished",
         is_flag=True,
-        help="Also restore segments that the cluster does not know; without --bootstrap-server, those that tiersnap "
-        "made.",
+        help="Restore unpublished segments too: segments without a record in the cluster, or without "
+        "--bootstrap-server, segments that tiersnap uploaded.",
     ),
     opt.broker_expiry_options,
 )
-@click.option("--segments", is_flag=True, help="A row a segment instead of a row a partition.")
-@opt.cluster_options("A broker of the cluster that the segments come from: what it has deleted is not restored.")
+@click.option("--segments", is_flag=True, help="Print a row per segment, not per partition.")
+@opt.cluster_options("Broker of the cluster that wrote the segments. Segments that it deleted are not restored.")
 @opt.store_options
-@opt.rate_option("Fetch no more bytes a second")
-@opt.apply_option("Write into the log directory; the broker must be stopped.")
+@opt.rate_option("Limit of bytes fetched per second")
+@opt.apply_option("Write to the log directory; the broker must be stopped.")
 def restore(
     output: Output,
     remote: str,
@@ -146,9 +153,11 @@ def restore(
     tiersnap restore --remote s3://bucket/tiers --to /new-disk/kafka \
       --partition orders-0 --unpublished --apply
 
-    Shows the plan; --apply carries it out. Every batch is checked, missing files are made from the log, and the folder
-    gets its name only when it is complete on disk. If it is killed, the next call continues. The
-    restored log ends with the last tiered segment; the partition must be in no other log directory of the broker.
+    The command prints the plan; --apply writes the files. Every batch is verified, and missing files are built from the
+    log. The folder gets its final name after all files are on disk. If the command is killed, the next call continues.
+
+    The restored log ends with the last tiered segment. The partition must not exist in another log directory of the
+    broker.
     """
     from tiersnap.remote_storage.cluster.cluster_records import read_published
     from tiersnap.remote_storage.restore.find_topic import find_topic
@@ -181,18 +190,18 @@ def restore(
 
 
 def _tell_target(output: Output, target: Target, topic: str, *, topic_is_checked: bool) -> None:
-    """Print unusual properties of the log directory, and that the topic's existence was not checked."""
+    """Print a warning if no cluster confirmed the topic, or if the log directory has no directory.id."""
     if not topic_is_checked:
         output.talk(f"{topic}: topic existence was not checked; --bootstrap-server HOST:PORT asks its cluster")
     if target.meta.is_kraft and target.meta.directory_id is None:
         output.talk(
-            f"{target.path}/meta.properties has no directory.id: a broker makes a new one, and then its partitions "
-            "have no leader until its second start; write the directory's earlier id into the file"
+            f"{target.path}/meta.properties has no directory.id: the broker would create a new id, and the partitions "
+            "would have no leader until its second start; write the earlier directory.id into the file"
         )
 
 
 def _show_plans(output: Output, plans: Sequence[RestorePlan], *, segments: bool) -> None:
-    """Print the plans; with `segments` one row for each segment."""
+    """Print a row for each planned partition, or with `segments` for each segment, and the notes."""
     _rows(output, [(plan, None) for plan in plans], segments=segments)
     for plan in plans:
         _tell_plan(output, plan)
@@ -201,18 +210,19 @@ def _show_plans(output: Output, plans: Sequence[RestorePlan], *, segments: bool)
 
 
 def _show_restored(output: Output, restored: Restored, *, segments: bool) -> None:
-    """Print the restored partitions and the failure; raise the failure if no partition was restored."""
+    """Print the restored partitions and the failure. If no partition was restored, raise the failure."""
     for left in restored.left:
         output.warn(
-            f"{left} was left behind, and no broker starts while it exists: run restore again, which finishes it, or "
-            "delete it"
+            f"{left} is incomplete, and no broker starts while it exists: run restore again to finish it, or delete it"
         )
     failure = restored.failure
-    if failure is not None and not restored.done:
+    if failure is None:
+        _rows(output, restored.done, segments=segments)
+    elif not restored.done:
         raise failure
-    # One document has both the restored partitions and the failure.
-    _rows(output, restored.done, segments=segments, errors=[] if failure is None else [failure])
-    if failure is not None:
+    else:
+        # The JSON document contains the restored partitions and the failure.
+        _rows(output, restored.done, segments=segments, errors=[failure])
         output.error_text(failure)
         return
     for plan, found in restored.done:
@@ -232,14 +242,16 @@ def _rows(
             rows += _segments(plan)
         output.rows(RestoredSegment, rows, errors=errors)
     else:
-        output.rows(RestoredPartition, [_partition(plan, found) for plan, found in results], errors=errors)
+        output.rows(RestoredPartition, starmap(_partition, results), errors=errors)
 
 
 def _partition(plan: RestorePlan, found: RestoredLog | None) -> RestoredPartition:
-    """One row a partition; `found` is None for a plan."""
+    """Return the row of a partition; `found` is None for a plan."""
     chain = plan.folder.chain
     opened = plan.told_open if found is None else found.open_transactions
-    stable = min([chain.end_offset, *(each.first_offset for each in opened)])
+    stable = chain.end_offset
+    for each in opened:
+        stable = min(stable, each.first_offset)
     return RestoredPartition(
         partition=plan.folder.name,
         topic_id=plan.folder.topic_id,
@@ -261,7 +273,7 @@ def _partition(plan: RestorePlan, found: RestoredLog | None) -> RestoredPartitio
 
 
 def _segments(plan: RestorePlan) -> Iterator[RestoredSegment]:
-    """Yield a row for each segment to restore, then one for each remote segment that is left out."""
+    """Yield a row for each segment to restore, then a row for each remote segment that is left out."""
     name, chain = plan.folder.name, plan.folder.chain
     for piece in chain.pieces:
         size = piece.copy.metadata.segment_size
@@ -273,7 +285,7 @@ def _segments(plan: RestorePlan) -> Iterator[RestoredSegment]:
 
 
 def _tell_plan(output: Output, plan: RestorePlan) -> None:
-    """Print the notes about a partition before its restore, except those about open transactions."""
+    """Print the notes about a planned partition, without the notes about open transactions."""
     folder, chain, name = plan.folder, plan.folder.chain, plan.folder.name
     if chain.missing_below is not None:
         output.talk(
@@ -282,22 +294,26 @@ def _tell_plan(output: Output, plan: RestorePlan) -> None:
         )
     cut = sum(not piece.is_whole for piece in chain.pieces)
     if cut:
-        output.talk(f"{name}: {count_of(cut, 'segment')} cut at a batch, for others overlap; the indexes are made anew")
+        output.talk(
+            f"{name}: {count_of(cut, 'segment')} cut at a batch, because segments overlap; the indexes are rebuilt"
+        )
     for copy in chain.left_out[:_MOST_NAMED]:
         output.talk(f"{name}: copy {copy.segment_id} from offset {copy.base_offset} is left out: {copy.reason}")
     if len(chain.left_out) > _MOST_NAMED:
         output.talk(f"{name}: and {count_of(len(chain.left_out) - _MOST_NAMED, 'copy', 'copies')} more: see --segments")
     for left in plan.leftovers:
-        output.talk(f"{name}: {left} will be deleted: an earlier restore of other segments left it")
+        output.talk(f"{name}: {left} will be deleted: leftover of an earlier restore of other segments")
     if plan.destination.empty_state and plan.destination.is_same_cluster:
         output.talk(
-            f"{name}: with --producer-state empty the broker appends retries a second time, and forgets which "
-            "producers were fenced"
+            f"{name}: with --producer-state empty the broker appends retries a second time, and accepts fenced "
+            "producers again"
         )
     if not plan.destination.is_same_cluster:
         _tell_other_cluster(output, plan)
     if folder.topic_id != chain.pieces[0].copy.metadata.id.topic_id:
-        output.talk(f"{name}: under the topic id {folder.topic_id} a broker does not find the remote segments it had")
+        output.talk(
+            f"{name}: under the new topic id {folder.topic_id} a broker does not find the topic's remote segments"
+        )
 
 
 def _taken_by(plan: RestorePlan) -> str:
@@ -310,41 +326,46 @@ def _tell_done(output: Output, plan: RestorePlan, found: RestoredLog) -> None:
     chain, name, files = plan.folder.chain, plan.folder.name, found.files
     output.talk(
         f"{name}: offsets {chain.log_start_offset} to {chain.end_offset - 1} are in place, every batch checked; "
-        f"{count_of(files.snapshots, 'snapshot')} ({files.snapshots - len(files.rebuilt_snapshots)} of the tier, "
-        f"{len(files.rebuilt_snapshots)} made from the log), "
+        f"{count_of(files.snapshots, 'snapshot')} ({files.snapshots - len(files.rebuilt_snapshots)} from remote "
+        f"storage, {len(files.rebuilt_snapshots)} computed from the log), "
         f"{count_of(files.transaction_indexes, 'transaction index', 'transaction indexes')}"
     )
     for doubt in files.doubts[:_MOST_NAMED]:
         output.warn(f"{name}: {doubt}")
     if files.doubts:
-        then = "" if plan.destination.empty_state else "; the broker is to check every segment itself at its next start"
-        output.warn(f"{name}: the log settled {count_of(len(files.doubts), 'contradiction')} in the tier{then}")
+        found_doubts = count_of(len(files.doubts), "contradiction")
+        told = f"{name}: {found_doubts} in remote storage: the restored files follow the log"
+        if not plan.destination.empty_state:
+            told += "; the broker verifies every segment at its next start"
+        output.warn(told)
     if not plan.destination.is_same_cluster:
         if not plan.destination.empty_state:
             output.warn(
-                f"{name}: the largest restored producer id is {files.largest_producer_id}: the cluster's next producer "
-                "id must be above it before anybody produces"
+                f"{name}: the largest restored producer id is {files.largest_producer_id}: raise the cluster's next "
+                "producer id above it before a producer starts"
             )
         output.talk(
-            f"{name}: its batches carry leader epochs up to {files.largest_leader_epoch}. Where the topic's leader "
-            "epoch in this cluster is lower, the broker cuts its leader epochs: consumers read on, but remote "
-            "segments registered under the old epochs are not reachable"
+            f"{name}: its batches have leader epochs up to {files.largest_leader_epoch}; if the topic's leader epoch "
+            "in this cluster is lower, the broker truncates its leader epochs: consumers continue, but remote segments "
+            "with the old epochs cannot be read"
         )
     _tell_transactions(output, name, found.open_transactions)
 
 
 def _tell_other_cluster(output: Output, plan: RestorePlan) -> None:
     name = plan.folder.name
-    output.talk(f"{name}: comes from cluster {plan.source_cluster}, to be {plan.folder.topic_id} in another")
+    output.talk(
+        f"{name}: comes from cluster {plan.source_cluster}, and gets the topic id {plan.folder.topic_id} in another one"
+    )
     if plan.destination.empty_state:
         output.talk(
-            f"{name}: no producers are restored on this replica, but a follower that copies the log computes them from "
-            "it: with several replicas raise the cluster's next producer id above the restored ids instead"
+            f"{name}: no producers are restored on this replica, but followers compute them from the copied log: with "
+            "several replicas, raise the cluster's next producer id above the restored ids instead"
         )
 
 
 def _tell_transactions(output: Output, name: str, opened: tuple[RestoredTransaction, ...]) -> None:
-    """Print the open transactions, which hold the last stable offset, and how to end them."""
+    """Print the open transactions, which hold back the last stable offset, and the commands that abort them."""
     from tiersnap.snapshot.gate.kafka_tools import abort_transaction
 
     topic, _, partition = name.rpartition("-")
@@ -352,8 +373,8 @@ def _tell_transactions(output: Output, name: str, opened: tuple[RestoredTransact
     for each in opened[:_MOST_NAMED]:
         output.warn(
             f"{name}: the transaction of producer {each.producer_id} (epoch {each.producer_epoch}) from offset "
-            f"{each.first_offset} has no end in the restored log: read_committed stops there. It ends when the same "
-            "transactional producer ends a transaction here, or by "
+            f"{each.first_offset} has no end in the restored log: read_committed consumers stop at this offset until "
+            "the same transactional producer ends a transaction in this partition, or until you run "
             + place.text(abort_transaction(topic, int(partition), "--start-offset", str(each.first_offset)))
         )
     if len(opened) > _MOST_NAMED:

@@ -1,4 +1,4 @@
-"""`tiersnap run`: the main job, on Spark."""
+"""`tiersnap run`: decode, snapshot, tier and report, on Spark."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _WORDS = "tiersnap.words"
 
 @dataclass(frozen=True, slots=True)
 class VerdictCount:
-    """A verdict of `run`."""
+    """A verdict of `run`, and the number of its segments."""
 
     COLUMNS: ClassVar = ("verdict", "segments")
     verdict: Verdict
@@ -57,29 +57,29 @@ class VerdictCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """The outcome of `run`; `seconds` by stage."""
+    """The outcome of `run`."""
 
     run_id: str
     counts: RunCounts
     ready_elsewhere: ByName | UnsetType = UNSET
     encryption_unknown: Annotated[
-        int, Meta(description="partitions of which no manifest shows whether the plugin encrypts")
+        int, Meta(description="partitions without a manifest that shows whether the plugin encrypts")
     ]
     forgetful: Annotated[
-        list[ForgetfulReplica] | UnsetType, Meta(description="the first replicas that have forgotten producers")
+        list[ForgetfulReplica] | UnsetType, Meta(description="the first replicas that lost active producers")
     ] = UNSET
     forgetful_count: int | UnsetType = UNSET
-    finding_count: Annotated[int, Meta(description="of all; `findings` has the first few")]
-    error_count: Annotated[int, Meta(description="of all; `errors` has the first few")]
-    seconds: dict[str, float]
+    finding_count: Annotated[int, Meta(description="number of all findings; `findings` has the first ones")]
+    error_count: Annotated[int, Meta(description="number of all errors; `errors` has the first ones")]
+    seconds: Annotated[dict[str, float], Meta(description="duration by stage")]
     report: str
 
 
 class _KeepsWords(Command):
-    """A command that remembers its words as they were given, for --print-submit."""
+    """A command that stores its unparsed words, for --print-submit."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Remember, then parse."""
+        """Store the words, then parse them."""
         ctx.meta[_WORDS] = tuple(args)
         return super().parse_args(ctx, args)
 
@@ -135,7 +135,7 @@ def _settings(
     )
 
 
-# Given to the command as `settings: RunSettings`.
+# The command receives these options as `settings: RunSettings`.
 run_options = opt.as_one(
     "settings",
     _settings,
@@ -144,7 +144,7 @@ run_options = opt.as_one(
         "sources",
         multiple=True,
         required=True,
-        help="A log directory, or what `tiersnap collect` shipped of one: path, file:, s3: or hdfs:.",
+        help="Log directory, or the output of `tiersnap collect`: a path, file:, s3: or hdfs:; repeatable.",
     ),
     opt.remote_option,
     opt.warehouse_option,
@@ -159,8 +159,8 @@ run_options = opt.as_one(
         type=click.Choice(("exact", "window")),
         default="exact",
         show_default=True,
-        help="exact decodes all segments that are not in remote storage; window only those within --expiration, for a "
-        "first run over a long log.",
+        help="Segments to decode. exact: all segments that are not in remote storage. window: only segments within "
+        "--expiration, for a first run over a long log.",
     ),
     opt.topic_ids_option,
     opt.log_start_option,
@@ -168,32 +168,31 @@ run_options = opt.as_one(
         "--leader",
         "leaders",
         multiple=True,
-        help="The source to take if several have a replica of a partition.",
+        help="Source to use for a partition if several sources have a replica of it; repeatable.",
     ),
     opt.topic_option,
     opt.crc_option,
     opt.store_options,
     opt.rate_option(
-        "Send no more segments' bytes a second from all workers together; each task that tiers has its share, of "
-        "spark.sql.shuffle.partitions tasks at most"
+        "Limit of segment bytes sent per second by all workers together, divided among at most "
+        "spark.sql.shuffle.partitions tasks"
     ),
     once(
         "--until",
         type=TIME,
-        help="Tier each partition up to its first segment with a largest timestamp at or after this time.",
+        help="Stop in each partition before the first segment whose largest timestamp is this time or later.",
     ),
     opt.allow_plaintext_option,
     opt.leave_to_broker_option,
-    once("--no-upload", is_flag=True, help="Write only the tables: --apply then writes nothing to remote storage."),
-    opt.apply_option("Write the tables, and to remote storage; without it nothing is written, and the plan is shown."),
+    once("--no-upload", is_flag=True, help="With --apply, write only the tables, not to remote storage."),
+    opt.apply_option("Write to the tables and to remote storage; without --apply print the plan."),
 )
 
 
 @command(VerdictCount, summary=RunSummary, cls=_KeepsWords)
 @run_options
 @opt.cluster_options(
-    "A broker of the cluster, to ask which segments are tiered, which copy tasks work, and without --leader which "
-    "replica leads."
+    "Broker of the cluster, to ask for tiered segments, working copy tasks and, without --leader, leaders."
 )
 @publishing_options
 @spark_options
@@ -202,7 +201,7 @@ run_options = opt.as_one(
     "--openlineage",
     type=HTTP_URL,
     metavar="URL",
-    help="Tell an OpenLineage server when the run begins and how it ends.",
+    help="Send the start and the end of the run to this OpenLineage server.",
 )
 @click.option(
     "--report",
@@ -211,7 +210,7 @@ run_options = opt.as_one(
     show_default=True,
     help="Folder of the readiness report.",
 )
-@click.option("--print-submit", is_flag=True, help="Print the spark-submit line of this run, and run nothing.")
+@click.option("--print-submit", is_flag=True, help="Print the spark-submit line for this run, and exit.")
 def run(
     output: Output,
     settings: RunSettings,
@@ -230,19 +229,19 @@ def run(
       --remote s3://bucket/tiers --warehouse s3://lake/tiersnap --apply
     tiersnap run --source /mnt/broker-1 --remote s3://bucket/tiers --print-submit
 
-    It writes the missing producer snapshots, uploads every segment that may be tiered, and reports why the others may
-    not. The next run reads only new and changed segments.
+    The command computes the missing producer snapshots, uploads every segment that may be tiered, and reports why the
+    other segments may not. The next run reads only new and changed segments.
 
-    Without --apply it reads the tables, decodes what they lack, and writes nothing but the report. --apply --no-upload
-    writes the tables and leaves remote storage alone.
+    Without --apply the command reads the tables, decodes new segments, and writes only the report. --apply --no-upload
+    writes the tables, but not to remote storage.
 
-    With --bootstrap-server it ends as tiersnap publish does. It proves that brokers read the location. Then it pauses
-    copying of each topic with uploaded segments for about three seconds, and publishes them. From then on brokers read
-    the segments, and local retention deletes their files. Without a cluster the segments stay uploaded until tiersnap
-    publish.
+    With --bootstrap-server the command publishes the uploaded segments, as `tiersnap publish` does. First it proves
+    that brokers read the location. Then it pauses copying for about three seconds in each topic with uploaded segments,
+    and publishes them. From then on brokers read the segments, and local retention deletes their files. Without a
+    cluster, `tiersnap publish` publishes the segments later.
 
-    If a running broker of this host holds a --source and its configuration names another bucket, prefix, directory or
-    layout than --remote, nothing is written and the exit code is 4.
+    If a broker runs on this host with a --source as log directory, and its configuration names another bucket, prefix,
+    directory or layout than --remote, nothing is written, and the exit code is 4.
     """
     if print_submit:
         from tiersnap.jobs import run as submitted
@@ -307,7 +306,9 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
     tell_mended(output, done.snapshots_mended)
     tell_left_to_brokers(output, verdicts)
     if settings.replay.scan == "window":
-        output.talk(*(f"--scan window does not see {unseen}" for unseen in UNSEEN), "--scan exact sees all of it")
+        for unseen in UNSEEN:
+            output.talk(f"--scan window does not see {unseen}")
+        output.talk("--scan exact sees all of it")
     output.warn(*next_steps(verdicts, place.clears))
     for log_dir, count in outcome.ready_elsewhere.items():
         output.talk(
@@ -317,18 +318,19 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
     if settings.uploads:
         _tell_uploaded(output, outcome, is_done=is_fine and not verdicts.get(Verdict.UPLOADED))
     else:
-        tell_unknown_encryption(output, outcome.encryption_unknown if TO_UPLOAD & verdicts.keys() else 0)
+        if TO_UPLOAD & verdicts.keys():
+            tell_unknown_encryption(output, outcome.encryption_unknown)
         output.talk(_next_of(outcome, settings, place))
     tell_in_remote(output, verdicts, place.clears)
 
 
 def _tell_uploaded(output: Output, outcome: RunOutcome, *, is_done: bool) -> None:
-    """Print the finished copies, or that a run with uploads wrote nothing."""
+    """Print the number of finished copies, or that a run with uploads wrote nothing."""
     if outcome.copies_finished:
         tell_finished_copies(output, outcome.copies_finished)
     elif outcome.did_nothing:
-        what = "no object was written and no Delta version committed"
-        output.talk(f"nothing to do: {what}" if is_done else what)
+        nothing = "no object was written and no Delta version committed"
+        output.talk(f"nothing to do: {nothing}" if is_done else nothing)
 
 
 def _summary(outcome: RunOutcome, run_id: str, report: Path) -> RunSummary:
@@ -347,7 +349,7 @@ def _summary(outcome: RunOutcome, run_id: str, report: Path) -> RunSummary:
 
 
 def _next_of(outcome: RunOutcome, settings: RunSettings, place: Place) -> str:
-    """Return the last line of a run without uploads, with the command that does the rest."""
+    """Return the last line of a run without uploads, with the next command."""
     can_tier = may_be_tiered(outcome.verdicts, settings.replay)
     may_upload = any((can_tier, outcome.has_leftovers, outcome.error_count))
     if not may_upload and not outcome.has_rows:
@@ -361,7 +363,7 @@ def _next_of(outcome: RunOutcome, settings: RunSettings, place: Place) -> str:
 
 
 def _tell_troubles(output: Output, outcome: RunOutcome, place: Place) -> None:
-    """Print the failures, the replicas that must not lead, and the number of findings that were not shown."""
+    """Print the replicas without producers, the unknown topics, the number of findings not printed, and the errors."""
     tell_forgetful(output, outcome.forgetful, place)
     for topic in outcome.unknown_topics:
         output.warn(f"--topic-ids: no partition of the topic {topic} in any source")

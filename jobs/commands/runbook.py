@@ -1,4 +1,4 @@
-"""`tiersnap runbook`: print the runbook's entry for a verdict, a finding, an exit code or a line of a log, offline."""
+"""`tiersnap runbook`: print the runbook entry for a verdict, a finding, an exit code or a log line, offline."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ _WIDTH = 80
 @command(RunbookEntry)
 @click.argument("words", metavar="[WORD]", nargs=-1)
 def runbook(output: Output, words: tuple[str, ...]) -> None:
-    """Print what to do about a verdict, a finding, an exit code or a line of a log.
+    """Print the steps for a verdict, a finding, an exit code or a log line.
 
     tiersnap runbook
     tiersnap runbook MISSING_SNAPSHOT
     tiersnap runbook 6
     tiersnap runbook 'no space left on device'
 
-    WORD is a title, a verdict, a finding, an action of repair, the number or name of an exit code, or text of an
-    exception or a log, pasted as it is. Without it the command lists the entries. It reads a file of the package.
+    WORD is a title, a verdict, a finding, an action of repair, the number or name of an exit code, or the pasted text
+    of an exception or a log line. Without WORD the command lists the entries. The package contains the runbook, so the
+    command works offline.
     """
     word = " ".join(words)
     if not word:
@@ -36,8 +37,9 @@ def runbook(output: Output, words: tuple[str, ...]) -> None:
         return
     found = (*_of_failure(word), *(whole_runbook().find(word) or _of_error(word)))
     if not found:
-        near = whole_runbook().near(word)
-        hint = f"did you mean {' or '.join(near)}?" if near else "tiersnap runbook lists the entries"
+        hint = "tiersnap runbook lists the entries"
+        if near := whole_runbook().near(word):
+            hint = f"did you mean {' or '.join(near)}?"
         raise UsageError(f"{shortened(word)}: the runbook has no such word", hint=hint)
     if output.format is not Format.TABLE:
         output.rows(RunbookEntry, found)
@@ -49,14 +51,16 @@ def runbook(output: Output, words: tuple[str, ...]) -> None:
 
 
 def _of_error(word: str) -> tuple[RunbookEntry, ...]:
-    """Return the exit code of an error of tiersnap that the word begins with, as `NoSpaceError: …`."""
+    """Return the exit code's entry, if `word` begins with the name of a tiersnap error, as `NoSpaceError: …`."""
     import_module("tiersnap.remote_storage.errors")
     kind = error_named(re.split(r"[:\s]", word, maxsplit=1)[0].rpartition(".")[2])
-    return () if kind is None else whole_runbook().find(str(kind.exit_code.value))
+    if kind is None:
+        return ()
+    return whole_runbook().find(str(kind.exit_code.value))
 
 
 def _of_failure(word: str) -> tuple[RunbookEntry, ...]:
-    """Return the sentence for a text of Spark, Delta Lake, Hadoop or a storage server; nothing if it is not known."""
+    """Return an entry for an error text of Spark, Delta Lake, Hadoop or a storage server, if it is a known one."""
     from tiersnap.snapshot.tables.reader_errors import of_words
 
     error = of_words("this text", word)

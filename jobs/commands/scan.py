@@ -1,4 +1,4 @@
-"""`tiersnap scan`: list the segments and snapshots of a log directory, and the reasons that prevent tiering."""
+"""`tiersnap scan`: list segments, snapshots and verdicts of a log directory, and the next steps."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.metrics.of_run import ScanMetrics
     from tiersnap.snapshot.report.of_scan import ScanPage
 
-# Verdicts that are printed with their own next step. Those about snapshots get the source's name; a gap is no cause.
+# The verdicts whose next step `_steps_of_verdicts` prints. `_of_snapshots` prints the steps for missing and wrong ones.
 _CAUSES = (
     *("CORRUPT_SEGMENT", "UNREADABLE_SEGMENT", "UNVERIFIED_SNAPSHOT", "MISSING_INDEX", "TOPIC_ID_UNKNOWN"),
     *("INDEX_DAMAGED", "ABOVE_LSO"),
 )
 _WRONG = (SnapshotVerdict.CORRUPT, SnapshotVerdict.SUSPECT)
 _BROKERS_COPY = (
-    "a broker with tiered storage copies them at its next turn, or since Kafka 4.4 after remote.copy.lag.ms or .bytes"
+    "a broker with tiered storage copies them in its next copy task run, or since Kafka 4.4 after remote.copy.lag.ms "
+    "or .bytes"
 )
 
 
@@ -65,20 +66,20 @@ class ScannedPartition:
 
     @property
     def size(self) -> str:
-        """Return the bytes in words."""
+        """Return `bytes` with a unit, for people."""
         return human_bytes(self.bytes)
 
     def rank(self) -> tuple[int, int]:
-        """Return the sort key on a terminal: partitions with most waiting segments first."""
-        fine = sum(
-            self.verdicts.get(each, 0) for each in ("READY", "TIERED", "UPLOADED", "IN_REMOTE", "ACTIVE_SEGMENT")
-        )
+        """Return the sort key on a terminal: most findings first, then most segments that cannot be tiered."""
+        fine = 0
+        for verdict in ("READY", "TIERED", "UPLOADED", "IN_REMOTE", "ACTIVE_SEGMENT"):
+            fine += self.verdicts.get(verdict, 0)
         return -self.findings - (self.forgotten is not None), fine - self.segments
 
 
 @dataclass(frozen=True, slots=True)
 class ScannedSegment:
-    """A segment of `scan --segments`, with the snapshot at its end."""
+    """A segment of `scan --segments`, with the verdict on the snapshot at its end offset."""
 
     COLUMNS: ClassVar = ("partition", "base_offset", "size_bytes", "verdict", "snapshot", "reason", "next_step")
     log_dir: str
@@ -91,23 +92,25 @@ class ScannedSegment:
     next_step: str
 
     def rank(self) -> bool:
-        """Return the sort key on a terminal: waiting segments first."""
+        """Return the sort key on a terminal: segments with a next step first."""
         return not self.next_step
 
 
 @command(ScannedPartition, ScannedSegment)
 @situation_options(
-    "Ask remote storage which segments are tiered: s3://bucket/prefix, or a directory.  [default: the location of this "
+    "Remote location, to look for tiered segments: s3://bucket/prefix, or a directory.  [default: the location of this "
     "host's broker]",
-    "A broker of the cluster, to ask which segments brokers copy by themselves.  [default: the broker of this host]",
+    "Broker of the cluster, to ask for tiered segments and working copy tasks.  [default: the broker of this host]",
 )
 @opt.selection_options
 @opt.crc_option
 @opt.broker_expiry_options
 @opt.log_start_option
-@click.option("--report", type=LocalPath(file_okay=False), help="Also write the readiness page, JSON and CSV here.")
+@click.option(
+    "--report", type=LocalPath(file_okay=False), help="Write the readiness page, JSON and CSV to this folder."
+)
 @remote_checks_option
-@click.option("--segments", is_flag=True, help="A row for each segment instead of each partition.")
+@click.option("--segments", is_flag=True, help="Print a row per segment, not per partition.")
 @metrics_options
 def scan(
     output: Output,
@@ -127,18 +130,20 @@ def scan(
     tiersnap scan /var/lib/kafka/data --topic 'orders|payments' --segments
     tiersnap scan /var/lib/kafka/data --remote s3://bucket/tiers --report page
 
-    Beside a running broker it finds LOGDIR, the remote location and the cluster by itself.
+    On the host of a running broker the command finds LOGDIR, the remote location and the cluster.
 
-    LOGDIR is an entry of a broker's log.dirs: a path, or a file:, s3: or hdfs: URI; several may be given, with blanks
-    or commas between them, or as a glob. Reading is safe while the broker runs. The cluster knows which segments are
-    tiered, and the remote location which of them are complete. Without both, replicas of __remote_log_metadata in
-    LOGDIR prove a part.
+    LOGDIR is an entry of the broker's log.dirs: a path, or a file:, s3: or hdfs: URI. To give several, separate them
+    with blanks or commas, or use a glob. Reading is safe while the broker runs.
 
-    With a remote location it also names replicas that have forgotten producers, as brokers leave them that they rebuild
-    from remote storage, and says what producers would meet if they led now.
+    The cluster's records name the tiered segments. The remote location shows which of them are complete. Without a
+    cluster and a remote location, replicas of __remote_log_metadata in LOGDIR prove only some segments.
 
-    Exits 5 when something is damaged, 6 when something may not be read, 4 when a segment waits for a snapshot, an
-    index, leader epochs or a topic id, or when a replica has forgotten producers, 0 otherwise.
+    With a remote location the command also reports replicas that lost active producers, and the errors that these
+    producers would get from such a replica as leader. A broker loses producers if it rebuilds a replica from remote
+    storage.
+
+    The exit code is 5 if a file is damaged, and 6 if a file may not be read. It is 4 if a segment waits for a snapshot,
+    an index, leader epochs or a topic id, or if a replica lost producers. Otherwise it is 0.
     """
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.host.scanned import Scanner, ScanTotals
@@ -158,8 +163,10 @@ def scan(
     folds = FoldsAhead(check_crc=check_crc)
     inventory = view.inventory(broker_expiry, answer.records, told_by.ask_log_start)
     scanner = Scanner(inventory, broker_expiry, check_crc, tasks, folds)
-    findings = [*findings_of(opened), *(finding for _, finding in stray_partitions(opened))]
-    errors = scanner.errors  # grows
+    findings = list(findings_of(opened))
+    for _, finding in stray_partitions(opened):
+        findings.append(finding)
+    errors = scanner.errors  # the scanner adds errors
     errors.extend(unanswered)
     totals = ScanTotals(findings, errors, was_asked=tasks is not None)
     page, metrics = _page(report), _metrics(sinks)
@@ -174,9 +181,14 @@ def scan(
                 metrics.add(found)
             if page is not None:
                 page.add(located(each.uri), found)
-            yield from _segments(each.uri, found, place) if segments else [_partition(each.uri, found)]
+            if segments:
+                yield from _segments(each.uri, found, place)
+            else:
+                yield _partition(each.uri, found)
 
-    kind: type[ScannedPartition | ScannedSegment] = ScannedSegment if segments else ScannedPartition
+    kind: type[ScannedPartition | ScannedSegment] = ScannedPartition
+    if segments:
+        kind = ScannedSegment
     with folds:
         output.rows(kind, rows(), several=len(opened) > 1, findings=totals.findings, errors=totals.errors)
     tell_failures(output, totals.errors)
@@ -191,10 +203,11 @@ def scan(
         from tiersnap.jobs.telemetry.host_report import host_run
         from tiersnap.snapshot.report.run_info import new_run_id
 
-        uris, source = [located(each.uri) for each in opened], ", ".join(each.uri for each in opened)
+        names = [each.uri for each in opened]
+        uris, source = list(map(located, names)), ", ".join(names)
         info = host_run(new_run_id(), uris, now=broker_expiry.now, source=source, remote=view.remote or "")
         page.write(report, info, checks)
-        output.talk(f"wrote {report}/index.html, readiness.json, readiness.csv and what they point to")
+        output.talk(f"wrote {report}/index.html, readiness.json, readiness.csv and the files that they link to")
     return code
 
 
@@ -215,7 +228,7 @@ def _metrics(sinks: Sinks) -> ScanMetrics | None:
 
 
 def _partition(log_dir: str, scanned: Scanned) -> ScannedPartition:
-    """Return one row a partition; snapshots and verdicts are counts by name, the most frequent first."""
+    """Return the row of a partition. Snapshots and verdicts are counts by name, the most frequent first."""
     partition = scanned.examination.partition
     return ScannedPartition(
         log_dir=log_dir,
@@ -234,20 +247,23 @@ def _partition(log_dir: str, scanned: Scanned) -> ScannedPartition:
 
 def _segments(log_dir: str, scanned: Scanned, place: Place) -> Iterator[ScannedSegment]:
     examination = scanned.examination
-    files = (segment.log.path for segment in examination.partition.segments)
-    for segment, readiness, file in zip(examination.segments, scanned.readiness, files, strict=True):
-        following = segment.next_base_offset
-        offset = examination.facts.log_end_offset if following is None else following
-        found = examination.snapshots.get(offset)
+    listed = examination.partition.segments
+    for segment, readiness, on_disk in zip(examination.segments, scanned.readiness, listed, strict=True):
+        offset = segment.next_base_offset
+        if offset is None:
+            offset = examination.facts.log_end_offset
+        snapshot_reason = None
+        if (found := examination.snapshots.get(offset)) is not None:
+            snapshot_reason = found.reason(scanned.expiry)
         yield ScannedSegment(
             log_dir=log_dir,
             partition=examination.partition.name,
             segment=segment,
             verdict=readiness.verdict,
             snapshot=scanned.snapshots.get(offset),
-            snapshot_reason=None if found is None else found.reason(scanned.expiry),
+            snapshot_reason=snapshot_reason,
             reason=readiness.reason,
-            next_step=place.beside(file).clears(readiness.verdict),
+            next_step=place.beside(on_disk.log.path).clears(readiness.verdict),
         )
 
 
@@ -256,13 +272,13 @@ def _counts(totals: ScanTotals) -> Iterator[str]:
     yield f"segments: {cell(verdicts)}; snapshots: {cell(snapshots)}"
     if totals.deleted_segments:
         below = count_of(totals.deleted_segments, "segment")
-        yield f"not scanned: {below} below the log start offset, which brokers remove"
+        yield f"not scanned: {below} below the log start offset, which brokers delete"
     if totals.waiting_bytes:
-        yield f"{human_bytes(totals.waiting_bytes)} cannot be tiered for want of right snapshots"
+        yield f"{human_bytes(totals.waiting_bytes)} cannot be tiered, because snapshots are missing or wrong"
 
 
 def _next_steps(totals: ScanTotals, place: Place, *, has_remote: bool) -> Iterator[str]:
-    """Yield the next step of each cause."""
+    """Yield a message with the next step for each cause."""
     from tiersnap.snapshot.gate.steps_by_problem import TIER, VERIFY_REMOTE
 
     yield from _of_problems(totals, place)
@@ -274,40 +290,46 @@ def _next_steps(totals: ScanTotals, place: Place, *, has_remote: bool) -> Iterat
         yield of_not_compared(count, place.text(VERIFY_REMOTE))
     yield from _of_snapshots(totals, place)
     if totals.verdicts[Verdict.READY]:
-        brokers = "no broker copies them by itself" if totals.was_asked else f"{_BROKERS_COPY}; where none does"
+        brokers = f"{_BROKERS_COPY}; if no broker does"
+        if totals.was_asked:
+            brokers = "no broker copies them by itself"
         yield f"next for READY: {brokers}: {place.text(TIER)}"
     for verdict in (Verdict.IN_REMOTE, Verdict.UPLOADED):
         if totals.verdicts[verdict]:
             yield f"next for {verdict}: {place.clears(verdict)}"
     if left := totals.verdicts[Verdict.LEFT_TO_BROKER]:
-        yield f"brokers copy {count_of(left, 'segment')} by themselves; --segments says when each"
+        yield f"brokers copy {count_of(left, 'segment')} by themselves; --segments prints when"
 
 
 def _of_problems(totals: ScanTotals, place: Place) -> Iterator[str]:
-    """Yield the next step of each verdict, then of each kind of finding, without repetitions."""
-    steps: dict[str, str] = {}  # the first problem, by the step that clears it
+    """Yield the next step for each verdict, then for each kind of finding. Each distinct step occurs once."""
+    steps: dict[str, str] = {}  # by step, the first problem that the step clears
     for step, problem in chain(_steps_of_verdicts(totals, place), _steps_of_findings(totals, place)):
         steps.setdefault(step, problem)
     yield from (f"next for {problem}: {step}" for step, problem in steps.items())
 
 
 def _steps_of_verdicts(totals: ScanTotals, place: Place) -> Iterator[tuple[str, str]]:
-    """Yield (step, verdict)."""
+    """Yield pairs of next step and verdict."""
     from tiersnap.snapshot.log.findings import FindingKind
     from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS
 
     damaged = place.beside(_damaged_log(totals.findings))
     has_no_watermarks = any(each.path.endswith(f"/{HIGH_WATERMARKS}") for each in totals.findings)
     for verdict in map(Verdict, _CAUSES):
-        is_met = totals.unread if verdict is Verdict.UNVERIFIED_SNAPSHOT else totals.verdicts[verdict]
-        if not is_met:
+        count = totals.verdicts[verdict]
+        if verdict is Verdict.UNVERIFIED_SNAPSHOT:
+            count = totals.unread
+        if not count:
             continue
-        waits_for_file = verdict is Verdict.ABOVE_LSO and has_no_watermarks
-        yield damaged.clears(FindingKind.MISSING_CHECKPOINT if waits_for_file else verdict), verdict
+        if verdict is Verdict.ABOVE_LSO and has_no_watermarks:
+            yield damaged.clears(FindingKind.MISSING_CHECKPOINT), verdict
+        else:
+            yield damaged.clears(verdict), verdict
 
 
 def _damaged_log(findings: Iterable[Finding]) -> str:
-    """Return the path of the first damaged segment, a placeholder without any."""
+    """Return the path of the first damaged segment; the placeholder FILE if no segment is damaged."""
     from tiersnap.snapshot.log.findings import NOT_READ
 
     for each in findings:
@@ -317,7 +339,7 @@ def _damaged_log(findings: Iterable[Finding]) -> str:
 
 
 def _steps_of_findings(totals: ScanTotals, place: Place) -> Iterator[tuple[str, str]]:
-    """Yield (step, kind of finding), without deleted files, which `Output.rows` reports."""
+    """Yield pairs of next step and kind of finding, without deleted files, which `Output.rows` reports."""
     from tiersnap.snapshot.log.findings import FindingKind
 
     has_wrong_snapshots = any(totals.wanted[each] for each in _WRONG)
@@ -334,30 +356,33 @@ def _of_lost_indexes(totals: ScanTotals, place: Place) -> Iterator[str]:
     from tiersnap.snapshot.gate.steps_by_problem import REPAIR
 
     if totals.lost_indexes:
-        repairs = sum(totals.wanted[each] for each in (SnapshotVerdict.MISSING, *_WRONG))
-        yield (
+        lost = (
             f"{count_of(totals.lost_indexes, 'partition has', 'partitions have')} lost an .index: at its next start "
-            "the broker makes it again, and deletes the later snapshots of the partition as it does"
-            + ("; start it once, stop it, and then go on" if repairs else "")
+            "the broker rebuilds the index, and deletes the later snapshots of the partition"
         )
+        if any(totals.wanted[each] for each in (SnapshotVerdict.MISSING, *_WRONG)):
+            lost += "; start the broker once, stop it, and then repair"
+        yield lost
     if totals.lost_below_log_start:
         has = count_of(totals.lost_below_log_start, "partition has", "partitions have")
         yield (
             f"{has} a segment below the log start offset that lost its .index: at its next start the broker deletes "
-            f"all later snapshots of the partition; {place.text(REPAIR)} names the files to move away before"
+            f"all later snapshots of the partition; {place.text(REPAIR)} names the files to move away first"
         )
 
 
 def _of_snapshots(totals: ScanTotals, place: Place) -> Iterator[str]:
-    """Yield the sentences about replicas without producers, and the next step of the worst snapshots."""
+    """Yield the messages about replicas without producers, and the next step for the worst snapshots."""
     from tiersnap.snapshot.gate.exit_code import OtherProblem
     from tiersnap.snapshot.gate.steps_by_problem import REPAIR, REPAIR_REMOTE, REPLACE, REPLACE_REMOTE
 
     yield from totals.forgotten
     if totals.forgotten:
         step = place.clears(OtherProblem.REPLICA_WITHOUT_PRODUCERS)
-        yield f"next for forgotten producers: stop the broker before it leads these partitions: {step}"
+        yield f"next for lost producers: stop the broker before it leads these partitions: {step}"
     elif any(totals.wanted[each] for each in _WRONG):
-        yield f"next for wrong snapshots: {place.text(REPLACE_REMOTE if totals.log_starts.continued else REPLACE)}"
+        replace = REPLACE_REMOTE if totals.log_starts.continued else REPLACE
+        yield f"next for wrong snapshots: {place.text(replace)}"
     elif totals.wanted[SnapshotVerdict.MISSING]:
-        yield f"next for missing snapshots: {place.text(REPAIR_REMOTE if totals.log_starts.continued else REPAIR)}"
+        repair = REPAIR_REMOTE if totals.log_starts.continued else REPAIR
+        yield f"next for missing snapshots: {place.text(repair)}"

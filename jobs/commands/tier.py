@@ -1,4 +1,4 @@
-"""`tiersnap tier`: one host's READY segments into remote storage; no Spark, no tables."""
+"""`tiersnap tier`: upload the READY segments of one host, without Spark and tables."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HostRequest(UploadOptions):
-    """The options of `tier`; times in ms."""
+    """The options that `tier` and `unblock` share; durations in ms."""
 
     situation: Situation
     expiration: int | None
@@ -74,12 +74,12 @@ class HostRequest(UploadOptions):
 
     @property
     def view(self) -> opt.RemoteView:
-        """Return the remote location. Raises UsageError: it is not known."""
+        """Return the remote location. Raises UsageError if it is unknown."""
         return self.situation.remote.require("remote location")
 
     @cached_property
     def store(self) -> ObjectStore:
-        """Return the store of the remote location, limited to the rate.
+        """Return the store of the remote location, limited by --max-bytes-per-second.
 
         Raises:
             WrongPlaceError: the brokers of this host read another location.
@@ -93,14 +93,18 @@ class HostRequest(UploadOptions):
 
     @cached_property
     def tierer(self) -> Tierer:
-        """Return the process of this run, whose attempts have its run id."""
+        """Return the Tierer of this run. The claims of this run have its run id."""
         from tiersnap.remote_storage.upload.tier_job import Tierer
         from tiersnap.snapshot.report.run_info import new_run_id
 
         return Tierer(new_run_id(), self.broker_expiry.now)
 
     def host_in(self, location: RemoteLocation, *, every_boundary: bool = False) -> HostTier:
-        """Return the tiering at a location; raise the error of a location that refuses, also for a plan."""
+        """Return the HostTier for a location.
+
+        Raises:
+            TransientError, RemoteStorageError: the store does not answer, or refuses; a plan raises it too.
+        """
         from tiersnap.jobs.cli.text_files import read_topic_ids
         from tiersnap.remote_storage.upload.tier_host import HostTier
         from tiersnap.snapshot.replay.expiry import ReplayOptions
@@ -119,7 +123,7 @@ class HostRequest(UploadOptions):
 
 
 def host_options(cluster_help: str = OF_CLUSTER) -> opt.Option:
-    """Return the options of where to tier to and how, given to the command as `request: HostRequest`."""
+    """Return the options of HostRequest. The command receives them as `request: HostRequest`."""
     return opt.as_one(
         "request",
         HostRequest,
@@ -131,9 +135,9 @@ def host_options(cluster_help: str = OF_CLUSTER) -> opt.Option:
         opt.topic_ids_option,
         opt.topic_option,
         opt.crc_option,
-        opt.rate_option("Send no more bytes a second to remote storage"),
+        opt.rate_option("Limit of bytes sent to remote storage per second"),
         opt.allow_plaintext_option,
-        opt.apply_option("Write to remote storage; without it the plan is shown."),
+        opt.apply_option("Write to remote storage; without --apply print the plan."),
     )
 
 
@@ -153,7 +157,7 @@ class TieredPartition:
 
 @dataclass(frozen=True, slots=True)
 class TierSummary:
-    """The outcome of `tier`; `bytes_uploaded` are of segments with their indexes and snapshots."""
+    """The outcome of `tier`. `bytes_uploaded` counts segments, indexes and snapshots."""
 
     NOT_TOLD: ClassVar = ("plan",)
     run_id: str
@@ -166,18 +170,20 @@ class TierSummary:
     encryption: Annotated[
         dict[str, int] | UnsetType,
         Meta(
-            description="partitions with something to tier by PLAIN, ENCRYPTED or UNKNOWN, as the plugin's manifests "
-            "show; absent if nobody looked"
+            description="partitions with segments to tier by PLAIN, ENCRYPTED or UNKNOWN, as the plugin's manifests "
+            "show; absent if no manifest was read"
         ),
     ] = UNSET
     report: str | UnsetType = UNSET
-    plan: Annotated[TierPlan | UnsetType, Meta(description="what --apply would write; absent with --apply")] = UNSET
-    publish: Annotated[int | UnsetType, Meta(description="segments that --apply would publish; absent with it")] = UNSET
+    plan: Annotated[TierPlan | UnsetType, Meta(description="counts of the plan; absent with --apply")] = UNSET
+    publish: Annotated[
+        int | UnsetType, Meta(description="segments that --apply would publish; absent with --apply")
+    ] = UNSET
 
 
 @command(TieredPartition, summary=TierSummary)
 @host_options(
-    "A broker of the cluster, to ask which copy tasks work and to publish segments.  [default: the broker of this host]"
+    "Broker of the cluster, to ask for working copy tasks and to publish segments.  [default: the broker of this host]"
 )
 @opt.log_start_option
 @opt.leave_to_broker_option
@@ -187,9 +193,9 @@ class TierSummary:
     "--upload-again",
     metavar="SEGMENT_ID",
     multiple=True,
-    help="Read this upload of tiersnap completely; if it is damaged, upload the segment again under a new id.",
+    help="Read this upload of tiersnap completely. If it is damaged, upload the segment again under a new id.",
 )
-@click.option("--report", type=LocalPath(file_okay=False), help="Also write the readiness page here.")
+@click.option("--report", type=LocalPath(file_okay=False), help="Write the readiness page to this folder.")
 @remote_checks_option
 @metrics_options
 def tier(
@@ -204,26 +210,26 @@ def tier(
     checks_file: Path | None,
     sinks: Sinks,
 ) -> int:
-    r"""Tier the segments of LOGDIR that may be tiered, writing the snapshots they lack.
+    r"""Tier the READY segments of LOGDIR, and compute the snapshots that they lack.
 
     tiersnap tier
     tiersnap tier /var/lib/kafka/data --remote s3://bucket/tiers --apply
     tiersnap tier /var/lib/kafka/data --remote s3://bucket/tiers --topic orders \
       --max-bytes-per-second 50MiB --apply
 
-    Beside a running broker it finds LOGDIR, the remote location and the cluster by itself.
+    On the host of a running broker the command finds LOGDIR, the remote location and the cluster.
 
-    LOGDIR are all entries of a broker's log.dirs, with blanks or commas between them, or as a glob. One process, no
-    Spark and no tables: what remote storage holds is its memory, and a claim there keeps two hosts from copying one
-    segment.
+    Give all entries of the broker's log.dirs as LOGDIR: separate them with blanks or commas, or use a glob. The command
+    is one process without Spark and tables. It keeps its state in remote storage, and claims each segment there, so
+    that two hosts do not upload the segment twice.
 
-    With a cluster it ends as tiersnap publish does: the location is proven, copying of each topic with
-    uploaded segments is paused for about three seconds while brokers are told of them, and resumed. Then brokers read
-    the segments, and local retention deletes their files. Without a cluster segments stay uploaded, and tiersnap
-    publish tells brokers of them.
+    With a cluster the command publishes the uploaded segments, as `tiersnap publish` does. First it proves that brokers
+    read the location. Then it pauses copying for about three seconds in each topic with uploaded segments, and
+    publishes them. From then on brokers read the segments, and local retention deletes their files. Without a cluster,
+    `tiersnap publish` publishes the segments later.
 
-    If a running broker holds LOGDIR and its configuration names another bucket, prefix, directory or layout than
-    --remote, nothing is written and the exit code is 4.
+    If a running broker uses LOGDIR, and its configuration names another bucket, prefix, directory or layout than
+    --remote, nothing is written, and the exit code is 4.
     """
     from tiersnap.jobs.cli.text_files import unknown_topics
     from tiersnap.jobs.telemetry.host_report import host_run, write_report_and_metrics
@@ -263,10 +269,14 @@ def tier(
     progress = Progress(output, "tiering", count(opened, selection))
     tiered = tuple(host.partitions(told_by.located(progress.watch(selected_of(opened, selection)))))
     done, places = HostOutcome(tiered, tuple(findings_of(opened)), host.place_errors()), places_of(log_dirs)
-    published = Published(()) if teller is None else _publish(teller, done)
+    published = Published(())
+    if teller is not None:
+        published = _publish(teller, done)
     remote = request.view.remote or ""
     info = host_run(request.tierer.run_id, places, now=host.tierer.now, remote=remote, applied=host.apply)
-    counts = replace(done.counts, segments_published=len(published.told) if host.apply else 0)
+    counts = done.counts
+    if host.apply:
+        counts = replace(counts, segments_published=len(published.told))
     info = replace(info, source=", ".join(log_dirs), **vars(counts))
     problems = *done.problems(), *published.problems(), *unanswered
     code, errors = exit_code_of(problems), [*done.errors, *published.errors, *unanswered]
@@ -278,7 +288,9 @@ def tier(
         made = with_remote_checks(made, checks)
         write_report_and_metrics(made, code, report, sinks, errors=len(errors))
     leftovers = leftovers_by_kind(done.leftovers_removed, swept)
-    planned = {} if teller is None else to_publish(published, _uploads(done))
+    planned: dict[str, int] = {}
+    if teller is not None:
+        planned = to_publish(published, _uploads(done))
     several, summary = len(opened) > 1, _summary(done, info, leftovers, report, planned)
     rows = map(_row, done.partitions)
     output.rows(TieredPartition, rows, several=several, summary=summary, findings=done.findings, errors=errors)
@@ -298,8 +310,11 @@ def tier(
 def _publish(teller: TellBrokers, done: HostOutcome) -> Published:
     from tiersnap.remote_storage.metadata.segment_metadata import name_of
 
-    waiting = (name_of(each.partition) for each in done.partitions if each.awaits_records)
-    topics = {each.partition.topic for each in done.partitions}
+    waiting, topics = [], set()
+    for each in done.partitions:
+        topics.add(each.partition.topic)
+        if each.awaits_records:
+            waiting.append(name_of(each.partition))
     published = teller.run(waiting, topics, _uploaded_ids(done), uploads=_uploads(done).keys())
     ends: dict[TopicIdPartition, int] = {}
     if teller.place.apply:
@@ -310,15 +325,19 @@ def _publish(teller: TellBrokers, done: HostOutcome) -> Published:
 
 
 def _uploaded_ids(done: HostOutcome) -> set[str]:
-    # Copies of other attempts that were finished without a byte were not read.
+    # A finished copy of another attempt has 0 bytes in this run: its objects were not read.
     return {event.segment_id for event in done.copied if event.segment_id and event.object_bytes}
 
 
 def _uploads(done: HostOutcome) -> dict[TopicIdPartition, int]:
-    """Return how many segments a plan would upload, by partition."""
+    """Return the number of segments that a plan would upload, by partition."""
     from tiersnap.remote_storage.metadata.segment_metadata import name_of
 
-    return {name_of(each.partition): count for each in done.partitions if (count := each.plan.segments)}
+    uploads = {}
+    for each in done.partitions:
+        if each.plan.segments:
+            uploads[name_of(each.partition)] = each.plan.segments
+    return uploads
 
 
 def _row(each: HostPartition) -> TieredPartition:
@@ -336,7 +355,7 @@ def _row(each: HostPartition) -> TieredPartition:
 def _summary(
     done: HostOutcome, info: RunInfo, leftovers: dict[str, int], report: Path | None, planned: Mapping[str, int]
 ) -> TierSummary:
-    return TierSummary(
+    summary = TierSummary(
         run_id=info.run_id,
         snapshots_written=info.snapshots_written,
         snapshots_mended=info.snapshots_mended,
@@ -346,9 +365,10 @@ def _summary(
         leftovers_removed=leftovers,
         encryption=dict(done.encryption) or UNSET,
         report=UNSET if report is None else str(report / "index.html"),
-        plan=UNSET if info.applied else done.plan,
-        publish=UNSET if info.applied else sum(planned.values()),
     )
+    if info.applied:
+        return summary
+    return replace(summary, plan=done.plan, publish=sum(planned.values()))
 
 
 def _tell_next(
@@ -363,21 +383,24 @@ def _tell_next(
     def step_of(verdict: Verdict) -> str:
         return place.beside(done.file_of(verdict)).clears(verdict)
 
-    for line in next_steps(done.verdicts, step_of):
-        output.warn(line)  # a cron line that is quiet mails it
+    # Warnings, so that cron mails these lines even with --quiet.
+    output.warn(*next_steps(done.verdicts, step_of))
     if not info.applied:
         tell_unknown_encryption(output, done.encryption[Encryption.UNKNOWN])
         if done.plan:
             output.talk(done.plan.sentence)
-        what = f"nothing was written to remote storage; next: {again('--apply')}"
-        if done.plan.snapshots and not done.plan.segments:
-            what = (
-                "nothing was written to remote storage; --apply would upload no segment now, and only store snapshots"
-            )
-        output.talk(what if may_write else NOTHING_TO_TIER)
+        output.talk(_next_of_plan(done.plan, may_write=may_write))
     elif done.copies_finished:
         tell_finished_copies(output, done.copies_finished)
     elif not info.segments_uploaded and not info.snapshots_written and not info.segments_published:
         is_done = is_fine and not done.verdicts[Verdict.UPLOADED]
         output.talk("nothing to do: no object was written" if is_done else "no object was written")
     tell_in_remote(output, done.verdicts, step_of)
+
+
+def _next_of_plan(plan: TierPlan, *, may_write: bool) -> str:
+    if not may_write:
+        return NOTHING_TO_TIER
+    if plan.snapshots and not plan.segments:
+        return "nothing was written to remote storage; --apply would upload no segment now, and only store snapshots"
+    return f"nothing was written to remote storage; next: {again('--apply')}"

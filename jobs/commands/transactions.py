@@ -1,4 +1,4 @@
-"""`tiersnap transactions`: the output of kafka-transactions.sh, from segments instead of brokers."""
+"""`tiersnap transactions`: print the output of kafka-transactions.sh, computed from segments without a broker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 LIST, DESCRIBE, FIND_HANGING = QUESTIONS = ("list", "describe", "find-hanging")
 _MOST_COMMANDS = 10
-_HELP = """Answer, from the segments in LOGDIR, what kafka-transactions.sh asks brokers: list, describe, find-hanging.
+_HELP = """List, describe or find hanging transactions from the segments in LOGDIR, as kafka-transactions.sh does.
 
 tiersnap transactions find-hanging /var/lib/kafka/data
 tiersnap transactions list /data-1/kafka,/data-2/kafka
@@ -40,21 +40,23 @@ tiersnap transactions describe /var/lib/kafka/data \\
   --transactional-id payments-1
 
 \b
-list          every transactional id and the state of its transaction
-describe      one of them in full
-find-hanging  open transactions that nobody will end, which segments each
-              keeps from being tiered, and the command that aborts it
+list          every transactional id, with the state of its transaction
+describe      all fields of one transactional id
+find-hanging  open transactions that no coordinator will end, the segments
+              that they block, and the commands that abort them
 
-Needs no broker and no Java, and reading is safe while the broker runs. Name every log directory of the host, or of
-several hosts: without all partitions of __transaction_state nobody can tell which producers no transactional id
-has, and then nothing is called hanging for want of one. Exits 4 when a transaction hangs, 5 when something is
-damaged, 6 when partitions of __transaction_state are missing or may not be read.
+The command needs no broker and no Java. Reading is safe while the broker runs. Give all log directories of the host, or
+of several hosts. If partitions of __transaction_state are missing, a transaction without a known transactional id is
+not reported as hanging.
+
+The exit code is 4 if a transaction hangs, 5 if a file is damaged, and 6 if partitions of __transaction_state are
+missing or may not be read.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ListedTransaction:
-    """A transactional id of `transactions list` and `describe`, as its coordinator knows it."""
+    """A transactional id of `transactions list` and `describe`, with the state that the coordinator stored."""
 
     COLUMNS: ClassVar = kafka_table.in_words(kafka_table.DESCRIBE)
     known: KnownTransaction
@@ -62,30 +64,33 @@ class ListedTransaction:
 
     @classmethod
     def of(cls, known: KnownTransaction, as_of: int) -> ListedTransaction:
-        """Return a transactional id; `as_of` in ms."""
+        """Return the row of a transactional id; `as_of` is the current time in epoch ms."""
         start = known.value.start_timestamp
-        return cls(known, as_of - start if start >= 0 else None)
+        if start < 0:
+            return cls(known, None)
+        return cls(known, as_of - start)
 
     @property
     def coordinator(self) -> str:
-        """Return the partition whose leader is the coordinator."""
+        """Return the partition of __transaction_state whose leader is the coordinator."""
         return f"{TOPIC}-{self.known.record.partition}"
 
     @property
     def topic_partitions(self) -> list[str]:
         """Return the names of the partitions of the transaction."""
         value = self.known.value
-        return [f"{each[0]}-{each[1]}" for each in sorted(value.partitions or ()) if value.has_partition(each)]
+        wanted = filter(value.has_partition, sorted(value.partitions or ()))
+        return [f"{topic}-{partition}" for topic, partition in wanted]
 
     @property
     def transaction_start_timestamp(self) -> int | None:
-        """Return when the transaction began, in ms."""
+        """Return the start of the transaction in epoch ms; None without a transaction."""
         start = self.known.value.start_timestamp
         return start if start >= 0 else None
 
     @property
     def transaction_start_time(self) -> str | None:
-        """Return when the transaction began, in ISO 8601."""
+        """Return the start of the transaction in ISO 8601, UTC."""
         return utc(self.transaction_start_timestamp)
 
 
@@ -110,24 +115,24 @@ class ListedOpenTransaction:
     abort_command: str | None
     abort_command_before_3_0: str | None
     terminate_command: Annotated[
-        str | None, Meta(description="aborts a transaction in two phases over its application's head")
+        str | None, Meta(description="aborts a two-phase commit transaction (KIP-939) without its application")
     ]
 
     @property
     def last_time(self) -> str | None:
-        """Return `last_timestamp` in ISO 8601."""
+        """Return the producer's `last_timestamp` in ISO 8601, UTC."""
         return utc(self.transaction.producer.last_timestamp)
 
     @property
     def blocked(self) -> int:
-        """Return the number of blocked segments."""
+        """Return the number of segments that the transaction keeps from being tiered."""
         return len(self.transaction.blocked_segments)
 
 
 @command(ListedTransaction, ListedOpenTransaction, help=_HELP, kafka="kafka-transactions.sh")
 @click.argument("question", metavar="[list|describe|find-hanging]", type=click.Choice(QUESTIONS))
 @opt.log_dirs_argument()
-@click.option("--transactional-id", help="describe: the one to describe.")
+@click.option("--transactional-id", help="describe: describe this transactional id.")
 @opt.selection_options
 @click.option(
     "--max-transaction-timeout",
@@ -135,19 +140,20 @@ class ListedOpenTransaction:
     type=DURATION,
     default="15m",
     show_default=True,
-    help="find-hanging: the brokers' transaction.max.timeout.ms; a producer that wrote since may still be alive.",
+    help="find-hanging: transaction.max.timeout.ms of the brokers. A transaction hangs only if its producer was silent "
+    "longer.",
 )
-@click.option("--all", "everything", is_flag=True, help="find-hanging: also the open transactions that do not hang.")
+@click.option("--all", "everything", is_flag=True, help="find-hanging: print all open transactions.")
 @click.option(
     "--partition-count",
     type=click.IntRange(min=1),
-    help="Partitions of __transaction_state in the cluster.  [default: told from where the transactional ids are]",
+    help="Number of partitions of __transaction_state in the cluster.  [default: computed from the transactional ids]",
 )
 @click.option(
     "--before-4.3",
     "before_4_3",
     is_flag=True,
-    help="As coordinators before Kafka 4.3 see it: nothing of a partition behind a value of an unknown version.",
+    help="Read as coordinators before Kafka 4.3: stop in a partition at the first value of an unknown version.",
 )
 @as_of_option
 @opt.crc_option
@@ -166,7 +172,7 @@ def transactions(
     check_crc: bool,
     log_starts: opt.LogStarts,
 ) -> int:
-    """Answer one of QUESTIONS."""
+    """List, describe or find hanging transactions."""
     if (transactional_id is not None) != (question == DESCRIBE):
         raise UsageError(
             "describe needs --transactional-id, and nothing else takes it",
@@ -175,7 +181,7 @@ def transactions(
     if question == DESCRIBE:
         _refuse_selection()
     if timeout is None:
-        raise UsageError("--max-transaction-timeout cannot be none", hint="15m is what kafka-transactions.sh takes")
+        raise UsageError("--max-transaction-timeout cannot be none", hint="the default of kafka-transactions.sh is 15m")
     from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingOutcome, HangingSearch
     from tiersnap.snapshot.exactly_once.transactions.producers import open_of_one_cluster, partitions_of
     from tiersnap.snapshot.exactly_once.transactions.transaction_log import missing_of, read_transaction_log
@@ -207,7 +213,7 @@ def transactions(
 
 
 def _refuse_selection() -> None:
-    """Refuse a choice of partitions on the command line, as kafka-transactions.sh does."""
+    """Raise UsageError if the command line has --topic or --partition, as kafka-transactions.sh does."""
     ctx = click.get_current_context()
     for name, option in (("topic", "--topic"), ("partitions", "--partition")):
         if opt.is_typed(ctx, name):
@@ -217,7 +223,7 @@ def _refuse_selection() -> None:
 
 
 def _opened(judged: JudgedTransaction, as_of: int) -> ListedOpenTransaction:
-    """Return an open transaction with the commands that abort it, None if nothing is to be aborted."""
+    """Return the row of an open transaction. If it does not hang, the commands that abort it are None."""
     from tiersnap.snapshot.exactly_once.transactions.hanging import abort_step
     from tiersnap.snapshot.gate.kafka_tools import terminate_transaction
 
@@ -247,7 +253,7 @@ def _opened(judged: JudgedTransaction, as_of: int) -> ListedOpenTransaction:
 
 
 def _show_hanging(output: Output, outcome: HangingOutcome, *, as_of: int, everything: bool) -> None:
-    """Print the table and the next steps; with `everything` also the transactions that do not hang."""
+    """Print the hanging transactions, or with `everything` all open transactions, and the next steps."""
     shown = [each for each in outcome.judged if everything or each.verdict.is_hanging]
     rows = (_opened(each, as_of) for each in shown)
     output.rows(ListedOpenTransaction, rows, kafka=kafka_table.FIND_HANGING, findings=outcome.findings)
@@ -267,17 +273,21 @@ def _next_steps(outcome: HangingOutcome, left_out: int) -> Iterator[str]:
         if verdict in NEXT_STEP:
             yield f"next for {verdict}: {NEXT_STEP[verdict]}"
     ids = sorted(_two_phase_ids(judged))
-    yield from _commands("to abort over its application's head", list(map(terminate_transaction, ids)))
+    yield from _commands("to abort by force", list(map(terminate_transaction, ids)))
 
 
 def _two_phase_ids(judged: Iterable[JudgedTransaction]) -> set[str]:
-    """Return the transactional ids of the transactions in two-phase commit, as far as they are known."""
-    in_two_phases = (each.coordinated for each in judged if each.verdict is TransactionVerdict.TWO_PHASE)
-    return {each.transactional_id for each in in_two_phases if each is not None}
+    """Return the known transactional ids of transactions in two-phase commit (KIP-939)."""
+    ids = set()
+    for each in judged:
+        if each.verdict is TransactionVerdict.TWO_PHASE and each.coordinated is not None:
+            ids.add(each.coordinated.transactional_id)
+    return ids
 
 
 def _commands(when: str, commands: Sequence[NextStep]) -> Iterator[str]:
     place = command_place()
-    yield from (f"{when}: {place.text(each)}" for each in commands[:_MOST_COMMANDS])
+    for each in commands[:_MOST_COMMANDS]:
+        yield f"{when}: {place.text(each)}"
     if len(commands) > _MOST_COMMANDS:
-        yield f"and {len(commands) - _MOST_COMMANDS} more, which --output json shows"
+        yield f"and {len(commands) - _MOST_COMMANDS} more: --output json prints all"

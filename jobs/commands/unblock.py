@@ -1,10 +1,9 @@
-"""`tiersnap unblock`: partitions whose copier is stuck, freed while their broker runs."""
+"""`tiersnap unblock`: free partitions whose copy task is stuck, while the broker runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import UNSET, Meta, UnsetType
@@ -52,7 +51,7 @@ class FreedPartition:
 
     @classmethod
     def of(cls, freeing: Freeing, hint: str) -> FreedPartition:
-        """Return a partition that is freed, and the command that comes next."""
+        """Return the row of a partition; `hint` is the next command, or ""."""
         stuck, (topic, partition) = freeing.stuck, freeing.name
         counts = stuck.next_offset, stuck.attempts, freeing.tier, freeing.publish
         return cls(topic, partition, *counts, freeing.end, freeing.reason, hint)
@@ -60,7 +59,7 @@ class FreedPartition:
 
 @dataclass(frozen=True, slots=True)
 class UnblockSummary:
-    """Absent where nothing was stuck."""
+    """The outcome of `unblock`. If no partition was stuck, there is no summary."""
 
     NOT_TOLD: ClassVar = ("place", "place_evidence", "plan")
     run_id: str | UnsetType = UNSET
@@ -68,7 +67,7 @@ class UnblockSummary:
     snapshots_mended: int | UnsetType = UNSET
     place: PlaceSentence | UnsetType = UNSET
     place_evidence: EvidenceKind | UnsetType = UNSET
-    plan: Annotated[TierPlan | UnsetType, Meta(description="what --apply would upload; absent with --apply")] = UNSET
+    plan: Annotated[TierPlan | UnsetType, Meta(description="counts of the plan; absent with --apply")] = UNSET
 
 
 @command(FreedPartition, summary=UnblockSummary)
@@ -83,38 +82,40 @@ def unblock(
     broker_id: int | None,
     hung_after: int | None,
 ) -> int:
-    r"""Free partitions whose tiering is stuck or hangs, without a restart.
+    r"""Free partitions whose tiering is stuck or hung, without a broker restart.
 
     tiersnap unblock
     tiersnap unblock --apply
     tiersnap unblock /var/lib/kafka/data --bootstrap-server broker-1:9092 \
       --remote s3://bucket/tiers --apply
 
-    Beside a running broker it finds LOGDIR, the remote location and the cluster by itself. LOGDIR are all entries of
-    that broker's log.dirs.
+    On the host of a running broker the command finds LOGDIR, the remote location and the cluster. LOGDIR must be all
+    entries of the broker's log.dirs.
 
-    It looks in LOGDIR for partitions whose copier begins the same segment again and again because a producer snapshot
-    is missing. It tiers their segments with computed snapshots, pauses copying by remote.log.copy.disable, publishes
-    the segments, and resumes copying, which then continues after them. No file in the log directory is touched. The
-    objects of a broker's failed attempt are published only if they all equal the log in LOGDIR; otherwise the segment
-    is uploaded again.
+    Stuck copies: a copy task is stuck if it starts the same segment again and again, because a producer snapshot is
+    missing. The command tiers such segments with computed snapshots, pauses copying with remote.log.copy.disable,
+    publishes the segments, and resumes copying. The copy task then continues after them. No file in LOGDIR is changed.
+    The objects of a broker's failed attempt are published only if all of them equal the log in LOGDIR. Otherwise the
+    segment is uploaded again.
 
-    A copy hangs if its broker began it and it does not end (--hung-after). Then the command only disables and enables
-    copying, and the broker begins the copy anew.
+    Hung copies: a copy is hung if the broker started it and it does not end (--hung-after). The command then only
+    disables and enables copying, so that the broker starts the copy again.
 
-    Before anything is tiered one of these proves that brokers read --remote: a broker that runs on this host was
-    started with it; or brokers read a record back from there, with --prove. Without a proof, and if there is a
-    contradiction, nothing is written and the exit code is 4.
+    Proof: the command writes only with a proof that brokers read --remote. Either the settings of the broker on this
+    host name it, or --prove lets brokers read a record back. Without a proof, or with a contradiction, nothing is
+    written, and the exit code is 4.
 
-    Copying is disabled for about three seconds. During this time tiersnap sets the topic's retention and local
-    retention to endless, because with a finite one the broker would delete remote segments too. The topic's configs
-    are saved in remote storage first: if the command is killed, the same command puts them back and finishes, except
-    for configs that somebody else has changed. If a
-    broker refuses them, only copying is enabled, the rest is printed as a line of kafka-configs, and the exit code is
-    4. Runs on one topic wait for each other. Copying that somebody else has disabled stays disabled.
+    Configs: copying is disabled for about three seconds. During this time retention and local retention of the topic
+    are unlimited, because with limited retention the broker would delete remote segments too. The topic's configs are
+    first saved in remote storage. If the command is killed, the same command restores them and finishes. It does not
+    restore configs that an operator has changed meanwhile.
 
-    If the cluster refuses those settings (ZooKeeper mode, Kafka before 3.9), segments are tiered and published, and a
-    restart of the leader is what makes its copier look.
+    If a broker refuses to restore the configs, the command enables only copying, prints a line of kafka-configs for the
+    rest, and exits with code 4. Two runs on the same topic wait for each other. If an operator had disabled copying, it
+    stays disabled.
+
+    If the cluster refuses to disable copying (ZooKeeper mode, Kafka before 3.9), the segments are tiered and published,
+    but the copy task continues only after a restart of the leader.
     """
     from tiersnap.remote_storage.cluster.hung_copies import HungLimit
     from tiersnap.remote_storage.unblock.unblock import Unblock
@@ -138,20 +139,25 @@ def unblock(
     for each in done.freeings:
         step = next_place.clears(each.waits_for) if each.waits_for else each.hint
         rows.append(FreedPartition.of(each, step))
-    summary = _summary(done, request) if rows else None
-    findings = done.tiered.findings if rows else ()
-    output.rows(FreedPartition, rows, summary=summary, findings=findings, errors=errors)
+    if rows:
+        output.rows(FreedPartition, rows, summary=_summary(done, request), findings=done.tiered.findings, errors=errors)
+    else:
+        output.rows(FreedPartition, rows, errors=errors)
     tell_place(output, done.proof)
     tell_failures(output, errors)
-    output.warn(*(each.says() for each in done.lost_epochs))
-    cures = chain.from_iterable(each.cure() for each in done.lost_epochs)
-    output.talk(*dict.fromkeys(map(next_place.text, cures)))
+    cures: dict[str, None] = {}
+    for lost in done.lost_epochs:
+        output.warn(lost.says())
+        cures |= dict.fromkeys(map(next_place.text, lost.cure()))
+    output.talk(*cures)
     if rows:
         _tell_freed(output, done, rows, apply=request.apply)
-    elif not done.lost_epochs:
-        looked_at = count_of(done.candidates, "tiered partition")
-        idle = "brokers copy no partition of LOGDIR now: none can be stuck"
-        output.talk(f"none of {looked_at} is stuck" if done.candidates else idle)
+    elif done.lost_epochs:
+        pass
+    elif done.candidates:
+        output.talk(f"none of {count_of(done.candidates, 'tiered partition')} is stuck")
+    else:
+        output.talk("brokers copy no partition of LOGDIR now: none can be stuck")
     return exit_code_of(done.problems())
 
 
@@ -159,11 +165,13 @@ def _summary(done: Unblocked, request: HostRequest) -> UnblockSummary:
     tiered = done.tiered
     counts = len(tiered.copied), tiered.counts.snapshots_mended
     summary = UnblockSummary(request.tierer.run_id, *counts, *place_fields(done.proof))
-    return summary if request.apply else replace(summary, plan=tiered.plan)
+    if request.apply:
+        return summary
+    return replace(summary, plan=tiered.plan)
 
 
 def _tell_freed(output: Output, done: Unblocked, rows: Iterable[FreedPartition], *, apply: bool) -> None:
-    """Print the next steps of the partitions, and of a plan also the segments that --apply would upload."""
+    """Print the next steps. Without `apply`, print the segments that --apply would upload too."""
     from tiersnap.snapshot.replay.remote_listing import Encryption
 
     tell_mended(output, done.tiered.counts.snapshots_mended)
@@ -173,4 +181,4 @@ def _tell_freed(output: Output, done: Unblocked, rows: Iterable[FreedPartition],
     tell_unknown_encryption(output, done.tiered.encryption[Encryption.UNKNOWN])
     if done.tiered.plan:
         output.talk(done.tiered.plan.sentence)
-    output.talk(f"nothing was tiered, published or set; next: {again('--apply')}")
+    output.talk(f"nothing was changed; next: {again('--apply')}")

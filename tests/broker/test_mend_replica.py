@@ -71,7 +71,7 @@ def test_a_replica_that_loops_on_lost_objects_joins_the_isr_after_mend(release: 
             wait_until(lambda: second.log.count(LOOPS) > 2, "it loops", seconds=60)
             assert leader_and_isr(first, TOPIC)[1] == [FIRST]
             place = ("--bootstrap-server", first.bootstrap, "--remote", tier.directory)
-            assert_said(tiersnap("mend", *place), 0, "nothing was put back")
+            assert_said(tiersnap("mend", *place), 0, "nothing was changed")
             assert not any(path.exists() for path in originals), "a plan"
             ran = tiersnap("mend", *place, "--apply")
             assert_said(ran, 0)

@@ -24,7 +24,7 @@ def test_the_demo_does_the_main_job_and_the_same_again_finds_nothing_to_do(tmp_p
     env = {**os.environ, "COLUMNS": "200"}
     ran = subprocess.run(words, capture_output=True, text=True, timeout=900, check=False, cwd=tmp_path, env=env)
     assert ran.returncode == 0, ran.stderr[-3000:]
-    first, again = (ran.stdout + ran.stderr).split("4. The same again on the same session")
+    first, again = (ran.stdout + ran.stderr).split("4. The same command on the same session")
     assert "segments uploaded: 12" in first
     assert "no object was written and no Delta version committed" in again
     for page in ("report", "report-again"):

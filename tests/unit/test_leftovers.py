@@ -217,7 +217,7 @@ def test_tier_says_what_killed_processes_left(store: DirectoryStore, source: Pat
     store.put_if_absent(probe, b"?")
     age(store, probe, 2 * DAY)
     ran = tiersnap("tier", source, "--remote", store.root, "--apply")
-    assert_said(ran, 0, "removed what ended attempts and killed processes had left: 1 probe")
+    assert_said(ran, 0, "removed leftovers of ended attempts and killed processes: 1 probe")
     assert json.loads(ran.out)["result"]["leftovers_removed"] == {"probes": 1}
     assert store.head(probe) is None
 

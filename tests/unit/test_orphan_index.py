@@ -59,7 +59,7 @@ def test_nothing_is_made_or_tiered_behind_a_gap_in_which_the_segment_of_an_index
     said = "OFFSETS_MISSING", "the offsets 20 to 29 are in no segment, and the index of a segment at 2"
     assert_said(tiersnap("scan", logs, *NOW), 5, "NO_LOG_FILE", *said)
     repaired = tiersnap("repair", logs, "--above-newest", "--replace", "--apply", *NOW)
-    assert_said(repaired, 5, *said, "put it back from another replica")
+    assert_said(repaired, 5, *said, "copy it from another replica")
     assert repaired.row(offset=30)["action"] == "NO_START"
     assert snapshots_in(logs) == {10: whole[10]}
     assert_said(tiersnap("tier", logs, "--remote", tmp_path / "remote", "--apply", *NOW), 5, *said)

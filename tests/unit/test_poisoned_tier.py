@@ -140,7 +140,9 @@ def test_repair_starts_nothing_until_remote_storage_is_asked(churn: PoisonedTier
     assert "right already" not in ran.err
     assert {row["action"] for row in ran.rows} == {"NOT_COMPARED"}
     (churn.folder / f"{919:020d}.snapshot").unlink()
-    assert_said(tiersnap("repair", churn.logs, *NOW, "--apply"), 4, "1 cannot be made", "--remote s3://bucket/prefix")
+    assert_said(
+        tiersnap("repair", churn.logs, *NOW, "--apply"), 4, "1 cannot be computed", "--remote s3://bucket/prefix"
+    )
     assert 919 not in churn.snapshots()
 
 

@@ -116,7 +116,7 @@ def test_where_a_copy_holds_the_offset_before_the_files_and_tells_no_state_nothi
     ran = repair(logs, "--remote", remote, "--layout", "local-tiered-storage")
     assert (ran.exit_code, snapshots_in(logs)) == (4, {})
     assert {row["action"] for row in ran.rows} == {"NO_START"}
-    assert "remote storage does not tell" in ran.err
+    assert "remote storage does not have it" in ran.err
 
 
 def test_without_a_topic_id_nobody_knows_the_copies_and_nothing_is_made(tmp_path: Path) -> None:

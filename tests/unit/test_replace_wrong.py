@@ -571,7 +571,7 @@ def test_mend_with_a_cluster_refuses_a_topic_that_it_does_not_have(poisoned, mon
         assert_said(tiersnap(*mend, "chur", *apply), 2, "no topic matches 'chur'", "--topic must match")
     assert_said(tiersnap(*mend, "untiered"), 0, "brokers have tiered nothing yet")
     planned = tiersnap(*mend, "chur.*", poisoned.whole)
-    assert_said(planned, 0, f"all {len(poisoned.records)} segments", "nothing was put back; next: tiersnap mend ")
+    assert_said(planned, 0, f"all {len(poisoned.records)} segments", "nothing was changed; next: tiersnap mend ")
     min(poisoned.at.remote.rglob("*.log")).unlink()
     assert_said(tiersnap(*mend, "chur.*", poisoned.whole), 0, "1 of 7 segments that brokers know is not at")
     mended = tiersnap(*mend, "chur.*", poisoned.whole, "--apply")

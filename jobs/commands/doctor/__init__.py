@@ -1,4 +1,4 @@
-"""`tiersnap doctor`: the state of a broker host on one screen, and the commands to run next."""
+"""`tiersnap doctor`: print the state of a broker host on one screen, and the next commands."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.host.summary import Host
     from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
-_WIDEST = 200  # columns of a sentence in a pipe; a command is never folded
+_WIDEST = 200  # columns of a sentence in a pipe; a command is never wrapped
 
 
 @dataclass(frozen=True, slots=True)
 class DoctorResult:
     """The state of the host, and the next steps.
 
-    `remote` is empty without --remote, `hung`, `twice` and `copying` without a cluster; `records` is null without both.
-    `location` is null if neither a cluster nor a running broker of LOGDIR names it.
+    `remote` is empty without --remote. `hung`, `twice` and `copying` are empty without a cluster. `records` is null
+    without a cluster or a remote location. `location` is null without evidence from a cluster or a running broker.
     """
 
     log_dirs: list[ExaminedLogDir]
@@ -74,21 +74,22 @@ class DoctorResult:
     remote: list[ProbeAnswer]
     records: RemoteRecords | None
     findings: list[Finding]
-    verified: Annotated[list[VerifiedPartition], Meta(description="by --remote-checks")]
+    verified: Annotated[list[VerifiedPartition], Meta(description="results in the file of --remote-checks")]
     hung: list[HungRemoteCopy]
     twice: list[CopiedTwice]
     copying: CopyFindings
     unused: Annotated[list[UnusedTopic], Meta(description="topics of the location that the cluster does not have")]
-    forgotten: Annotated[list[ForgottenProducers], Meta(description="with --remote")]
+    forgotten: Annotated[list[ForgottenProducers], Meta(description="replicas without producers; needs --remote")]
     waiting: Annotated[list[WaitingPartition], Meta(description="partitions with blocked segments, the worst first")]
     next: list[Step]
-    check: Annotated[list[Step], Meta(description="commands that end with 0 once the next steps are done")]
+    check: Annotated[list[Step], Meta(description="commands that exit with 0 after the next steps are done")]
 
 
 @command(result=DoctorResult)
 @situation_options(
-    "Remote location: s3://bucket/prefix, or a directory. Probe its store, too.  [default: that of the broker]",
-    "A broker of the cluster: name copies that hang, and find lost segments.  [default: the broker of this host]",
+    "Remote location, to look for segments and to probe the store: s3://bucket/prefix, or a directory.  [default: the "
+    "location of this host's broker, which is not probed]",
+    "Broker of the cluster, to find hung copies and lost segments.  [default: the broker of this host]",
     once,
     is_told=False,
 )
@@ -106,36 +107,41 @@ def doctor(
     checks_file: Path | None,
     sinks: Sinks,
 ) -> int:
-    """Say on one screen which broker this is, whether it runs, how full its disks are, what blocks, and what to type.
+    """Check a broker host, and print the next commands: broker, disks, blocked segments, remote storage and cluster.
 
     tiersnap doctor /var/lib/kafka/data
     tiersnap doctor /data-1/kafka,/data-2/kafka --remote s3://bucket/tiers
     tiersnap doctor /var/lib/kafka/data --bootstrap-server broker-1:9092
 
-    Beside a running broker `sudo tiersnap doctor` needs no argument: the broker's process names its
-    server.properties, which has log.dirs, a listener and the remote location. A listener with TLS or SASL needs
+    On the host of a running broker, `sudo tiersnap doctor` needs no argument. The command reads log.dirs, a listener
+    and the remote location from the broker's server.properties. For a listener with TLS or SASL, give
     --bootstrap-server and --command-config.
-    LOGDIR are all entries of log.dirs, with blanks or commas between them, or as a glob. Only names and small files are
-    read, so it takes seconds whatever the size of the disks; `scan` reads the segments. Exits 5 when something is
-    damaged, 6 when something may not be read, 4 when segments wait, 0 otherwise.
 
-    --remote asks a store for what tiersnap relies on: conditional writes, checksums, Object Lock, lifecycle rules, its
-    clock. It writes under claims/probe- alone and removes that. Exits 2 when the store is not to be trusted as it is.
-    Segments of LOGDIR that it holds wait for no file here; the records of the cluster, or of the replicas of
-    __remote_log_metadata in LOGDIR, tell which of them are tiered. The command also names replicas of LOGDIR that have
-    forgotten producers, as brokers leave them after a rebuild from remote storage, and says what producers would meet
-    if such a replica led now; it reads the segments of such a replica. Exits 4 if there is one.
+    Give all entries of log.dirs as LOGDIR: separate them with blanks or commas, or use a glob. The command reads only
+    names and small files, so it takes seconds even for large disks. `tiersnap scan` reads the segments.
 
-    --remote is compared with what the running broker of LOGDIR or the cluster reads. If they read another location, the
-    command names it, asks nothing there, and exits with 4, or with 5 if segments are missing. Topics of the location
-    whose ids the cluster does not have are named as unused.
+    The exit code is 5 if a file is damaged, 6 if a file may not be read, 4 if segments wait, and otherwise 0.
 
-    --remote with --bootstrap-server names segments that brokers know and whose objects are not there, and the command
-    that puts them back. Exits 5 if there is one.
+    --remote probes the store: conditional writes, checksums, Object Lock, lifecycle rules and clock. The probe writes
+    only objects with the prefix claims/probe-, and deletes them. If the store is not safe for tiersnap, the exit code
+    is 2.
 
-    --bootstrap-server names what keeps brokers from copying, and exits 4 then: copies that hang (--hung-after), copy
-    tasks that fail again and again (watched for up to three task intervals), topics that a killed run left paused, and
-    on the leader's host lost leader epochs, and segments above a last stable offset that has stood for an hour.
+    With a remote location the command finds segments of LOGDIR there. The records of the cluster, or of
+    __remote_log_metadata replicas in LOGDIR, show which of them are tiered. The command also reports replicas that lost
+    active producers, for example after a broker rebuilt a replica from remote storage. It reads the segments of such
+    replicas, and prints the errors that these producers would get from such a leader (exit code 4).
+
+    The command compares the remote location with the location that brokers read. If brokers read another location, the
+    command prints that location, requests nothing from --remote, and exits with 4, or with 5 if segments are missing.
+    Topics in the remote location with an id that the cluster lacks are reported as unused.
+
+    With a remote location and a cluster the command reports published segments with missing objects, and the command
+    that restores them (exit code 5).
+
+    With a cluster the command reports the obstacles to copying (exit code 4): hung copies (--hung-after), copy tasks
+    that fail again and again (watched for up to three task intervals), and topics that a killed run left paused. On
+    the leader's host it also reports lost leader epochs, and segments above a last stable offset that has not moved for
+    an hour.
     """
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.metrics.of_run import of_doctor
@@ -148,8 +154,10 @@ def doctor(
     compared, situation, silent = compare_if_answered(situation, output.talk)
     unanswered += silent
     log_dirs, cluster = situation.log_dirs.value or (), situation.cluster.value
-    records = None if compared is None else compared.records
-    location = judge_location(situation, None if compared is None else compared.location)
+    records = verdict = None
+    if compared is not None:
+        records, verdict = compared.records, compared.location
+    location = judge_location(situation, verdict)
     copies = told_copies(cluster, log_dirs, broker_expiry.now, hung_after, records)
     view = _view_to_ask(situation, compared, location)
     copying = check_copies(cluster, log_dirs, view, records, broker_expiry.now, output.talk)
@@ -169,31 +177,39 @@ def doctor(
         tell_failures(output, errors)
     else:
         output.document(_result(answers, advice), errors=errors)
-    away = () if answers.is_elsewhere else unanswered  # a contradiction always exits with 4, even without an answer
-    code = exit_code_of([*answers.problems(), *away])
-    was_asked = cluster is not None and hung_after is not None
-    sinks.send(lambda: of_doctor(code, clock(), len(copies.hung) if was_asked else None))
+    problems: list[Problem] = list(answers.problems())
+    if not answers.is_elsewhere:  # a contradiction always exits with 4, even without an answer
+        problems += unanswered
+    code = exit_code_of(problems)
+    hung_count = None
+    if cluster is not None and hung_after is not None:
+        hung_count = len(copies.hung)
+    sinks.send(lambda: of_doctor(code, clock(), hung_count))
     return code
 
 
 def _view_to_ask(situation: Situation, compared: Compared | None, location: JudgedLocation | None) -> RemoteView:
-    """Return the remote location with the brokers' layout; without its URI if brokers read another one."""
+    """Return the remote location with the brokers' layout. If brokers read another location, its URI is None."""
     view = situation.remote.value or NO_LOCATION
     if location is not None and location.is_contradicted:
         view = replace(view, remote=None)
-    return view if compared is None else replace(view, layout=compared.layout)
+    if compared is not None:
+        view = replace(view, layout=compared.layout)
+    return view
 
 
 def _probe(view: RemoteView) -> list[ProbeAnswer]:
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.remote_storage.stores.probe import probe_store
 
-    return [] if view.remote is None else list(probe_store(open_existing_store(view.remote, view.stores)))
+    if view.remote is None:
+        return []
+    return list(probe_store(open_existing_store(view.remote, view.stores)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Answers:
-    """The answers to the questions of `doctor`; empty or None if a question was not asked."""
+    """The results of the checks of `doctor`. A check that did not run has an empty result or None."""
 
     host: Host
     probes: list[ProbeAnswer]
@@ -260,13 +276,13 @@ def _look(
 
 @dataclass(frozen=True, slots=True)
 class _Advice:
-    """The next steps, and the commands that check the result."""
+    """The next steps, and the commands that check their result."""
 
     next: list[Step]
     check: list[Step]
 
     def script(self, width: int) -> Iterator[str]:
-        """Yield lines that can be pasted into a shell: comments, folded to `width`, and a line for each command."""
+        """Yield lines that can be pasted into a shell: comments, wrapped at `width` columns, and unwrapped commands."""
         for heading, steps in (("Next:", self.next), ("To check the result:", self.check)):
             if not steps:
                 continue
@@ -279,15 +295,15 @@ class _Advice:
 
 
 def _freeing(host: Host, stuck: Iterable[HungRemoteCopy | FailingCopyTask]) -> tuple[NextStep, ...]:
-    """Return the steps that free copy tasks; none if the repair of missing snapshots restarts their brokers anyway."""
+    """Return the step that frees copy tasks. If the repair of snapshots restarts all their brokers, return none."""
     from tiersnap.snapshot.gate.steps_by_problem import RESTART_LEADER, UNBLOCK
 
     if host.can_pause_copying:
         return (UNBLOCK,)
-    restarted = {node for node, _, _ in host.brokers} if host.missing else set()
-    if any(each.broker not in restarted for each in stuck):
-        return (RESTART_LEADER,)
-    return ()
+    waiting = {each.broker for each in stuck}
+    if host.missing:
+        waiting -= {node for node, _, _ in host.brokers}
+    return (RESTART_LEADER,) if waiting else ()
 
 
 def _advice(host: Host, place: Place, of_cluster: Sequence[Step]) -> _Advice:
@@ -322,38 +338,42 @@ def _result(answers: _Answers, advice: _Advice) -> DoctorResult:
 
 
 def _print_screen(output: Output, sections: Mapping[str, Iterable[str]], advice: _Advice) -> None:
-    """Print the sections, each with its name at the left, and the next steps."""
+    """Print the sections, each with its name in the left column, and the next steps."""
     width = terminal_width() or _WIDEST
     for name, lines in sections.items():
-        for number, line in enumerate(lines):
-            output.line(*folded(shown(line), width, f"{'' if number else name:<9}", " " * 9))
+        left = name
+        for line in lines:
+            output.line(*folded(shown(line), width, f"{left:<9}", " " * 9))
+            left = ""
     output.line(*map(shown, advice.script(width)))
 
 
 def _sections(answers: _Answers) -> dict[str, list[str]]:
-    """Return the lines by section, in the order of the screen; a section may be empty."""
+    """Return the lines of each section, in the order of the screen. A section may be empty."""
     host, location, compared = answers.host, answers.location, answers.compared
     blocking = list(answers.copying.blocking())
-    of_remote = {
-        "location": [] if location is None else list(location.lines()),
-        "remote": list(_answer_lines(answers.probes)),
-        "records": [] if compared is None else list(lines_of(compared)),
-        "copies": [*answers.copies.said, *answers.copying.others()],
-        "unused": list(lines_of_unused(answers.unused)),
-    }
+    of_remote: dict[str, list[str]] = {"location": [], "remote": list(_answer_lines(answers.probes)), "records": []}
+    if location is not None:
+        of_remote["location"] += location.lines()
+    if compared is not None:
+        of_remote["records"] += lines_of(compared)
+    of_remote["copies"] = [*answers.copies.said, *answers.copying.others()]
+    of_remote["unused"] = list(lines_of_unused(answers.unused))
     if not host.log_dirs:
         return {"blocked": blocking, **of_remote}
     return {**lines_of_host(host, blocking), **of_remote, "replicas": list(lines_of_replicas(host))}
 
 
 def _answer_lines(answers: Sequence[ProbeAnswer]) -> Iterator[str]:
-    """Yield a line for each answer that is not OK, and one for all that are."""
+    """Yield a line for each failed or doubtful probe, and one line with the names of all good probes."""
     good = []
     for each in answers:
         if each.verdict is ProbeVerdict.OK:
             good.append(each.probe)
             continue
-        step = f"; {each.next_step}" if each.next_step else ""
-        yield f"{each.probe}: {each.verdict}, {each.message}{step}"
+        line = f"{each.probe}: {each.verdict}, {each.message}"
+        if each.next_step:
+            line += f"; {each.next_step}"
+        yield line
     if good:
         yield f"OK: {', '.join(good)}"

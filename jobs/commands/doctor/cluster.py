@@ -1,4 +1,4 @@
-"""The answers of `doctor` about a cluster: hung copies, duplicate segments, and missing ones."""
+"""The checks of `doctor` about a cluster: hung copies, segments that were copied twice, and missing segments."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.log.selection import NamedLogDir
     from tiersnap.snapshot.replay.remote_records import Records
 
-MOST_LINES = 5  # limit of the rows of each kind in a section
+MOST_LINES = 5  # lines of each kind in a section
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class HungRemoteCopy:
-    """A copy that its broker began and has not ended."""
+    """A copy that a broker started and has not finished."""
 
     topic: str
     partition: int
@@ -45,13 +45,17 @@ class HungRemoteCopy:
     segment_id: str
     base_offset: int
     age_ms: int
-    usual_ms: Annotated[int | None, Meta(description="what a copy of the partition takes; null if none has ended")]
-    waiting_bytes: Annotated[int, Meta(description="of closed segments on this host, else of the segment alone")]
+    usual_ms: Annotated[
+        int | None, Meta(description="usual duration of a copy in the partition; null if no copy has finished")
+    ]
+    waiting_bytes: Annotated[
+        int, Meta(description="bytes of closed segments on this host; without them the bytes of the segment")
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedTwice:
-    """A segment that two attempts have finished; brokers read segment id `read`."""
+    """A segment that two attempts finished. Brokers read the segment id `read`, not `segment_id`."""
 
     partition: str
     segment_id: str
@@ -60,7 +64,7 @@ class CopiedTwice:
 
 @dataclass(frozen=True, slots=True)
 class ToldCopies:
-    """The hung copies and duplicate segments of a cluster, as rows and in sentences."""
+    """The hung copies and the segments that were copied twice, as rows and as messages (`said`)."""
 
     hung: tuple[HungRemoteCopy, ...] = ()
     twice: tuple[CopiedTwice, ...] = ()
@@ -70,10 +74,14 @@ class ToldCopies:
 def told_copies(
     cluster: Cluster | None, log_dirs: tuple[str, ...], now: int, hung_after: int | None, records: MetadataCache | None
 ) -> ToldCopies:
-    """Return the copies in the records of a cluster; empty without a cluster.
+    """Return the hung copies and the segments that were copied twice, from the records of a cluster.
 
     Args:
-        records: of the cluster, if they were read before.
+        cluster: the cluster to ask; without one the result is empty.
+        log_dirs: log directories of one broker.
+        now: current time in epoch ms.
+        hung_after: --hung-after in ms; if it is None, the result is empty.
+        records: all records of the cluster; None to read them.
 
     Raises:
         UsageError: a log directory is of another cluster.
@@ -90,7 +98,9 @@ def told_copies(
     cache = read_all_records(cluster) if records is None else records
     hung = find_all_hung(cluster, cache, [each.source for each in opened], HungLimit(now, hung_after))
     rows = tuple(_rows(opened, hung))
-    said = [f"{each.says()}; {human_bytes(row.waiting_bytes)} wait" for each, row in zip(hung, rows, strict=True)]
+    said = []
+    for each, row in zip(hung, rows, strict=True):
+        said.append(f"{each.says()}; {human_bytes(row.waiting_bytes)} wait")
     twice = tuple(_copied_twice(cache))
     return ToldCopies(rows, twice, (*said, *_of_twice(twice)))
 
@@ -118,7 +128,7 @@ def _of_twice(twice: Sequence[CopiedTwice]) -> Iterator[str]:
 
 
 def _waiting_bytes(opened: Iterable[NamedLogDir], begins: Mapping[tuple[str, int], int]) -> Counter[tuple[str, int]]:
-    """Return for each partition the bytes of its closed segments at or above the offset in `begins`."""
+    """Return for each partition the bytes of its closed segments from the offset in `begins` (inclusive)."""
     from tiersnap.snapshot.log.selection import named
 
     waiting: Counter[tuple[str, int]] = Counter()
@@ -130,18 +140,21 @@ def _waiting_bytes(opened: Iterable[NamedLogDir], begins: Mapping[tuple[str, int
 
 
 def closed_bytes(partition: Partition, offset: int) -> int:
-    """Return the bytes of the closed segments at or above an offset."""
-    closed = (each for each in partition.segments if not each.is_active and each.base_offset >= offset)
-    return sum(each.log.size for each in closed)
+    """Return the bytes of the closed segments with a base offset of at least `offset`."""
+    total = 0
+    for each in partition.segments:
+        if not each.is_active and each.base_offset >= offset:
+            total += each.log.size
+    return total
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteRecords:
-    """The segments that a cluster's records name and remote storage lacks, the worst partition first."""
+    """The published segments that remote storage lacks, the worst partition first."""
 
-    known: Annotated[int, Meta(description="segments that brokers know and read")]
+    known: Annotated[int, Meta(description="published segments that brokers read")]
     sentence: str
-    place: Annotated[str, Meta(description="whether brokers read there")]
+    place: Annotated[str, Meta(description="evidence whether brokers read the remote location")]
     missing: list[MissingRemoteSegment]
 
 
@@ -150,10 +163,11 @@ class Compared:
     """The comparison of a cluster's records with a remote location.
 
     Attributes:
+        missing: published segments that the location lacks.
         layout: name of the layout that brokers read.
-        location: whether brokers read there.
-        records: all records of the cluster that exist.
-        has_all_records: whether no record was deleted.
+        location: verdict whether brokers read the location.
+        records: all records in __remote_log_metadata.
+        has_all_records: whether __remote_log_metadata still has its first offsets, so that no record was deleted.
     """
 
     missing: Missing
@@ -164,9 +178,9 @@ class Compared:
 
 
 def compare_records(situation: Situation, talk: Callable[[str], None]) -> Compared | None:
-    """Return the segments in the cluster's records that the remote location lacks; None unless both are known.
+    """Return the comparison of the cluster's records with the remote location; None if one of them is unknown.
 
-    The layout is the brokers', unless `--layout` was given.
+    The layout is --layout, or the layout of the brokers.
     """
     cluster, view = situation.cluster.value, situation.remote.value
     if cluster is None or view is None:
@@ -190,10 +204,12 @@ def compare_records(situation: Situation, talk: Callable[[str], None]) -> Compar
 def compare_if_answered(
     situation: Situation, talk: Callable[[str], None]
 ) -> tuple[Compared | None, Situation, list[TiersnapError]]:
-    """Return `compare_records`, and the situation without a cluster that stops to answer, with its error.
+    """Return the result of `compare_records`, the situation, and no errors.
+
+    If the cluster does not answer, return None, the situation without the cluster, and the error.
 
     Raises:
-        TransientError: that cluster is the command line's.
+        TransientError: the cluster of --bootstrap-server does not answer.
     """
     try:
         return compare_records(situation, talk), situation, []
@@ -204,7 +220,10 @@ def compare_if_answered(
 
 
 def records_here(cluster: Cluster | None, compared: Compared | None, log_dirs: Sequence[NamedLogDir]) -> Records | None:
-    """Return the records of the partitions in log directories: from the cluster, else from the replicas there."""
+    """Return the records of the partitions in log directories.
+
+    The records come from the cluster. Without a cluster they come from __remote_log_metadata replicas in `log_dirs`.
+    """
     from tiersnap.remote_storage.cluster.read_records import partitions_of, read_records, with_topic_ids
     from tiersnap.remote_storage.metadata.recorded import read_replicas, recorded
 
@@ -212,21 +231,22 @@ def records_here(cluster: Cluster | None, compared: Compared | None, log_dirs: S
         return read_replicas(each.log_dir for each in log_dirs)
     if compared is None:
         return read_records(cluster, log_dirs)
-    return {
-        (each.topic, each.partition): recorded(compared.records, each, is_complete=compared.has_all_records)
-        for each in with_topic_ids(cluster, partitions_of(log_dirs))
-    }
+    found = {}
+    for each in with_topic_ids(cluster, partitions_of(log_dirs)):
+        known = recorded(compared.records, each, is_complete=compared.has_all_records)
+        found[each.topic, each.partition] = known
+    return found
 
 
 def as_records(compared: Compared) -> RemoteRecords:
-    """Return the missing segments as rows."""
+    """Return the JSON form of a comparison."""
     missing = compared.missing
     rows = [MissingRemoteSegment.of(each) for each in missing.segments]
     return RemoteRecords(missing.known, missing.sentence, compared.location.sentence, rows)
 
 
 def lines_of(compared: Compared) -> Iterator[str]:
-    """Yield the lines for people: the sentence, and the first segments."""
+    """Yield a message about the missing segments, and a line for each of the first segments."""
     missing = compared.missing
     yield missing.sentence
     yield from first_lines(missing.segments, _line_of, "segment")
@@ -242,7 +262,7 @@ def _line_of(missing: MissingSegment) -> str:
 
 
 def first_lines(found: Sequence[T], line_of: Callable[[T], str], noun: str) -> Iterator[str]:
-    """Yield a line for each of the first things of a kind, and one that counts the others."""
+    """Yield a line for each of the first MOST_LINES items, and a line with the number of other items."""
     yield from map(line_of, found[:MOST_LINES])
     if len(found) > MOST_LINES:
         yield and_more(len(found) - MOST_LINES, noun)
@@ -251,7 +271,7 @@ def first_lines(found: Sequence[T], line_of: Callable[[T], str], noun: str) -> I
 def problems_of_cluster(
     compared: Compared | None, copies: ToldCopies, location: JudgedLocation | None
 ) -> Iterator[OtherProblem]:
-    """Yield the problems that the cluster and its remote location show."""
+    """Yield the problems of the cluster and of the remote location that decide the exit code."""
     if _lacks_segments(compared):
         yield OtherProblem.LOST_REMOTE_SEGMENT
     if copies.hung:
@@ -263,7 +283,7 @@ def problems_of_cluster(
 def steps_of_cluster(
     place: Place, compared: Compared | None, copies: ToldCopies, freeing: Iterable[NextStep]
 ) -> Iterator[Step]:
-    """Yield the steps that put lost remote segments back, and `freeing`, which frees copies that hang."""
+    """Yield the steps that restore lost remote segments, and the steps `freeing`, which free hung copies."""
     if _lacks_segments(compared):
         yield from map(place.render, _mending(place, compared))
     if copies.hung:
@@ -281,7 +301,7 @@ def _of_hung(copies: ToldCopies, freeing: Iterable[NextStep]) -> Iterator[NextSt
 
 
 def _mending(place: Place, compared: Compared) -> Iterator[NextStep]:
-    """Yield the commands that plan and restore lost remote segments; none if brokers read another location."""
+    """Yield `mend` without and with --apply. If brokers read another location, yield nothing."""
     if compared.location.state is not LocationState.CONTRADICTED:
         plan = _mend_of(place, compared)
         yield plan

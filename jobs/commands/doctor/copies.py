@@ -1,4 +1,4 @@
-"""The answers of `doctor` about copying: tasks that fail, pauses, lost epochs, standing offsets, and leftovers."""
+"""The checks of `doctor` about copying: failing copy tasks, paused topics, lost epochs, unmoved offsets, leftovers."""
 
 from __future__ import annotations
 
@@ -33,27 +33,35 @@ class FailingCopyTask:
 
     partition: str
     broker: int
-    base_offset: Annotated[int, Meta(description="where it fails: remote storage ends there")]
-    attempts: Annotated[int, Meta(description="that did not end")]
-    has_not_looked: Annotated[bool, Meta(description="it does not see what is in remote storage already")]
-    waiting_bytes: Annotated[int, Meta(description="of closed segments on this host")]
+    base_offset: Annotated[int, Meta(description="base offset of the segment that fails; remote storage ends there")]
+    attempts: Annotated[int, Meta(description="number of unfinished attempts")]
+    has_not_looked: Annotated[bool, Meta(description="whether it ignores segments that are in remote storage already")]
+    waiting_bytes: Annotated[int, Meta(description="bytes of closed segments on this host")]
 
     def says(self) -> str:
-        """Return it in words."""
-        where = "at segments that remote storage holds: it has not looked" if self.has_not_looked else "again and again"
-        ended = count_of(self.attempts, "attempt")
-        wait = f"; {human_bytes(self.waiting_bytes)} wait" if self.waiting_bytes else ""
-        return (
-            f"{self.partition}: the copy task of broker {self.broker} fails {where}, at offset {self.base_offset} "
-            f"after {ended}{wait}"
+        """Return the message about the task."""
+        how = "again and again"
+        if self.has_not_looked:
+            how = "at segments that remote storage has already, which it does not notice"
+        said = (
+            f"{self.partition}: the copy task of broker {self.broker} fails {how}, at offset {self.base_offset} "
+            f"after {count_of(self.attempts, 'attempt')}"
         )
+        if self.waiting_bytes:
+            said += f"; {human_bytes(self.waiting_bytes)} wait"
+        return said
 
 
 @dataclass(frozen=True, slots=True)
 class CopyFindings:
     """The obstacles to copying in a cluster, and the leftovers of failed attempts; empty without a cluster.
 
-    `lost_epochs` and `standing` are of the partitions that a broker of LOGDIR leads, `leftovers` of --remote.
+    Attributes:
+        failing: copy tasks that fail again and again.
+        paused: topics with disabled copying.
+        lost_epochs: partitions without leader epochs that a broker of LOGDIR leads.
+        standing: partitions with an unmoved last stable offset that a broker of LOGDIR leads.
+        leftovers: leftovers in the remote location.
     """
 
     failing: list[FailingCopyTask] = field(default_factory=list)
@@ -68,19 +76,22 @@ class CopyFindings:
         return [each for each in self.paused if each.is_left]
 
     def blocking(self) -> Iterator[str]:
-        """Yield a line for each thing that keeps brokers from copying."""
+        """Yield a line for each obstacle to copying."""
         found: Iterable[FailingCopyTask | PausedTopic | LostEpochs | StandingOffset]
         found = chain(self.failing, self.left_paused, self.lost_epochs, self.standing)
         for each in found:
             yield each.says()
 
     def others(self) -> Iterator[str]:
-        """Yield a line for each thing that blocks nothing."""
-        yield from (each.says() for each in self.paused if not each.is_left)
-        yield from (each.says() for each in self.leftovers)
+        """Yield a line for each finding that is no obstacle to copying."""
+        for paused in self.paused:
+            if not paused.is_left:
+                yield paused.says()
+        for leftover in self.leftovers:
+            yield leftover.says()
 
     def problems(self) -> Iterator[OtherProblem]:
-        """Yield the problems; leftovers are none."""
+        """Yield the problems that decide the exit code. Leftovers are no problem."""
         if self.failing or self.lost_epochs:
             yield OtherProblem.STUCK_COPY
         if self.left_paused:
@@ -89,7 +100,7 @@ class CopyFindings:
             yield OtherProblem.STANDING_LSO
 
     def steps(self, freeing: Iterable[NextStep]) -> Iterator[NextStep]:
-        """Yield the next steps; `freeing` are those that free a copy task."""
+        """Yield the next steps; `freeing` are the steps that free a copy task."""
         from tiersnap.snapshot.gate.steps_by_problem import REMOVE_ORPHANS, steps_of
 
         if self.failing:
@@ -105,13 +116,13 @@ class CopyFindings:
         from tiersnap.snapshot.gate.steps_by_problem import steps_of
 
         has_saved_configs = any(each.state is not PauseState.NOTHING_SAVED for each in self.left_paused)
-        if has_saved_configs and not self.failing:  # the steps that free a copy task put them back, too
+        if has_saved_configs and not self.failing:  # the steps that free a copy task restore saved configs as well
             yield from steps_of(OtherProblem.LEFT_PAUSED)
         yield from map(NextStep, filter(None, dict.fromkeys(each.hint for each in self.paused)))
 
 
 def steps_once(steps: Iterable[Step]) -> list[Step]:
-    """Return the steps without repeated commands; of these the first one, with the first note."""
+    """Return the steps without repeated commands. The first step of a command stays, and gets the first note."""
     found: dict[object, Step] = {}
     for number, each in enumerate(steps):
         key = each.command or number
@@ -128,19 +139,20 @@ def check_copies(
     now: int,
     talk: Callable[[str], None],
 ) -> CopyFindings:
-    """Return the reasons that keep the brokers of a cluster from copying.
+    """Return the obstacles to copying in a cluster, and the leftovers of failed attempts.
 
-    If copy tasks may fail, it watches them for up to three task intervals.
+    If copy tasks may fail, the function watches them for up to three task intervals.
 
     Args:
+        cluster: the cluster to ask; without one the result is empty.
         log_dirs: log directories of one broker; may be empty.
-        view: the remote location in which failed attempts and saved configs are searched for.
-        records: all records of the cluster, if they were read before.
-        now: ms.
-        talk: reports progress.
+        view: the remote location with leftovers and saved configs.
+        records: all records of the cluster; None to read them.
+        now: current time in epoch ms.
+        talk: prints progress.
 
     Raises:
-        BrokerUnavailableError, ClusterRefusedError: the cluster does not answer.
+        BrokerUnavailableError, ClusterRefusedError: the cluster does not answer, or refuses.
     """
     if cluster is None:
         return CopyFindings()
@@ -158,13 +170,16 @@ def check_copies(
     topics = ask_topics(cluster, opened, known)
     failing = find_failing(cluster, known, topics.leaders, log_dirs, now, talk)
     here = topics.led_here(opened)
-    store = None if view.remote is None else view.open_store()
+    store, leftovers = None, []
+    if view.remote is not None:
+        store = view.open_store()
+        leftovers = list(find_leftovers(store, known))
     return CopyFindings(
         failing=list(_rows(failing, opened)),
         paused=find_left_paused(cluster, store, topics.marked),
         lost_epochs=find_lost_epochs(known, (partition for _, partition in here.values()), topics.leaders),
         standing=find_standing(cluster, here, now),
-        leftovers=[] if store is None else list(find_leftovers(store, known)),
+        leftovers=leftovers,
     )
 
 

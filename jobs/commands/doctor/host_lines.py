@@ -1,4 +1,4 @@
-"""Lines of `doctor` about a host itself, from its processes, disks and log directories."""
+"""The lines of `doctor` about a host: its broker, disks and log directories."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ _FAR_MS = 365 * 86_400_000
 
 
 def lines_of_host(host: Host, blocking: Sequence[str]) -> dict[str, list[str]]:
-    """Return the lines by section, in the order of the screen; `blocking` are lines about problems from the cluster."""
+    """Return the lines of each section, in the order of the screen; `blocking` are the cluster's obstacles."""
+    disks: list[str] = []
+    for each in host.log_dirs:
+        disks += _disk_lines(host, each)
     return {
         "blocked": [*blocking, *_blocks(host, has_others=bool(blocking))],
         "broker": list(_broker(host)),
         "version": [host.version()],
-        "disks": [line for each in host.log_dirs for line in _disk_lines(host, each)],
+        "disks": disks,
         "running": list(_running(host)),
         "tiered": list(host.in_remote_lines()),
     }
@@ -34,13 +37,13 @@ def _broker(host: Host) -> Iterator[str]:
     for node, cluster, is_kraft in sorted(known, key=str):
         yield f"node {node} of cluster {cluster} ({'KRaft' if is_kraft else 'ZooKeeper'})"
     if not known:
-        yield "no meta.properties: a copy of a disk, or no broker's"
+        yield "no meta.properties: this is a copy of a disk, or no broker's disk"
     if len(known) > 1:
-        yield "THESE ARE DISKS OF MORE THAN ONE BROKER: name those of one"
+        yield "THESE ARE DISKS OF MORE THAN ONE BROKER: give the log.dirs of one broker"
 
 
 def _running(host: Host) -> Iterator[str]:
-    unknown = [f"not to be told for {each.uri}: {each.lock_unknown}" for each in host.log_dirs if each.lock_unknown]
+    unknown = [f"unknown for {each.uri}: {each.lock_unknown}" for each in host.log_dirs if each.lock_unknown]
     if host.pids:
         yield f"yes: {', '.join(map(_process, host.pids))} holds .lock"
     elif not unknown:
@@ -53,9 +56,11 @@ def _process(pid: int) -> str:
 
 
 def _stopped(host: Host) -> str:
-    unclean = ", ".join(each.uri for each in host.log_dirs if not each.is_clean)
-    says = f"; not stopped cleanly, its next start recovers {unclean}" if unclean else ""
-    return f"no: nobody holds .lock{says}"
+    unclean = [each.uri for each in host.log_dirs if not each.is_clean]
+    said = "no: no process holds .lock"
+    if unclean:
+        said += f"; not stopped cleanly, its next start recovers {', '.join(unclean)}"
+    return said
 
 
 def _blocks(host: Host, *, has_others: bool) -> Iterator[str]:
@@ -70,7 +75,9 @@ def _blocks(host: Host, *, has_others: bool) -> Iterator[str]:
     yield from of_unlocated(host.unlocated, remote=not host.asked_remote)
     waiting = host.waiting()
     yield from _waiting(waiting)
-    yield from (f"{each.uri}: its file system is mounted read-only" for each in host.log_dirs if each.disk.is_read_only)
+    for each in host.log_dirs:
+        if each.disk.is_read_only:
+            yield f"{each.uri}: its file system is mounted read-only"
     findings = host.findings
     yield from map(str, findings[:_MOST_FINDINGS])
     if len(findings) > _MOST_FINDINGS:
@@ -78,12 +85,12 @@ def _blocks(host: Host, *, has_others: bool) -> Iterator[str]:
     if unpublished := host.in_remote[Verdict.UPLOADED]:
         yield f"{count_of(unpublished, 'segment')}: {Verdict.UPLOADED}, and no record is known of them"
     if not any((has_others, waiting, findings, host.missing, host.lost_indexes, host.unlocated, unpublished)):
-        yield "nothing, by the names of the files; scan checks what is in them"
+        yield "nothing, by the names of the files; scan checks their content"
 
 
 def _waiting(partitions: Sequence[WaitingPartition]) -> Iterator[str]:
     if partitions:
-        yield f"{human_bytes(sum(each.bytes for each in partitions))} wait for that"
+        yield f"{human_bytes(sum(each.bytes for each in partitions))} of segments wait"
     yield from first_lines(partitions, _line_of_waiting, "partition")
 
 
@@ -92,7 +99,7 @@ def _line_of_waiting(at: WaitingPartition) -> str:
 
 
 def lines_of_replicas(host: Host) -> Iterator[str]:
-    """Yield a line for each of the first replicas that forgot producers, and one that counts the others."""
+    """Yield a line for each of the first replicas without producers, and a line with the number of others."""
     return first_lines(host.forgotten, lambda replica: replica[2].says(replica[1]), "replica")
 
 

@@ -1,4 +1,4 @@
-"""The answer of `doctor` whether brokers read the remote location that was named."""
+"""The check of `doctor` whether brokers read the remote location."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JudgedLocation:
-    """State of the remote location."""
+    """The verdict whether brokers read the remote location."""
 
     state: LocationState
-    sentence: Annotated[str, Meta(description="with the evidence")]
+    sentence: Annotated[str, Meta(description="the state with its evidence")]
 
     @property
     def is_contradicted(self) -> bool:
@@ -28,24 +28,27 @@ class JudgedLocation:
         return self.state is LocationState.CONTRADICTED
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines for people: state, reason, and the next step after a contradiction."""
+        """Yield the state with its evidence, and after a contradiction the next step."""
         yield f"{self.state}: {self.sentence}"
         if self.is_contradicted:
             yield NAME_THE_PLACE
 
 
 def judge_location(situation: Situation, verdict: LocationVerdict | None) -> JudgedLocation | None:
-    """Return the state of the location by the broker of this host, or as the cluster shows; None if neither is known.
+    """Return the verdict on the remote location; None without a location or without evidence.
 
     Args:
-        verdict: of the cluster; None if it was not asked.
+        situation: has the settings of the broker on this host, which decide without a cluster.
+        verdict: verdict from the cluster; None without a cluster.
     """
     if situation.remote.value is None:
         return None
     if verdict is not None:
         return _of(verdict)
     found = situation.verdict(situation.remote.value.location())
-    return None if found.state is LocationState.UNPROVEN else _of(found)
+    if found.state is LocationState.UNPROVEN:
+        return None
+    return _of(found)
 
 
 def _of(verdict: LocationVerdict) -> JudgedLocation:

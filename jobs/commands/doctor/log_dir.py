@@ -1,4 +1,4 @@
-"""A log directory as `doctor` gives it in JSON."""
+"""The JSON form of a log directory in `doctor`."""
 
 from __future__ import annotations
 
@@ -15,35 +15,37 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ExaminedLogDir:
-    """A log directory of `doctor`; `bytes` are of `.log` files."""
+    """A log directory of `doctor`; `bytes` counts `.log` files only."""
 
     log_dir: str
     cluster_id: str | None
     node_id: int | None
     directory_id: str | None
     is_clean: bool
-    is_running: Annotated[bool | None, Meta(description="null where this user cannot tell")]
+    is_running: Annotated[bool | None, Meta(description="null if this user may not find out")]
     pid: int | None
     version: str | None
     mount: str
     disk_bytes: int
     free_bytes: int
-    bytes_per_day: Annotated[int, Meta(description="written of late")]
-    full_in_ms: Annotated[int | None, Meta(description="if as much is written on; null if no broker runs or wrote")]
+    bytes_per_day: Annotated[int, Meta(description="present rate of written bytes")]
+    full_in_ms: Annotated[
+        int | None, Meta(description="time until the disk is full at this rate; null if no broker writes")
+    ]
     partitions: int
     segments: int
     bytes: int
-    in_remote: Annotated[ByName, Meta(description="closed segments that remote storage holds, by verdict")]
+    in_remote: Annotated[ByName, Meta(description="closed segments in remote storage, by verdict")]
     blocked: ByName
     blocked_bytes: int
     missing_snapshots: int
     lost_indexes: int
     continued: Annotated[int, Meta(description="partitions whose log begins in remote storage")]
-    unknown_log_starts: Annotated[list[str], Meta(description="partitions of which nothing tells where the log begins")]
+    unknown_log_starts: Annotated[list[str], Meta(description="partitions with an unknown log start offset")]
 
     @classmethod
     def of(cls, host: Host, each: Examined) -> ExaminedLogDir:
-        """Return a log directory of a host."""
+        """Return the JSON form of a log directory of a host."""
         meta, holder = each.meta, each.holder
         cluster_id = node_id = directory_id = pid = version = None
         if meta is not None:

@@ -1,4 +1,4 @@
-"""The answer of `doctor` which topics of the remote location the cluster does not have."""
+"""The check of `doctor` for topics in the remote location that the cluster does not have."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _log = logging.getLogger(__name__)
 
 
 def unused_topics(cluster: Cluster | None, view: RemoteView) -> list[UnusedTopic]:
-    """Return the topics of the location that the cluster certainly lacks; none if one of them does not answer."""
+    """Return the topics of the location that the cluster certainly lacks.
+
+    Return an empty list without a cluster or a location, or if the cluster or the store does not answer.
+    """
     if cluster is None or view.remote is None:
         return []
     from tiersnap.remote_storage.cluster.unused_topics import find_unused
@@ -26,10 +29,10 @@ def unused_topics(cluster: Cluster | None, view: RemoteView) -> list[UnusedTopic
     try:
         return find_unused(view.open_store(), cluster)
     except TiersnapError as error:
-        _log.info("topics that the cluster does not have are not looked for: %s", error.message)
+        _log.info("unused topics were not searched: %s", error.message)
         return []
 
 
 def lines_of_unused(topics: Sequence[UnusedTopic]) -> Iterator[str]:
-    """Yield a line for each of the first topics, and one that counts the others."""
+    """Yield a line for each of the first unused topics, and a line with the number of others."""
     return first_lines(topics, lambda topic: topic.says(), "topic")

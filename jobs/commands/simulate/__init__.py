@@ -1,4 +1,4 @@
-"""`tiersnap simulate`: predict the answers to producers if a replica with a given snapshot became leader now."""
+"""`tiersnap simulate`: predict a broker's answers to producers if a replica with a given snapshot became leader."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _Replica:
 
 @dataclass(frozen=True)
 class ForgottenProducers(Forgotten, _Replica):
-    """The living producers that a replica does not know (`scan` and `doctor` with --remote)."""
+    """The active producers that a replica lost (rows of `scan` and `doctor` with --remote)."""
 
 
 FLEET_COLUMNS = ("write", "writes", "partitions", "brokers", "leader_answer", "replica_answer", "clients", "effect")
@@ -74,7 +74,7 @@ FLEET_COLUMNS = ("write", "writes", "partitions", "brokers", "leader_answer", "r
 
 @dataclass(frozen=True, slots=True)
 class _Answers:
-    """The options; times in ms."""
+    """The options of a simulation, without --risk; durations in ms."""
 
     start_from: str | None
     at: int | None
@@ -88,11 +88,11 @@ class _Answers:
     broker_expiry: opt.BrokerExpiry
 
     def of_host(self, beginnings: Beginnings) -> HostSimulation:
-        """Return the simulation of log directories of this host.
+        """Return the simulation for log directories of this host.
 
         Raises:
-            SourceNotFoundError: --from is no directory.
-            UsageError: --expiration and --producer-expiration exclude each other.
+            SourceNotFoundError: --from names a directory that does not exist.
+            UsageError: --expiration and --producer-expiration conflict.
         """
         from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
         from tiersnap.snapshot.exactly_once.simulate.replica import ReplicaSnapshot
@@ -107,26 +107,27 @@ class _Answers:
         )
 
     def of_warehouse(self) -> SimulatePartition:
-        """Return the task over the tables; they hold the computed state, not the entries of files.
+        """Return the simulation for the tables of a warehouse. The tables have computed states, and no snapshot files.
 
         Raises:
-            UsageError: the options need a host's files, or --expiration and --producer-expiration conflict.
+            UsageError: an option needs snapshot files, or --expiration and --producer-expiration conflict.
         """
         from tiersnap.jobs.pipeline.simulate import SimulatePartition
 
         if self.at is not None or self.producers:
-            raise UsageError("--at and --producers need a LOGDIR", hint="the tables keep one state a partition")
+            raise UsageError("--at and --producers need a LOGDIR", hint="the tables have one state per partition")
         kept = (str(SnapshotOrigin.OURS), str(SnapshotOrigin.EMPTY))
-        start_from = kept[0] if self.start_from is None else self.start_from
+        start_from = self.start_from
+        if start_from is None:
+            start_from = kept[0]
         if start_from not in kept:
             raise UsageError(
-                f"--from {start_from} needs a LOGDIR", hint=f"over a warehouse --from takes {' or '.join(kept)}"
+                f"--from {start_from} needs a LOGDIR", hint=f"with --warehouse, --from takes {' or '.join(kept)}"
             )
         return SimulatePartition(SnapshotOrigin(start_from), self._settings)
 
     @property
     def _settings(self) -> SimulationSettings:
-        """Return the settings of both simulations."""
         from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS
         from tiersnap.snapshot.exactly_once.simulate.settings import SimulationSettings
 
@@ -139,7 +140,9 @@ class _Answers:
 @command(*(SimulatedWrite, SimulatedProducer, FleetWrite, PartitionRow, BoundaryRow), summary=SimulateSummary)
 @opt.log_dirs_argument(required=False)
 @click.option(
-    "--warehouse", metavar="URI", help="Instead of LOGDIR: all partitions of the tables that `run` keeps; on Spark."
+    "--warehouse",
+    metavar="URI",
+    help="Simulate all partitions in this folder of Delta tables, on Spark, in place of LOGDIR.",
 )
 @opt.selection_options
 @opt.as_one(
@@ -149,34 +152,37 @@ class _Answers:
         "--from",
         "start_from",
         metavar="broker|older|ours|empty|DIR",
-        help="Snapshot that the replica starts from. broker: the newest file that a broker can load; older: the "
-        "second newest; ours: the one that tiersnap repair would write; empty: no producers; DIR: the newest file in "
-        "DIR/<topic>-<partition>/. With --warehouse only ours and empty.  [default: broker; ours with --warehouse]",
+        help="Snapshot with which the replica starts. broker: the newest file that a broker can load; older: the "
+        "second newest file; ours: the snapshot that `tiersnap repair` would write; empty: no producers; DIR: the "
+        "newest file in DIR/<topic>-<partition>/. With --warehouse only ours and empty.  [default: broker; ours with "
+        "--warehouse]",
     ),
     click.option(
         "--at",
         type=click.IntRange(min=0),
-        help="Offset of the snapshot, or the highest one for files.  [default: the newest segment's base offset for "
-        "ours and empty]",
+        help="Offset of the snapshot for ours and empty; greatest offset of the file for the others.  [default: the "
+        "newest segment's base offset for ours and empty]",
     ),
     click.option(
         "--broker",
         type=BROKER_RELEASE,
-        help="Only brokers of this release, as 3.9.  [default: the running broker's, else all]",
+        help="Simulate only brokers of this release, such as 3.9.  [default: the running broker's release, else all]",
     ),
-    click.option("--client", type=CLIENT_RELEASE, help="Only Java clients of this release.  [default: all]"),
+    click.option("--client", type=CLIENT_RELEASE, help="Simulate only Java clients of this release.  [default: all]"),
     click.option(
         "--transaction-version",
         type=click.IntRange(1, 2),
         default=1,
         show_default=True,
-        help="Protocol of transactions on brokers that speak version 2 (KIP-890).",
+        help="transaction.version of brokers that support version 2 (KIP-890).",
     ),
     click.option(
-        "--all", "everything", is_flag=True, help="Also rows in which the replica answers as the leader does."
+        "--all", "everything", is_flag=True, help="Print all rows, even if the replica answers as the leader does."
     ),
     click.option(
-        "--producers", is_flag=True, help="A row for each producer and write, for the newest brokers or --broker."
+        "--producers",
+        is_flag=True,
+        help="Print a row for each producer and write, for the newest brokers or --broker.",
     ),
     opt.crc_option,
     opt.expiration_option,
@@ -197,24 +203,25 @@ def simulate(
     log_starts: opt.LogStarts,
     spark: SparkRequest,
 ) -> int:
-    """Predict what every producer of LOGDIR would meet if a replica with another snapshot became leader now.
+    """Predict the errors of every producer in LOGDIR if a replica with another snapshot became leader now.
 
     tiersnap simulate /var/lib/kafka/data --from empty
     tiersnap simulate /var/lib/kafka/data --risk
 
-    The replica has the snapshot that --from names and replayed the log from there. Each producer sends its next batch,
-    its last ones again, one after a gap, as a fenced instance, and from sequence 0. A row has three answers by release:
-    of the present leader, of the replica, and of the client to its application. Without --all only rows with
-    differences are listed. Nothing is written. If a log begins in remote storage, it is simulated only with --remote,
-    which names that place.
+    The simulated replica loads the snapshot of --from, and replays the log from there. Each producer then sends its
+    next batch, its last batches again, a batch after a gap, a batch as a fenced instance, and a batch from sequence 0.
 
-    With --risk it says what the ways that KIP-952 rejected would cost, worst first. An empty snapshot at each segment's
-    end that lacks a right one: which producers it would lose, what would be appended twice, how long. Waiting until
-    retention has removed those segments: how long, and how much stays untiered. A replay: bytes and time in full,
-    within the expiration as KIP-952 proposed, and from the nearest snapshot on.
+    A row has three answers for each release: the answer of the present leader, the answer of the replica, and the
+    client's answer to the application. Without --all only rows with differences are printed. No file is written. A log
+    that begins in remote storage is simulated only with --remote.
 
-    With --warehouse both are reckoned over all partitions that a run has read, on Spark; each replica begins at its
-    newest segment's base offset.
+    --risk estimates the cost of three alternatives of KIP-952, the most expensive first. An empty snapshot in place of
+    each missing or wrong one: the lost producers, the records appended twice, and for how long. Waiting until retention
+    has deleted those segments: the time, and the bytes that stay untiered. A replay: bytes and time for the whole log,
+    for the expiration window that KIP-952 proposed, and from the nearest snapshot.
+
+    --warehouse simulates all partitions that a run has read, on Spark. Each replica starts at its newest segment's base
+    offset.
     """
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.gate.verdict import Verdict
@@ -264,19 +271,22 @@ def _running_broker(opened: Sequence[NamedLogDir]) -> BrokerEra | None:
 
 
 def _run_of(warehouse: str) -> Place:
-    """Return the place of the next steps over a warehouse."""
+    """Return the Place of next steps for a warehouse; they tier with `tiersnap run`."""
     return command_place(tier=("run", Hole.SOURCES, "--remote", Hole.REMOTE, "--warehouse", warehouse))
 
 
 def warehouse_of(ctx: click.Context, log_dirs: Sequence[str], warehouse: str | None) -> str | None:
-    """Return the warehouse if one is meant, None for LOGDIR: the command line wins over the environment and a file.
+    """Return the warehouse, or None if the command is to read LOGDIR.
 
-    UsageError if both were given, or neither.
+    If the environment or a settings file gives one of them and the command line the other, the command line decides.
+
+    Raises:
+        UsageError: the command line gives both, or no source gives any.
     """
-    hint = "give log directories of this host, or --warehouse for what run has read"
+    hint = "give log directories of this host, or --warehouse for the tables of tiersnap run"
     is_typed = opt.is_typed(ctx, "warehouse")
     if is_typed and opt.is_typed(ctx, "log_dirs"):
-        raise UsageError("LOGDIR and --warehouse are two ways to say where the logs are", hint=hint)
+        raise UsageError("LOGDIR and --warehouse are two inputs: give one", hint=hint)
     if not log_dirs and not warehouse:
         raise UsageError("neither LOGDIR nor --warehouse was given", hint=hint)
     if not warehouse:
@@ -289,16 +299,15 @@ def warehouse_of(ctx: click.Context, log_dirs: Sequence[str], warehouse: str | N
 
 
 def _refuse_options_of_the_other(ctx: click.Context, *, is_risk: bool) -> None:
-    option = _first_typed(ctx, _OF_ANSWERS if is_risk else _OF_RISK)
-    if option is None:
-        return
     if is_risk:
-        raise UsageError(f"{option} and --risk exclude each other", hint=f"leave out {option}")
-    raise UsageError(f"{option} needs --risk", hint="add --risk")
+        if option := _first_typed(ctx, _OF_ANSWERS):
+            raise UsageError(f"{option} and --risk exclude each other", hint=f"leave out {option}")
+    elif option := _first_typed(ctx, _OF_RISK):
+        raise UsageError(f"{option} needs --risk", hint="add --risk")
 
 
 def _first_typed(ctx: click.Context, names: Container[str]) -> str | None:
-    """Return the first of these parameters' options on the command line; None without any."""
+    """Return the first option of the parameters `names` that the command line sets; None if it sets none of them."""
     for param in ctx.command.params:
         name = str(param.name)
         if name in names and opt.is_typed(ctx, name):
@@ -309,7 +318,7 @@ def _first_typed(ctx: click.Context, names: Container[str]) -> str | None:
 def _simulate_host(
     output: Output, opened: Sequence[NamedLogDir], selection: opt.Selection, simulation: HostSimulation
 ) -> int:
-    """Simulate the partitions while they are shown."""
+    """Simulate the partitions, and print the results as they come. Return the exit code."""
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.log.selection import count, findings_of, selected_of
 

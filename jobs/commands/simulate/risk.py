@@ -1,4 +1,4 @@
-"""`tiersnap simulate --risk`: the cost of KIP-952's rejected alternatives, for the given logs."""
+"""`tiersnap simulate --risk`: estimate the cost of the alternatives that KIP-952 rejected."""
 
 from __future__ import annotations
 
@@ -60,13 +60,22 @@ BOUNDARY_COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class SimulateSummary:
-    """All rows in a sentence; with --risk one for each of KIP-952's rejected ways, or `risk` if none applies."""
+    """The summary of `simulate`. With --risk it has a sentence per alternative of KIP-952, or `risk` if none applies.
+
+    Attributes:
+        summary: a sentence about all rows.
+        not_compared: partitions that were not simulated.
+        risk: a sentence if no snapshot is missing or wrong.
+        empty_snapshots: cost of empty snapshots.
+        waiting: cost of waiting for retention.
+        archiving_none: bytes and time of a replay, if no snapshots are archived.
+        replicas: results of --replica.
+    """
 
     NOT_TOLD: ClassVar = ("replicas",)
     summary: str | UnsetType = UNSET
     not_compared: (
-        Annotated[int, Meta(description="partitions of LOGDIR whose logs begin in remote storage, unknown how")]
-        | UnsetType
+        Annotated[int, Meta(description="partitions that begin in remote storage, with unknown producers")] | UnsetType
     ) = UNSET
     risk: str | UnsetType = UNSET
     empty_snapshots: str | UnsetType = UNSET
@@ -77,7 +86,7 @@ class SimulateSummary:
 
 @dataclass(frozen=True, slots=True)
 class RiskRequest:
-    """The options; times in ms, `read_rate` in MB/s."""
+    """The options of --risk; durations in ms, `read_rate` in MB/s."""
 
     is_asked: bool
     boundaries: bool
@@ -90,7 +99,7 @@ class RiskRequest:
     read_rate: int
 
     def settings(self, broker_expiry: opt.BrokerExpiry, broker: BrokerEra | None) -> RiskSettings:
-        """Return the settings, with the times in ms and the brokers that all of `simulate` has."""
+        """Return the settings of the estimate, with the expiration and the broker release of `simulate`."""
         from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS
         from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
         from tiersnap.snapshot.exactly_once.simulate.retention_wait import TopicRetention
@@ -106,7 +115,7 @@ class RiskRequest:
         )
 
 
-# Given to the command as `risk: RiskRequest`.
+# The command receives these options as `risk: RiskRequest`.
 risk_options = opt.as_one(
     "risk",
     RiskRequest,
@@ -114,30 +123,44 @@ risk_options = opt.as_one(
         "--risk",
         "is_asked",
         is_flag=True,
-        help="Instead, what the ways that KIP-952 rejected would cost the logs.",
+        help="Estimate the cost of the alternatives that KIP-952 rejected.",
     ),
-    click.option("--boundaries", is_flag=True, help="A row for each segment's end instead of each partition."),
-    click.option("--replica", "replicas", multiple=True, metavar="DIR", help="A log directory of another replica."),
+    click.option("--boundaries", is_flag=True, help="Print a row per segment boundary, not per partition."),
     click.option(
-        "--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Rows shown of a warehouse."
+        "--replica",
+        "replicas",
+        multiple=True,
+        metavar="DIR",
+        help="Compare with this log directory of another replica; repeatable.",
+    ),
+    click.option(
+        "--limit",
+        type=click.IntRange(min=1),
+        default=1000,
+        show_default=True,
+        help="Number of rows to print for a warehouse.",
     ),
     click.option(
         "--retention",
         type=DURATION,
         default="7d",
         show_default=True,
-        help="The topics' retention.ms; none keeps all.",
+        help="retention.ms of the topics; `none` for unlimited retention.",
     ),
-    click.option("--retention-bytes", type=click.IntRange(min=0), help="The topics' retention.bytes.  [default: none]"),
     click.option(
-        "--tiering-enabled", is_flag=True, help="remote.storage.enable is true already: then waiting never ends."
+        "--retention-bytes", type=click.IntRange(min=0), help="retention.bytes of the topics.  [default: none]"
+    ),
+    click.option(
+        "--tiering-enabled",
+        is_flag=True,
+        help="Assume remote.storage.enable=true. Retention then deletes no segment that is not tiered.",
     ),
     click.option(
         "--delivery-timeout",
         type=DURATION,
         default="2m",
         show_default=True,
-        help="The producers' delivery.timeout.ms: for so long they send a batch again by themselves.",
+        help="delivery.timeout.ms of the producers: the time in which a producer retries a batch.",
     ),
     click.option(
         "--read-rate",
@@ -145,7 +168,7 @@ risk_options = opt.as_one(
         default=500,
         show_default=True,
         metavar="MB/S",
-        help="Million bytes a second at which a log is replayed.",
+        help="Replay speed in million bytes per second.",
     ),
 )
 
@@ -159,7 +182,7 @@ def show_risk_of_host(
     *,
     check_crc: bool,
 ) -> int:
-    """Print the cost of the rejected alternatives for log directories; return the exit code."""
+    """Print the cost of the rejected alternatives for log directories, and return the exit code."""
     from tiersnap.snapshot.exactly_once.simulate.risk_log_dirs import HostRisk
     from tiersnap.snapshot.exactly_once.simulate.risk_rows import RiskTotals, boundary_rows, partition_row
     from tiersnap.snapshot.gate.exit_code import exit_code_of
@@ -193,9 +216,9 @@ def show_risk_of_warehouse(
     settings: RiskSettings,
     asked: RiskRequest,
 ) -> int:
-    """Print the cost of the rejected alternatives for the partitions of a warehouse; return the exit code."""
+    """Print the cost of the rejected alternatives for the partitions of a warehouse, and return the exit code."""
     if asked.replicas:
-        raise UsageError("--replica needs a LOGDIR", hint="the tables hold no entries of snapshot files")
+        raise UsageError("--replica needs a LOGDIR", hint="the tables have no entries of snapshot files")
     from tiersnap.jobs.pipeline.risk import risk_of_warehouse
     from tiersnap.snapshot.gate.exit_code import exit_code_of
 
@@ -231,9 +254,9 @@ def _disagreement(row: ReplicaDisagreement) -> str:
     said = [f"{count_of(row.compared, 'snapshot')} compared"]
     if row.offset is not None:
         said.append(
-            f"at {row.offset} it lacks {count_of(row.only_here, 'producer')}, has {row.only_there} others and"
+            f"its snapshot at {row.offset} lacks {count_of(row.only_here, 'producer')}, has {row.only_there} more, and"
             f" differs in {row.differing}"
         )
     if row.log_start_goes_back:
-        said.append(f"its log starts at {row.log_start_offset_there}, below {row.log_start_offset} here")
+        said.append(f"its log starts at {row.log_start_offset_there}, below {row.log_start_offset} in LOGDIR")
     return f"replica {row.partition} in {row.replica}: {'; '.join(said)}"

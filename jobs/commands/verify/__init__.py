@@ -1,4 +1,4 @@
-"""`tiersnap verify`: check existing snapshots and remote segments."""
+"""`tiersnap verify`: compare snapshots with the log, and verify remote segments."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedSnapshot:
-    """A snapshot file of `verify`; producers are counted by how they differ from the log."""
+    """A snapshot file of `verify`, with the counts of producers that differ from the log."""
 
     COLUMNS: ClassVar = ("partition", "offset", "verdict", "reason")
     log_dir: str
@@ -57,38 +57,41 @@ class VerifiedSnapshot:
     file: JudgedFile
 
     def rank(self) -> bool:
-        """Return the sort key for a terminal: wrong files come first."""
+        """Return the sort key on a terminal: wrong files first."""
         return self.file.verdict.is_trusted
 
 
 @dataclass(frozen=True, slots=True)
 class VerifySummary:
-    """The snapshots that were left out."""
+    """The counts of snapshots that were not compared, and of remote segments."""
 
     NOT_TOLD: ClassVar = ("verdicts", "skipped", "bytes")
     not_compared: Annotated[
-        int, Meta(description="files of logs that begin in remote storage, which was not asked; or remote segments")
+        int, Meta(description="files of logs that begin in remote storage, and NOT_COMPARED remote segments")
     ]
     verdicts: Annotated[dict[str, int] | UnsetType, Meta(description="remote segments by verdict")] = UNSET
-    skipped: Annotated[int | UnsetType, Meta(description="remote segments: an earlier check holds")] = UNSET
-    bytes: Annotated[int | UnsetType, Meta(description="of the remote segments that were verified")] = UNSET
+    skipped: Annotated[int | UnsetType, Meta(description="remote segments with a valid result of an earlier check")] = (
+        UNSET
+    )
+    bytes: Annotated[int | UnsetType, Meta(description="bytes of the verified remote segments")] = UNSET
 
 
 @command(VerifiedSnapshot, RemoteCheck, summary=VerifySummary)
 @situation_options(
     f"{opt.OF_BEGINNINGS}  [default: the location of this host's broker]",
-    "A broker of the cluster, to ask for the log start of partitions that are not in LOGDIR.  [default: the broker of "
-    "this host]",
+    "Broker of the cluster, to ask for log start offsets of partitions that are not in LOGDIR.  [default: the broker "
+    "of this host]",
 )
 @click.option(
     "--against",
     type=LocalPath(file_okay=False),
-    help="Judge DIR/<topic>-<partition>/<20 digits>.snapshot instead of the files beside the log.",
+    metavar="DIR",
+    help="Compare the snapshots in DIR/<topic>-<partition>/ with the log, not the snapshots in LOGDIR.",
 )
 @opt.selection_options
 @opt.crc_option
 @opt.broker_expiry_options
-@click.option("--strict", is_flag=True, help="Count every entry, also those that a broker would drop on loading.")
+@click.option("--strict", is_flag=True, help="Compare every entry, even entries that a broker would drop on loading.")
 @opt.log_start_option
 @tier_options
 @spark_options
@@ -110,27 +113,38 @@ def verify(
     tiersnap verify /var/lib/kafka/data --partition orders-0 --strict
     tiersnap verify --remote s3://bucket/tiers --depth metadata
 
-    Beside a running broker it finds LOGDIR and the remote location by itself. LOGDIR is an entry of log.dirs; several
-    may be given, with blanks or commas between them, or as a glob.
+    On the host of a running broker the command finds LOGDIR and the remote location. LOGDIR is an entry of log.dirs. To
+    give several, separate them with blanks or commas, or use a glob.
 
-    A file MATCHES, EXTENDS (it also has producers from before the log start), is SUSPECT (it contradicts the log in
-    entries that a broker would keep now), CORRUPT (no broker can read it) or UNVERIFIED (not compared: the log is
-    damaged below it, or it may not be read). If a log begins in remote storage, its files are NOT_COMPARED without
-    --remote. Exits 5 when one is CORRUPT or no broker can open it, 4 when one is SUSPECT or the beginning of a log
-    is not in --remote, 6 when one is UNVERIFIED or something may not be read. `scan` lists missing files. With
-    --strict every difference is SUSPECT. With --against every file there must equal the log's fold exactly.
+    MATCHES: the file equals the log. EXTENDS: the file also has producers from before the log start. SUSPECT: entries
+    that a broker would keep now contradict the log. CORRUPT: no broker can read the file. UNVERIFIED: the log is
+    damaged at a lower offset, or the file may not be read. NOT_COMPARED: the log begins in remote storage, and --remote
+    is missing.
 
-    With --remote the remote segments are verified, too, of the partitions of LOGDIR or, without it, of all: their
-    metadata; every snapshot, by default; or every byte. With --depth they are verified alone. A snapshot is compared
-    with the log of LOGDIR. Beyond that log it is compared with the fold of its own segment and with earlier snapshots,
-    without producers that a broker would drop now. CORRUPT and MISSING are damage, exit code 5. NOT_COMPARED: nothing
-    is wrong, and there was no fold to compare with. NOT_CHECKABLE: encrypted by the plugin. A changed batch whose CRC
-    was made anew is found only against another copy. Interrupted, go on with --resume. Offsets before the first remote
-    segment are UNVERIFIED, exit code 6, unless a log start tells whether retention deleted them: give LOGDIR or
-    --bootstrap-server.
+    With --strict every difference is SUSPECT. With --against every file must equal the producer state of the log
+    exactly. `tiersnap scan` lists missing files.
+
+    The exit code is 5 if a file is CORRUPT or no broker can open it. It is 4 if a file is SUSPECT, or if the beginning
+    of a log is not in --remote. It is 6 if a file is UNVERIFIED or may not be read.
+
+    Remote segments: with --remote the command verifies the remote segments of the partitions in LOGDIR, or of all
+    partitions without LOGDIR. --depth selects what is read: metadata, snapshots (the default) or every byte. With
+    --depth local files are not compared.
+
+    A remote snapshot is compared with the log in LOGDIR. If LOGDIR lacks its offset, it is compared with its own
+    segment and with earlier snapshots, except for producers that a broker would drop now.
+
+    CORRUPT and MISSING segments end the command with exit code 5. NOT_COMPARED means that the command found no error,
+    but had no log to compare with. NOT_CHECKABLE means that the plugin encrypted the segment. A changed batch with a
+    recomputed CRC is found only by comparison with another copy. After an interruption, continue with --resume.
+
+    Offsets before the first remote segment are UNVERIFIED (exit code 6) if the log start offset is unknown. Give LOGDIR
+    or --bootstrap-server to find out whether retention deleted these offsets.
     """
     log_dirs = _log_dirs(situation, tier)
-    counted = replace(broker_expiry, expiration=None) if strict else broker_expiry
+    counted = broker_expiry
+    if strict:
+        counted = replace(broker_expiry, expiration=None)
     if is_of_tier(tier, situation, log_dirs, against):
         view = situation.view_to_read()
         return _verify_remote(
@@ -146,7 +160,9 @@ def verify(
     situation, unanswered = situation.answering()
     view = situation.view_to_read()
     opened = with_stated(open_log_dirs(log_dirs), log_starts)
-    expiry = counted if against is None else replace(broker_expiry, expiration=None)
+    expiry = counted
+    if against is not None:
+        expiry = replace(broker_expiry, expiration=None)
     cluster = situation.cluster.value
     moved, locate = partial(moved_up, cluster), partial(located, cluster)
     folds, beginnings = FoldsAhead(check_crc=check_crc), view.beginnings(broker_expiry)
@@ -161,10 +177,14 @@ def verify(
     errors, tally = list(unanswered), CheckTally()
     remote = _RemoteSide(log_dirs, log_starts, selection, check_crc, counted, view, tier, spark, situation)
     is_both = view.remote is not None and against is None
-    checks = remote.beside_files(output, job.beginnings, tally, errors) if is_both else iter(())
+    checks: Iterator[RemoteCheck] = iter(())
+    if is_both:
+        checks = remote.beside_files(output, job.beginnings, tally, errors)
 
     def summary() -> VerifySummary:
-        return _summary(tally if is_both else None, job.not_compared)
+        if is_both:
+            return _summary(tally, job.not_compared)
+        return VerifySummary(job.not_compared)
 
     several = len(opened) > 1
     with folds:
@@ -194,7 +214,7 @@ def _show(
     findings: list[Finding],
     errors: list[TiersnapError],
 ) -> None:
-    """Print the checked local files and remote segments: rows of one list, or two tables."""
+    """Print the checked local files and remote segments: in one list for JSON, in two tables for people."""
     if output.format is Format.TABLE:
         told, found = list(files), list(checks)
         if found:
@@ -208,7 +228,10 @@ def _show(
 
 
 def _log_dirs(situation: Situation, tier: TierRequest) -> tuple[str, ...]:
-    """Return the log directories; if only the remote location or a warehouse was named, none that were found."""
+    """Return the log directories to verify.
+
+    If the command line has --remote or --warehouse but no LOGDIR, return none, even if a broker runs on this host.
+    """
     found = situation.log_dirs
     is_alone = situation.remote.source == COMMAND_LINE or tier.warehouse is not None
     if is_alone and found.source != COMMAND_LINE:
@@ -218,7 +241,7 @@ def _log_dirs(situation: Situation, tier: TierRequest) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _RemoteSide:
-    """The remote segments: of all partitions in remote storage, or of those in the log directories."""
+    """The verification of remote segments: of the partitions in `log_dirs`, or of all if `log_dirs` is empty."""
 
     log_dirs: tuple[str, ...]
     log_starts: opt.LogStarts
@@ -229,20 +252,22 @@ class _RemoteSide:
     tier: TierRequest
     spark: SparkRequest
     situation: Situation
-    findings: list[Finding] = field(default_factory=list)  # about local logs; they grow while segments are verified
+    findings: list[Finding] = field(default_factory=list)  # about local logs; checks add findings
 
     @property
     def asked(self) -> CheckRequest:
-        """Return the request of each check."""
+        """Return depth, current time and expiration of the checks."""
         return CheckRequest(self.tier.depth or CheckDepth.SNAPSHOTS, self.expiry.now, self.expiry.expiration)
 
     def checks(
         self, output: Output, begins: Beginnings, tally: CheckTally | None = None
     ) -> tuple[Iterator[RemoteCheck], CheckTally]:
-        """Print the plan; return the checks, which are made while they are read, and their counts.
+        """Print the plan, and return the checks and their counts. Each check runs when the caller reads its result.
 
         Args:
-            tally: takes the counts; None for a new one.
+            output: prints the plan.
+            begins: finds the start of local logs.
+            tally: receives the counts; None for a new one.
 
         Raises:
             ObjectNotFoundError: no partition has a remote segment.
@@ -269,7 +294,7 @@ class _RemoteSide:
     def beside_files(
         self, output: Output, begins: Beginnings, tally: CheckTally, errors: list[TiersnapError]
     ) -> Iterator[RemoteCheck]:
-        """Yield the checks, and count them in `tally`; a failure of remote storage becomes an error."""
+        """Yield the checks, and count them in `tally`. Add an error of remote storage to `errors`."""
         try:
             yield from self.checks(output, begins, tally)[0]
         except ObjectNotFoundError:
@@ -278,24 +303,24 @@ class _RemoteSide:
             errors.append(error)
 
     def tell(self, output: Output, tally: CheckTally) -> None:
-        """Report the counts, and the next step."""
+        """Print the counts, and the next step."""
         tell_tier(output, tally, self.asked.depth, situation_place(self.log_dirs, self.situation))
 
 
-def _summary(tally: CheckTally | None, not_compared: int = 0) -> VerifySummary:
-    """Return the counts of remote segments, if they were verified, and of `not_compared` files beside the log."""
-    if tally is None:
-        return VerifySummary(not_compared)
+def _summary(tally: CheckTally, not_compared: int = 0) -> VerifySummary:
+    """Return the counts of verified remote segments; `not_compared` is the number of local files not compared."""
     verdicts = {each.value: count for each, count in tally.verdicts.items()}
     not_compared += tally.verdicts[RemoteVerdict.NOT_COMPARED]
     return VerifySummary(not_compared, verdicts, tally.skipped, tally.bytes)
 
 
 def _verify_remote(output: Output, remote: _RemoteSide) -> int:
-    """Verify remote storage alone."""
+    """Verify remote segments, and no local files. Return the exit code."""
     from tiersnap.snapshot.replay.replay_start import Beginnings
 
-    begins = remote.view.beginnings(remote.expiry) if remote.log_dirs else Beginnings()
+    begins = Beginnings()
+    if remote.log_dirs:
+        begins = remote.view.beginnings(remote.expiry)
     checks, tally = remote.checks(output, begins)
     output.rows(RemoteCheck, checks, columns=COLUMNS, summary=lambda: _summary(tally), findings=remote.findings)
     remote.tell(output, tally)

@@ -1,4 +1,4 @@
-"""Verify remote storage for `tiersnap verify`, on this host or by a Spark job, and show the result."""
+"""Verify remote segments for `tiersnap verify`, on this host or with Spark, and print the result."""
 
 from __future__ import annotations
 
@@ -56,23 +56,23 @@ class SegmentSample:
     percent: float | None = None
 
     def __str__(self) -> str:
-        """Return the size as a user writes it."""
+        """Return the size as a user types it."""
         return f"{self.number}" if self.percent is None else f"{self.percent:g}%"
 
 
 def _sample(text: str) -> SegmentSample:
-    found = _SAMPLE.fullmatch(text)
-    number, percent = ("", "") if found is None else found.groups("")
-    if number:
-        return SegmentSample(number=int(number))
-    if percent and 0 < float(percent) <= 100:
-        return SegmentSample(percent=float(percent))
-    raise ValueError(f"{text!r} is no sample; use a number of segments as 100, or 5%")
+    if found := _SAMPLE.fullmatch(text):
+        number, percent = found.groups("")
+        if number:
+            return SegmentSample(number=int(number))
+        if 0 < float(percent) <= 100:
+            return SegmentSample(percent=float(percent))
+    raise ValueError(f"{text!r} is no sample; use a number of segments such as 100, or a percentage such as 5%")
 
 
 @dataclass(frozen=True, slots=True)
 class TierRequest:
-    """The options of a check; `recheck` is ms."""
+    """The options for verifying remote segments; `recheck` in ms."""
 
     depth: CheckDepth | None
     sample: SegmentSample | None
@@ -81,7 +81,7 @@ class TierRequest:
     recheck: int | None
 
     def refuse_beside_files(self) -> None:
-        """Raise UsageError if an option was given that the verification of LOGDIR's files does not have."""
+        """Raise UsageError for --sample, --resume and --warehouse, which exclude verifying the files of LOGDIR."""
         given = {"--sample": self.sample, "--resume": self.resume, "--warehouse": self.warehouse}
         for name, value in given.items():
             if value is not None:
@@ -90,7 +90,7 @@ class TierRequest:
                 raise UsageError(why, hint=f"{alone}leave LOGDIR out")
 
     def refuse_beside_spark(self, *, has_log_dirs: bool, names_cluster: bool) -> None:
-        """Raise UsageError if an option for one host was given with --warehouse, which verifies on Spark."""
+        """Raise UsageError if LOGDIR, --resume or a cluster is given with --warehouse, which verifies on Spark."""
         if has_log_dirs or self.resume is not None:
             raise UsageError(
                 "--warehouse verifies on Spark: LOGDIR and --resume are of one host",
@@ -98,7 +98,7 @@ class TierRequest:
             )
         if names_cluster:
             raise UsageError(
-                "--warehouse verifies on Spark, where no task asks a cluster",
+                "--warehouse verifies on Spark, and its tasks ask no cluster",
                 hint="leave --bootstrap-server out, or --warehouse",
             )
 
@@ -109,38 +109,39 @@ def _request(
     return TierRequest(None if depth is None else CheckDepth(depth), sample, resume, warehouse, recheck)
 
 
-# Given to the command as `tier: TierRequest`.
+# The command receives these options as `tier: TierRequest`.
 tier_options = opt.as_one(
     "tier",
     _request,
     once(
         "--depth",
         type=click.Choice([each.value for each in CheckDepth]),
-        help="Verify only --remote: its metadata, also every snapshot, or every byte.  [default: snapshots, and the "
-        "files of LOGDIR]",
+        help="Verify only --remote: metadata; snapshots: metadata and every snapshot; full: every byte.  [default: "
+        "snapshots, and the files of LOGDIR]",
     ),
     once(
         "--sample",
         type=Parsed("sample", _sample, str),
         metavar="N|PERCENT",
-        help="Only so many remote segments, others each time: 100, or 5%.",
+        help="Verify only this many remote segments, selected at random: a number or a percentage, such as 100 or 5%.",
     ),
     once(
         "--resume",
         type=LocalPath(dir_okay=False),
-        help="Skip segments that this file reports as sound: JSON lines of an earlier --depth. You may append to it.",
+        help="Skip segments that this file reports as sound: the JSON lines of an earlier call. You may append the new "
+        "output to the same file.",
     ),
     once(
         "--warehouse",
         metavar="URI",
-        help="Verify on Spark; the table remote_checks keeps the results, and segments in it are skipped.",
+        help="Verify on Spark, store the results in the table remote_checks, and skip segments with a result.",
     ),
     click.option(
         "--recheck",
         type=DURATION,
         default="30d",
         show_default=True,
-        help="With --warehouse, verify again within this time; none never does.",
+        help="With --warehouse, verify segments again after at most this time; `none` verifies each segment once.",
     ),
 )
 
@@ -150,15 +151,15 @@ _UNREAD = (RemoteVerdict.NOT_CHECKABLE, RemoteVerdict.GONE)
 
 @dataclass
 class CheckTally:
-    """The counts of a check."""
+    """The counts of verified remote segments."""
 
     verdicts: Counter[RemoteVerdict] = field(default_factory=Counter)
     bytes: int = 0
     skipped: int = 0
-    ranges: int = 0  # rows of offsets that no segment holds
+    ranges: int = 0  # rows about offsets that no segment contains
 
     def watch(self, checks: Iterable[RemoteCheck]) -> Iterator[RemoteCheck]:
-        """Count and hand on."""
+        """Yield the checks, and count them."""
         for each in checks:
             self.verdicts[each.verdict] += 1
             self.bytes += each.bytes
@@ -166,12 +167,14 @@ class CheckTally:
             yield each
 
     def sentence(self, depth: CheckDepth) -> str:
-        """Return the counts for people."""
-        there = self.verdicts.total() - self.verdicts[RemoteVerdict.GONE] - self.ranges
-        of = count_of(there, "remote segment is sound", "remote segments are sound")
-        said = f"{self._sound()} of {of}" if there else "no remote segment was verified"
-        told = ", ".join(f"{self.verdicts[each]} {each}" for each in RemoteVerdict if self.verdicts[each])
-        said += f" at depth {depth}, {human_bytes(self.bytes)}{': ' if told else ''}{told}"
+        """Return the counts as a sentence."""
+        said = "no remote segment was verified"
+        if there := self.verdicts.total() - self.verdicts[RemoteVerdict.GONE] - self.ranges:
+            said = f"{self._sound()} of {count_of(there, 'remote segment is sound', 'remote segments are sound')}"
+        said += f" at depth {depth}, {human_bytes(self.bytes)}"
+        counts = [f"{self.verdicts[each]} {each}" for each in RemoteVerdict if self.verdicts[each]]
+        if counts:
+            said += f": {', '.join(counts)}"
         unread = self.verdicts[RemoteVerdict.NOT_CHECKABLE]
         others = (
             (self.ranges, "range of offsets is", "ranges of offsets are", "in no segment"),
@@ -184,16 +187,24 @@ class CheckTally:
         return said
 
     def _sound(self) -> int:
-        return sum(count for verdict, count in self.verdicts.items() if verdict.is_sound and verdict not in _UNREAD)
+        sound = 0
+        for verdict, count in self.verdicts.items():
+            if verdict.is_sound and verdict not in _UNREAD:
+                sound += count
+        return sound
 
 
 @dataclass(frozen=True)
 class TierVerification:
-    """The verification of remote segments from this host.
+    """The verification of remote segments on this host.
 
     Attributes:
-        local_logs: logs of the partitions to verify; None to verify all remote partitions without local logs.
-        cluster: supplies log starts that no local log has, or that moved up since; None without one.
+        view: the remote location.
+        selection: partitions to verify.
+        tier: options of the command.
+        asked: depth, current time and expiration.
+        local_logs: logs to compare with; limits the verification to their partitions. None verifies all partitions.
+        cluster: provides log start offsets that local logs lack, or that retention raised; None without a cluster.
     """
 
     view: RemoteView
@@ -204,7 +215,7 @@ class TierVerification:
     cluster: Cluster | None = None
 
     def run(self, output: Output, tally: CheckTally) -> tuple[Iterator[RemoteCheck], CheckTally]:
-        """Print the plan; return the lazy checks, and `tally`, which counts them."""
+        """Print the plan. Return the checks, which run when the caller reads them, and `tally`, which counts them."""
         known = _known(self.tier.resume)
         plan = _planned(self.view, self.tier, self.asked, self._is_wanted)
         output.talk(plan.sentence)
@@ -218,8 +229,9 @@ class TierVerification:
 
         progress = Progress(output, "verifying", len(plan.partitions))
         for partition in progress.watch_done(sorted(plan.partitions, key=str)):
-            local = None if self.local_logs is None else self.local_logs.of(partition)
-            compare = local_from = None
+            local = compare = local_from = None
+            if self.local_logs is not None:
+                local = self.local_logs.of(partition)
             if local is not None:
                 compare, local_from = local.compare, local.partition.first_base_offset
             told = known.get((partition.topic, partition.topic_id, partition.partition), {})
@@ -232,20 +244,22 @@ class TierVerification:
     def _log_start_of(
         self, store: ObjectStore, local: LocalLog | None, partition: TopicIdPartition, covered: Sequence[Interval]
     ) -> ToldStart | None:
-        """Return the log start from the cluster, else from the local log."""
+        """Return the log start offset of the cluster, else of the local log; None if it is unknown."""
         from tiersnap.remote_storage.remote_log.log_head import ToldStart
 
         start = self._start_in_cluster(store, partition, covered)
         if start is not None:
             return ToldStart(start, is_current=True)
-        return None if local is None else local.log_start(covered)
+        if local is not None:
+            return local.log_start(covered)
+        return None
 
     def _start_in_cluster(
         self, store: ObjectStore, partition: TopicIdPartition, covered: Sequence[Interval]
     ) -> int | None:
-        """Return the log start that the cluster tells; None if it tells none.
+        """Return the log start offset of the leader; None without an answer.
 
-        If a deleted topic has only claims left, it lost nothing: its log starts after all of them.
+        For a deleted topic without remote segments return ENDLESS, because no offset of it can be missing.
         """
         from tiersnap.remote_storage.cluster.log_starts import is_deleted, log_start_of
         from tiersnap.snapshot.log.leader_epochs import ENDLESS
@@ -275,18 +289,18 @@ def verify_on_spark(
     asked: CheckRequest,
     spark: SparkRequest,
 ) -> tuple[Iterator[RemoteCheck], CheckTally]:
-    """Verify by a Spark job; return the segments that are not sound, and the counts of all."""
+    """Verify with a Spark job. Return the checks of segments that are not sound, and the counts of all segments."""
     from tiersnap.jobs.pipeline.checking import check_remote
     from tiersnap.jobs.pipeline.session import LONG_WORK
     from tiersnap.remote_storage.verify.check_task import CheckTask
     from tiersnap.snapshot.log.places import located
 
     plan = _planned(view, tier, asked, selection.takes)
-    output.talk(f"{plan.sentence}; less for what the table remote_checks tells")
+    output.talk(f"{plan.sentence}; fewer if the table remote_checks has valid results")
     task = CheckTask(plan.location, plan.request)
     session = partial(spark.session, java_options=LONG_WORK)
     found = check_remote(session, located(tier.warehouse or ""), plan, task, recheck=tier.recheck, stores=view.stores)
-    # Segments are copied and deleted since they were counted for the plan.
+    # Brokers may have copied and deleted segments since the plan counted them.
     skipped = max(plan.partitions.total() - found.segments, 0)
     ranges = found.verdicts.total() - found.verdicts[RemoteVerdict.GONE] - found.segments
     tally = CheckTally(found.verdicts, found.bytes, skipped, ranges)
@@ -294,7 +308,7 @@ def verify_on_spark(
 
 
 def _known(file: Path | None) -> Known:
-    """Return the earlier checks of segments, by partition and segment id; other lines are skipped.
+    """Return the checks in the file of --resume, by partition and segment id. Skip lines about ranges of offsets.
 
     Raises:
         SourceNotFoundError, UsageError: see `read_lines`.
@@ -311,7 +325,7 @@ def _known(file: Path | None) -> Known:
 
 
 def tell_tier(output: Output, tally: CheckTally, depth: CheckDepth, place: Place) -> None:
-    """Report how much is sound, and the next steps."""
+    """Print the counts, and the next steps."""
     output.talk(tally.sentence(depth), *_next_steps(tally, place))
     if (left := tally.verdicts[RemoteVerdict.NOT_COMPARED]) and depth is not CheckDepth.FULL:
         are = count_of(left, "snapshot is", "snapshots are")
@@ -319,25 +333,27 @@ def tell_tier(output: Output, tally: CheckTally, depth: CheckDepth, place: Place
 
 
 def _next_steps(tally: CheckTally, place: Place) -> Iterator[str]:
-    """Yield a line for each step; a snapshot that contradicts the log in LOGDIR needs no other comparison."""
+    """Yield a message for each next step, with the verdicts that the step clears."""
     from tiersnap.snapshot.gate.next_step import Hole
     from tiersnap.snapshot.gate.steps_by_problem import MEND
 
     wrong: dict[str, list[RemoteVerdict]] = {}
     for verdict in (RemoteVerdict.CORRUPT, RemoteVerdict.MISSING, RemoteVerdict.SUSPECT):
-        if tally.verdicts[verdict]:
-            is_proven = verdict is RemoteVerdict.SUSPECT and place.knows(Hole.LOG_DIRS)
-            step = place.text(MEND) if is_proven else place.clears(verdict)
-            wrong.setdefault(step, []).append(verdict)
-    yield from (f"next for {', '.join(verdicts)}: {step}" for step, verdicts in wrong.items())
+        if not tally.verdicts[verdict]:
+            continue
+        step = place.clears(verdict)
+        if verdict is RemoteVerdict.SUSPECT and place.knows(Hole.LOG_DIRS):
+            step = place.text(MEND)  # the log in LOGDIR proves that the snapshot is wrong
+        wrong.setdefault(step, []).append(verdict)
+    for step, verdicts in wrong.items():
+        yield f"next for {', '.join(verdicts)}: {step}"
 
 
 def is_of_tier(tier: TierRequest, situation: Situation, log_dirs: tuple[str, ...], against: Path | None) -> bool:
-    """Return whether only remote storage is verified, without the files of LOGDIR.
+    """Return whether the command verifies only remote segments, without the files of LOGDIR.
 
     Raises:
-        UsageError: the log directories or the remote location are unknown, or an option is for the other
-            verification.
+        UsageError: the log directories or the remote location are unknown, or the options exclude each other.
     """
     from tiersnap.jobs.situation.situation import COMMAND_LINE
 

@@ -54,7 +54,7 @@ def test_a_healthy_host_fits_on_one_screen_and_ends_with_0(log_dir: Path) -> Non
     assert lines[0].startswith("blocked  nothing")
     assert lines[1] == "broker   node 7 of cluster 8ocGbyB_RSCBc6V9xA_tOw (KRaft)"
     assert lines[2] == "version  3.7 or newer: meta.properties has a directory.id"
-    assert "running  no: nobody holds .lock; not stopped cleanly" in ran.out
+    assert "running  no: no process holds .lock; not stopped cleanly" in ran.out
     assert "blocked  nothing" in ran.out
     assert tree(log_dir) == before
 

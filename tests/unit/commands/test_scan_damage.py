@@ -183,7 +183,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], int, str, str, str]] = {
     "no offset index": (
         lambda folder: file_of(folder, 5, ".index").unlink(),
         4,
-        "has lost an .index: at its next start the broker makes it again",
+        "has lost an .index: at its next start the broker rebuilds the index",
         "3 MATCHES",
         "3 READY, 1 ACTIVE_SEGMENT",
     ),

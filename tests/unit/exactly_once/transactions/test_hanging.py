@@ -260,7 +260,7 @@ def test_a_transaction_in_two_phases_is_left_to_its_application(tmp_path: Path) 
     assert (row["verdict"], row["abort_command"]) == ("TWO_PHASE", None)
     command = "kafka-transactions.sh --bootstrap-server HOST:PORT forceTerminateTransaction --transactionalId 'pay 1'"
     assert row["terminate_command"] == command
-    assert f"to abort over its application's head: {command}" in ran.err
+    assert f"to abort by force: {command}" in ran.err
     assert "will abort it" not in row["reason"] + ran.err
     assert "no timeout ever does" in ran.err
 
