@@ -1,4 +1,4 @@
-"""Write the records of a plan, read them back, and check that brokers find all planned segments."""
+"""Write the records of publication plans, and check by a read-back that brokers find all planned segments."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ from tiersnap.remote_storage.publish.readable_offsets import KEEP_LOCAL
 from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan
 from tiersnap.snapshot.units import count_of
 
-_PATIENCE_SECONDS = 10.0  # a partition of the topic whose leader has just moved shows its last records a moment later
+_PATIENCE_SECONDS = 10.0  # after a leader change, the last records of a partition become readable a moment later
 _POLL_SECONDS = 0.5
 
 
 def publish_plans(
     metadata_topic: MetadataTopic, reader: MetadataReader, plans: Iterable[PublishPlan], broker_id: int | None
 ) -> int:
-    """Publish the plans that are not refused, and read the records back; returns their number.
+    """Write the records of plans that are not refused, and read them back. Return the number of records.
 
     Args:
-        reader: has read the partitions to their ends when the plans were made.
+        reader: the reader with which the plans were made; it has read all partitions to their ends.
 
     Raises:
-        DeliveryFailedError: a record was not acknowledged, or is not there although it was.
-        LostCopyError: less is found than before, or than was planned.
+        DeliveryFailedError: a record was not acknowledged, or an acknowledged record cannot be read.
+        LostCopyError: brokers find fewer offsets than planned.
     """
     now = int(time.time() * 1000)
-    records = [(plan.partition, record) for plan in plans for record in plan.records(broker_id=broker_id, now=now)]
+    records: list[tuple[TopicIdPartition, MetadataRecord]] = []
+    for plan in plans:
+        records += [(plan.partition, record) for record in plan.records(broker_id=broker_id, now=now)]
     if not records:
         return 0
     expected = expected_after(reader.cache, records)
@@ -44,7 +46,7 @@ def publish_plans(
 def expected_after(
     cache: MetadataCache, records: Iterable[tuple[TopicIdPartition, MetadataRecord]]
 ) -> dict[TopicIdPartition, RemoteIndex]:
-    """Return the expected index of each partition after brokers have read these records."""
+    """Return the index that brokers should have after these records, by partition."""
     expected: dict[TopicIdPartition, RemoteIndex] = {}
     for partition, record in records:
         if partition not in expected:
@@ -54,11 +56,11 @@ def expected_after(
 
 
 def check_read_back(reader: MetadataReader, expected: Mapping[TopicIdPartition, RemoteIndex]) -> None:
-    """Read the topic to its end and check that no expected segment is missing.
+    """Read `__remote_log_metadata` to its end, and check that all expected segments are found.
 
     Raises:
-        DeliveryFailedError: a record is not there although it was acknowledged.
-        LostCopyError: brokers find less than was planned, and have not begun to delete it.
+        DeliveryFailedError: an acknowledged record cannot be read.
+        LostCopyError: brokers find fewer offsets than expected, and did not delete these segments.
     """
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while missing := _missing(reader.read_to_end(), expected):
@@ -74,7 +76,7 @@ def check_read_back(reader: MetadataReader, expected: Mapping[TopicIdPartition, 
 
 
 def _missing(cache: MetadataCache, expected: Mapping[TopicIdPartition, RemoteIndex]) -> list[RemoteLogSegmentMetadata]:
-    """Return the segments that our records finish and the topic does not, of the first partition with such segments."""
+    """Return the unfinished segments of the first partition whose records cannot be read."""
     for partition, index in expected.items():
         there = cache.segments(partition)
         found = [each for each in index.finished() if _is_unfinished(there.get(each.id.segment_id))]

@@ -72,7 +72,7 @@ class HostInventory:
         return self.look(partition).coverage(partition.leader_epochs).covers(first, last)
 
     def forgotten(self, filesystem: FileSystem, partition: Partition) -> Forgotten | None:
-        """Return the producers that a replica lost, None if it lost none. A failure returns None and extends `errors`."""
+        """Return the producers that a replica lost, or None. A failure returns None and extends `errors`."""
         return self._asked(partition, lambda: find_forgotten(self.look, filesystem, partition, self.expiry), None)
 
     def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:

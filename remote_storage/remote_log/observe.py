@@ -122,11 +122,8 @@ class Observe:
 
 def _closed(partition: Partition) -> list[Interval]:
     """Return the base offset and the exclusive end of each closed segment."""
-    closed = []
-    for each in partition.segments:
-        if each.next_base_offset is not None:
-            closed.append((each.base_offset, each.next_base_offset))
-    return closed
+    ends = ((each.base_offset, each.next_base_offset) for each in partition.segments)
+    return [(base, end) for base, end in ends if end is not None]
 
 
 def _copies(found: RemoteInventory) -> Iterator[ListedCopy]:

@@ -322,11 +322,8 @@ def leftovers_of(found: RemoteInventory) -> list[RemoteSegment | IncompleteSegme
     attempt finished, a complete segment is kept: no other segment may have the same offsets.
     """
     complete, superseded = {each.segment_id for each in found.uncounted}, found.superseded
-    leftovers = [*superseded]
-    for each in found.leftovers:
-        if each.segment_id not in complete and each not in superseded and _is_over(each):
-            leftovers.append(each)
-    return leftovers
+    left = (each for each in found.leftovers if each.segment_id not in complete and each not in superseded)
+    return [*superseded, *filter(_is_over, left)]
 
 
 def _is_over(left: IncompleteSegment) -> bool:
