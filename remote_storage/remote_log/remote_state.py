@@ -150,8 +150,7 @@ class _Search:
                 continue
             if lost := self._count_lost(older, latest, each.end_offset, snapshot_offset):
                 raise _RefusedError(
-                    f"has lost {count_of(lost, 'producer that lives', 'producers that live')}, known at "
-                    f"{each.end_offset}",
+                    f"has lost {count_of(lost, 'active producer')} of the snapshot at {each.end_offset}",
                     each.end_offset,
                 )
             if self.reader.vouching(each).provenance is not None:
