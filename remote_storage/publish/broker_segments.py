@@ -34,9 +34,14 @@ _FINISHED, _KIND = SegmentState.COPY_SEGMENT_FINISHED, EvidenceKind.BROKER_SEGME
 
 def uploaded_by_brokers(cache: MetadataCache) -> list[RemoteLogSegmentMetadata]:
     """Return the finished segments that no record of tiersnap names, by event timestamp, newest first."""
-    finished = (each for partition in cache.partitions() for each in cache.in_state(partition, _FINISHED))
-    theirs = (each for each in finished if each.id.segment_id not in cache.ours)
-    return sorted(theirs, key=lambda each: (each.event_timestamp, each.id), reverse=True)
+    return sorted(_finished_by_brokers(cache), key=lambda each: (each.event_timestamp, each.id), reverse=True)
+
+
+def _finished_by_brokers(cache: MetadataCache) -> Iterator[RemoteLogSegmentMetadata]:
+    for partition in cache.partitions():
+        for each in cache.in_state(partition, _FINISHED):
+            if each.id.segment_id not in cache.ours:
+                yield each
 
 
 @dataclass

@@ -50,7 +50,7 @@ def find_left_paused(cluster: Cluster, store: ObjectStore | None, topic_ids: Map
         topic_ids: topic ids by name, of topics whose configs have the mark of a pause.
     """
     states = (_state(cluster, store, name, topic_id) for name, topic_id in sorted(topic_ids.items()))
-    return [each for each in states if each is not None]
+    return list(filter(None, states))
 
 
 def _state(cluster: Cluster, store: ObjectStore | None, topic: str, topic_id: str) -> PausedTopic | None:

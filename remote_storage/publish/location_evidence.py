@@ -59,8 +59,8 @@ class ProvePlace:
     def location(self, given: str | None) -> RemoteLocation:
         """Return the store with the brokers' layout.
 
-        The class of the brokers' storage manager determines the layout. If tiersnap does not know the class, a segment
-        that brokers uploaded does.
+        The class of the brokers' storage manager determines the layout. If tiersnap does not know the class, the newest
+        segment that brokers uploaded determines the layout.
 
         Args:
             given: the layout that the user named, or None.
@@ -129,7 +129,7 @@ class ProvePlace:
         """Return the verdict, with a new read-back if one is useful.
 
         A read-back is useful if it can change the state. If the broker's configuration proves the location, a read-back
-        stores a proof for later runs on other hosts.
+        stores a proof for later runs.
         """
         is_proven = found.state is LocationState.PROVEN
         is_proven_by_settings = is_proven and found.is_decided_by(EvidenceKind.SERVER_PROPERTIES)

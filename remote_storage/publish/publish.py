@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import groupby
+from itertools import groupby, repeat
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_progress import CopyProgress, Watched, quiet_seconds, watch
@@ -43,7 +43,7 @@ from tiersnap.remote_storage.publish.paused_topics import NOT_PAUSED, PausedTopi
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
 from tiersnap.remote_storage.publish.publish_counts import PublishCounts
 from tiersnap.remote_storage.publish.publish_outcome import Done
-from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan, by_partition
+from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan, by_partition, ids_of_metadata
 from tiersnap.remote_storage.publish.watch_resumed import still_stuck, watch_resumed
 from tiersnap.remote_storage.publish.write_records import publish_plans
 from tiersnap.remote_storage.remote_log.complete import complete_segments
@@ -85,7 +85,7 @@ class Published:
     def problems(self) -> Iterator[Problem]:
         """Yield the problems of the plans and of stuck copy tasks."""
         yield from self.errors
-        yield from (OtherProblem.STUCK_COPY_AHEAD for _ in self.stuck_ahead)
+        yield from repeat(OtherProblem.STUCK_COPY_AHEAD, len(self.stuck_ahead))
 
     @property
     def plan(self) -> PublishCounts:
@@ -262,7 +262,7 @@ class Publish:
 
         If a topic cannot be paused again, its saved configs stay for the next run, and the error is added to `doubts`.
         """
-        topics = {each.topic for each in done.watched}
+        topics = done.watched_topics
         quiet = quiet_seconds(self.cluster, [done.plans[each].leader for each in done.watched])
 
         def see(_: list[str]) -> set[str]:
@@ -274,7 +274,7 @@ class Publish:
                     done.stuck_ahead.append(each)
                 if progress is not CopyProgress.FAILING:
                     del done.watched[each]
-            return {each.topic for each in done.watched}
+            return done.watched_topics
 
         def pause_again(topic: str) -> None:
             again = sorted(each for each in done.watched if each.topic == topic)
@@ -315,7 +315,7 @@ class Publish:
                 doubts=self._find_doubts,
                 remote=self.location.words,
             )
-        return [self._of_leader(plan) for plan in plans]
+        return list(map(self._of_leader, plans))
 
     def _of_leader(self, plan: PublishPlan) -> PublishPlan:
         """Return the plan. Refuse it if the local log differs from the leader's log."""
@@ -335,7 +335,7 @@ class Publish:
         whole = complete_segments(self.location, partition, segment_ids)
         if len(whole) == len(segment_ids):
             return whole
-        finished = {each.id.segment_id for each in reader.read_to_end().in_state(partition, _FINISHED)}
+        finished = ids_of_metadata(reader.read_to_end().in_state(partition, _FINISHED))
         return whole.union(each for each in segment_ids if each not in finished)
 
     def _find_doubts(self, partition: TopicIdPartition, ids: Collection[str]) -> Mapping[str, str]:

@@ -32,6 +32,11 @@ class Done:
         """Return the plans with segments to publish and without a refusal."""
         return [plan for plan in self.plans.values() if plan.is_open]
 
+    @property
+    def watched_topics(self) -> set[str]:
+        """Return the names of topics whose copy tasks must be watched."""
+        return {each.topic for each in self.watched}
+
     def refuse_unwritten(self, opened: Iterable[TopicIdPartition], error: TiersnapError) -> None:
         """Refuse the plans of partitions whose records were not all written. Earlier refusals stay."""
         for each in opened:

@@ -281,13 +281,14 @@ def _gone(
 ) -> set[str]:
     """Return the ids of published segments that are neither listed nor complete."""
     living = (each for each in finished if each.end_offset >= log_start_offset)
-    unseen = _ids(living) - _ids(listed)
+    unseen = ids_of_metadata(living) - ids_of_metadata(listed)
     if not unseen or complete_segments is None:
         return set()
     return unseen.difference(complete_segments(unseen))
 
 
-def _ids(segments: Iterable[RemoteLogSegmentMetadata]) -> set[str]:
+def ids_of_metadata(segments: Iterable[RemoteLogSegmentMetadata]) -> set[str]:
+    """Return the segment ids."""
     return {each.id.segment_id for each in segments}
 
 

@@ -59,8 +59,7 @@ class BrokerAnswer:
 
 def ask_brokers(cluster: Cluster) -> list[BrokerAnswer]:
     """Ask every broker for its settings. Omit brokers that do not answer or refuse."""
-    answers = in_parallel(partial(_ask, cluster), sorted(cluster.brokers()))
-    return [each for each in answers if each is not None]
+    return list(filter(None, in_parallel(partial(_ask, cluster), sorted(cluster.brokers()))))
 
 
 def _ask(cluster: Cluster, broker: int) -> BrokerAnswer | None:

@@ -48,7 +48,7 @@ class TellBrokers:
         self.place.verdict(self.location).refuse_contradiction()
 
     def refusals(self, topics: Iterable[str]) -> Callable[[TopicIdPartition], TiersnapError | None]:
-        """Return a function from partition to the error that forbids its upload, or None.
+        """Return a function that returns the error which forbids the upload of a partition, or None.
 
         A partition is refused if the cluster does not have it, or if this user may not describe its topic.
 

@@ -12,7 +12,7 @@ from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC, Me
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex, less_found
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 from tiersnap.remote_storage.publish.readable_offsets import KEEP_LOCAL
-from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan
+from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan, ids_of_metadata
 from tiersnap.snapshot.units import count_of
 
 _PATIENCE_SECONDS = 10.0  # after a leader change, the last records of a partition become readable a moment later
@@ -90,7 +90,7 @@ def _is_unfinished(found: RemoteLogSegmentMetadata | None) -> bool:
 
 
 def _refuse_less(cache: MetadataCache, partition: TopicIdPartition, expected: RemoteIndex) -> None:
-    finished = {each.id.segment_id for each in cache.in_state(partition, SegmentState.COPY_SEGMENT_FINISHED)}
+    finished = ids_of_metadata(cache.in_state(partition, SegmentState.COPY_SEGMENT_FINISHED))
 
     def rank(copy: RemoteLogSegmentMetadata | None) -> int:
         return copy is not None and copy.id.segment_id in finished

@@ -21,6 +21,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMe
 from tiersnap.remote_storage.remote_log.complete import complete_in_other_layout
 from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
+from tiersnap.remote_storage.remote_log.segment_objects import ids_of
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import CorruptDataError
@@ -55,7 +56,7 @@ def finished_of(location: RemoteLocation, partition: TopicIdPartition) -> list[R
     For the largest timestamp see `largest_timestamp`.
     """
     inventory = list_remote_partition(location, partition)
-    gone = {left.segment_id for left in inventory.superseded}
+    gone = ids_of(inventory.superseded)
     for copy in inventory.uncounted:
         _log.warning(
             "copy left out: %s at %d because=another attempt has its claim: tier it again", partition, copy.start_offset
@@ -67,7 +68,7 @@ def finished_of(location: RemoteLocation, partition: TopicIdPartition) -> list[R
         moment = largest_timestamp(location.store, copy)
         return replace(copy.metadata, broker_id=-1, max_timestamp=moment, event_timestamp=copy.written_at)
 
-    return [found for found in in_parallel(finished, inventory.segments) if found is not None]
+    return list(filter(None, in_parallel(finished, inventory.segments)))
 
 
 def _is_settled(location: RemoteLocation, inventory: RemoteInventory, copy: RemoteSegment) -> bool:

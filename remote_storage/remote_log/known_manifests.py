@@ -22,6 +22,7 @@ from tiersnap.remote_storage.layouts import keys, rsm_manifest
 from tiersnap.remote_storage.layouts.rsm_manifest import RsmManifest
 from tiersnap.remote_storage.layouts.stored_json import Count, SegmentId, Stored, StoredObject, Text
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.segment_objects import by_id
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES, read_decoded
 from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, TiersnapError
@@ -125,7 +126,7 @@ class KnownManifests:
     def _load(self) -> dict[str, _StoredManifest]:
         with self._lock:
             if self._kept is None:
-                self._kept = {each.segment_id: each for each in self._stored()}
+                self._kept = by_id(self._stored())
             return self._kept
 
     def _stored(self) -> Iterable[_StoredManifest]:

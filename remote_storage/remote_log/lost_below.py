@@ -31,7 +31,7 @@ from tiersnap.remote_storage.remote_log.log_head import (
 )
 from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_segment
-from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, list_segments
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, ids_of, list_segments
 from tiersnap.remote_storage.stores.requests import in_waves
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpoch, LeaderEpochs
@@ -107,9 +107,10 @@ class LostBelow:
 
     def _listed_again(self) -> list[SegmentObjects]:
         """List both layouts again, and return the segments that have all objects, ascending."""
-        places = self.location, self.location.in_other_layout
-        listed = chain.from_iterable(list_segments(each, self.found.partition) for each in places)
-        return sorted((each for each in listed if not each.missing), key=_offset)
+        listed: list[SegmentObjects] = []
+        for location in (self.location, self.location.in_other_layout):
+            listed += (each for each in list_segments(location, self.found.partition) if not each.missing)
+        return sorted(listed, key=_offset)
 
     @property
     def _first(self) -> int:
@@ -153,7 +154,7 @@ class LostBelow:
     def _missing_uploads(self, segments: Sequence[SegmentObjects], start: int) -> Uploads:
         """Return the uploads below the local log whose base offset is not the start of any segment of the log."""
         begins = {each.start_offset for each in segments if self._held.get(each.segment_id) != []}
-        recorded = self._recorded({each.segment_id for each in segments}, start)
+        recorded = self._recorded(ids_of(segments), start)
         claimed = tuple(self._missing_claims(begins, start))
         return Uploads(self.location.store, claimed, recorded, self._deleted)
 

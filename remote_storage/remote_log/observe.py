@@ -26,6 +26,7 @@ from tiersnap.remote_storage.remote_log.lost_below import LostBelow
 from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory, leftovers_of, list_remote_partition
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
 from tiersnap.remote_storage.remote_log.same_log import check_same_log
+from tiersnap.remote_storage.remote_log.segment_objects import ids_of
 from tiersnap.remote_storage.remote_log.starts import find_start, living_producers, read_start, state_at
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
@@ -85,7 +86,7 @@ class Observe:
         if records is not None:
             copies = list(with_records(copies, records))
         if whole is not None:
-            complete = {each.segment_id for each in (*listed.segments, *listed.uncounted)}
+            complete = ids_of((*listed.segments, *listed.uncounted))
             copies += missing_objects(whole, complete, local_start)
         lost = LostBelow(self.location, partition, listed, self.known(name), records, self.ask_log_start).find()
         listing = RemoteListing(tuple(copies), leftover_count=len(leftovers_of(found)), lost=lost)
@@ -122,8 +123,9 @@ class Observe:
 
 def _closed(partition: Partition) -> list[Interval]:
     """Return the base offset and the exclusive end of each closed segment."""
-    ends = ((each.base_offset, each.next_base_offset) for each in partition.segments)
-    return [(base, end) for base, end in ends if end is not None]
+    return [
+        (each.base_offset, each.next_base_offset) for each in partition.segments if each.next_base_offset is not None
+    ]
 
 
 def _copies(found: RemoteInventory) -> Iterator[ListedCopy]:
@@ -162,7 +164,7 @@ def _listed(segment: RemoteSegment, *, is_done: bool) -> ListedCopy:
 
 def with_records(copies: Iterable[ListedCopy], records: PartitionRecords) -> Iterator[ListedCopy]:
     """Yield the segments with `is_published` set. If records are incomplete, a segment without a record gets None."""
-    published = {each.segment_id for each in records.published}
+    published = ids_of(records.published)
     for each in copies:
         is_published: bool | None = each.segment_id in published
         if not is_published and not records.is_complete:
@@ -184,8 +186,11 @@ def missing_objects(records: PartitionRecords, complete: Container[str], local_s
 
 def _end_of(found: RemoteInventory, lineage: LeaderEpochs) -> int:
     """Return the exclusive end of the lineage's offsets in remote segments."""
-    held = (interval for copy in found.segments for interval in copy.facts.held(lineage))
-    return max((end for _, end in held), default=0)
+    reached = 0
+    for copy in found.segments:
+        for _, end in copy.facts.held(lineage):
+            reached = max(reached, end)
+    return reached
 
 
 def find_lost(
@@ -206,7 +211,7 @@ def find_lost(
     """
     if known_to_brokers is None:
         known_to_brokers = ()
-    whole = {copy.segment_id for copy in found.segments}
+    whole = ids_of(found.segments)
     whole_from = {copy.start_offset for copy in found.segments}
     reached = _end_of(found, lineage)
     for base, end in segments:

@@ -22,7 +22,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.complete import complete_in_other_layout
 from tiersnap.remote_storage.remote_log.known_manifests import KnownManifests
 from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment, read_segment
-from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, list_segments
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, ids_of, list_segments
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel, in_waves
 from tiersnap.snapshot.errors import CorruptDataError
@@ -63,7 +63,7 @@ class RemoteInventory:
     def superseded(self) -> tuple[RemoteSegment | IncompleteSegment, ...]:
         """Return our attempts that may be deleted: a later attempt finished a complete segment."""
         everything: tuple[RemoteSegment | IncompleteSegment, ...] = (*self.segments, *self.leftovers)
-        whole = {copy.segment_id for copy in self.segments}
+        whole = ids_of(self.segments)
         return tuple(each for each in everything if _finished_without(each) in whole)
 
     def counted(self, wrong: Collection[str], of_brokers: Collection[str] | None) -> RemoteInventory:
@@ -110,18 +110,18 @@ def list_remote_partition(
     listed = list_segments(location, partition)
     known = known or KnownManifests(store, partition)
     known.size = next((each.size for each in beside if each.key == keys.manifests(partition)), 0)
-    known.listed = frozenset(each.segment_id for each in listed)
+    known.listed = ids_of(listed)
     whole = [each for each in listed if not each.missing]
     found, incomplete = _read(known, whole, local_start, since)
     read: list[RemoteSegment | IncompleteSegment] = [*found, *incomplete]
-    was_read = {each.segment_id for each in read}
+    was_read = ids_of(read)
     unread = [each for each in whole if each.segment_id not in was_read]
     incomplete += _lacking(store, listed)
     claims = _Claims(store, frozenset(changed))
     claims.read_for(found, incomplete, changed)
     if of_brokers is not None:
         claims.read_of(each for each in found if each.segment_id not in of_brokers)
-    segments = [claims.told(each) for each in found]
+    segments = list(map(claims.told, found))
     return replace(_counted(location, partition, claims, segments, incomplete), unread=tuple(unread))
 
 
@@ -134,7 +134,7 @@ def _counted(
 ) -> RemoteInventory:
     """Return the inventory. Our complete segments that do not count become leftovers."""
     alone = _alone(location, partition, segments)
-    leftovers = [claims.with_claim(each) for each in incomplete]
+    leftovers = list(map(claims.with_claim, incomplete))
     counted, uncounted = [], []
     for each in segments:
         if each.segment_id not in alone:
@@ -172,7 +172,7 @@ def _offset(segment: RemoteSegment | IncompleteSegment) -> tuple[int, str]:
 
 def _alone(location: RemoteLocation, partition: TopicIdPartition, segments: Sequence[RemoteSegment]) -> dict[str, str]:
     """Return the reasons why our complete segments do not count, by segment id."""
-    whole = {each.segment_id for each in segments}
+    whole = ids_of(segments)
     absent = set(filter(None, map(_finished_without, segments))) - whole
     absent -= complete_in_other_layout(location, partition, absent)
     alone = {}
@@ -306,7 +306,7 @@ def _age(segment: ClaimedSegment) -> tuple[int, int]:
 def _finished_without(found: RemoteSegment | IncompleteSegment) -> str | None:
     """Return the segment id of the attempt that finished the claim, if `found` is an earlier attempt."""
     claim = found.claim
-    is_earlier = claim is not None and found.segment_id in {attempt.segment_id for attempt in claim.earlier}
+    is_earlier = claim is not None and found.segment_id in ids_of(claim.earlier)
     return claim.finished if claim is not None and is_earlier else None
 
 
@@ -321,7 +321,7 @@ def leftovers_of(found: RemoteInventory) -> list[RemoteSegment | IncompleteSegme
     A leftover is a remote segment that a later attempt replaced, or an incomplete segment of an ended attempt. If no
     attempt finished, a complete segment is kept: no other segment may have the same offsets.
     """
-    complete, superseded = {each.segment_id for each in found.uncounted}, found.superseded
+    complete, superseded = ids_of(found.uncounted), found.superseded
     left = (each for each in found.leftovers if each.segment_id not in complete and each not in superseded)
     return [*superseded, *filter(_is_over, left)]
 

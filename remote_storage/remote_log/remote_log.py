@@ -24,7 +24,7 @@ from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_part
 from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment, read_segment
 from tiersnap.remote_storage.remote_log.remote_state import RemoteSnapshot, Vouching
 from tiersnap.remote_storage.remote_log.segment_bytes import fetched_segment
-from tiersnap.remote_storage.remote_log.segment_objects import group
+from tiersnap.remote_storage.remote_log.segment_objects import group, ids_of
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.checkpoints import LeaderEpoch
@@ -59,7 +59,7 @@ class RemoteLog:
         if since is None:
             local_start = 0
         found = list_remote_partition(location, name_of(partition), local_start=local_start, since=since)
-        superseded = {each.segment_id for each in found.superseded}
+        superseded = ids_of(found.superseded)
         lineage, copies = partition.whole_epochs, {}
         for copy in found.segments:
             if copy.is_unfinished or copy.segment_id in superseded:
@@ -71,10 +71,12 @@ class RemoteLog:
     @property
     def snapshots(self) -> list[RemoteSnapshot]:
         """Return the snapshots at or below `offset`, in descending end offset, then the newest attempt first."""
-        below = [copy for copy in self.copies.values() if copy.end_offset <= self.offset]
-        ending = [copy for copy in below if copy.segment_id not in self.unbelieved]
+        ending = list(filter(self._may_start, self.copies.values()))
         ending.sort(key=lambda copy: (copy.end_offset, copy.written_at), reverse=True)
         return [RemoteSnapshot(copy.start_offset, copy.end_offset, copy.segment_id) for copy in ending]
+
+    def _may_start(self, copy: RemoteSegment) -> bool:
+        return copy.end_offset <= self.offset and copy.segment_id not in self.unbelieved
 
     def vouching(self, of: RemoteSnapshot) -> Vouching:
         """Return whether a claim of ours names the segment, and whether that claim vouches for the snapshot."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
@@ -25,6 +26,27 @@ def _mandatory_kinds(*, local: bool) -> tuple[KeyKind, ...]:
     if local:
         return _LOCAL
     return _AIVEN
+
+
+class Identified(Protocol):
+    """An object of one copy attempt."""
+
+    @property
+    def segment_id(self) -> str:
+        """Return the id of the attempt."""
+
+
+_Segment = TypeVar("_Segment", bound=Identified)
+
+
+def by_id(segments: Iterable[_Segment]) -> dict[str, _Segment]:
+    """Return the segments by segment id, in the same order."""
+    return {each.segment_id: each for each in segments}
+
+
+def ids_of(segments: Iterable[Identified]) -> frozenset[str]:
+    """Return the segment ids."""
+    return frozenset(each.segment_id for each in segments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +109,7 @@ def list_segments(location: RemoteLocation, partition: TopicIdPartition) -> tupl
 
 def segments_by_id(location: RemoteLocation, partition: TopicIdPartition) -> dict[str, SegmentObjects]:
     """Return the segments of a partition in one layout by segment id, in the order of `list_segments`."""
-    return {each.segment_id: each for each in list_segments(location, partition)}
+    return by_id(list_segments(location, partition))
 
 
 def group(listed: Iterable[ObjectInfo], *, local: bool) -> dict[TopicIdPartition, tuple[SegmentObjects, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.cluster.copy_progress import CopyProgress, Watched
@@ -59,7 +59,7 @@ class Freeing:
         if self.stuck.hung is not None and not self.reason:
             self.reason = self.stuck.hung.says()
         segments = tuple(readiness)
-        ahead = sum(base >= self.stuck.next_offset for base in planned)
+        ahead = self._count_ahead(planned)
         self.tier = ahead + self._count_done(segments)
         if plan is not None:
             self.take(plan)
@@ -72,14 +72,21 @@ class Freeing:
 
     def _first_waiting(self, segments: Iterable[Readiness], uploads: Collection[int]) -> Readiness | None:
         """Return the first segment that is neither in remote storage nor in `uploads`."""
-        left = (each for each in segments if each.verdict not in IN_REMOTE_STORAGE and each.base_offset not in uploads)
-        waiting = (each for each in left if not self._is_passed_by(each))
+        waiting = self._waiting(segments, uploads)
         return min(waiting, key=lambda each: each.base_offset, default=None)
+
+    def _waiting(self, segments: Iterable[Readiness], uploads: Collection[int]) -> Iterator[Readiness]:
+        for each in segments:
+            is_sent = each.verdict in IN_REMOTE_STORAGE or each.base_offset in uploads
+            if not is_sent and not self._is_passed_by(each):
+                yield each
 
     def _count_done(self, segments: Iterable[Readiness]) -> int:
         """Return the number of segments in remote storage from `stuck.next_offset` on."""
-        done = (each.base_offset for each in segments if each.verdict in IN_REMOTE_STORAGE)
-        return sum(base >= self.stuck.next_offset for base in done)
+        return self._count_ahead(each.base_offset for each in segments if each.verdict in IN_REMOTE_STORAGE)
+
+    def _count_ahead(self, bases: Iterable[int]) -> int:
+        return sum(base >= self.stuck.next_offset for base in bases)
 
     def _block(self, first: Readiness | None) -> None:
         """Set the end BLOCKED because of the first segment that is not uploaded, or REFUSED after a failed request."""

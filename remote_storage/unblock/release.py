@@ -102,7 +102,7 @@ class ReleaseTopics:
             SettingsAsideError: a broker refuses the saved configs of a topic. The saved configs are kept.
         """
         self._publish(self._with_end(End.RESTART, self.freeings), plans)
-        pending = [topic for topic in self.paused.checked if self._planned(topic)]
+        pending = list(filter(self._planned, self.paused.checked))
         _log.debug("topics whose copying is disabled and enabled: %s", pending)
         quiet = quiet_seconds(self.cluster, [each.stuck.leader for each in self._planned_of(pending)])
         try:
@@ -156,7 +156,7 @@ class ReleaseTopics:
         found = watch(self.reader, [each.watched(cache) for each in freeings], quiet)
         for each in freeings:
             each.conclude(found[each.stuck.partition])
-        return [topic for topic in topics if self._planned(topic)]
+        return list(filter(self._planned, topics))
 
     def _of(self, topic: str) -> list[Freeing]:
         return [each for each in self.freeings if each.name[0] == topic]

@@ -108,9 +108,10 @@ class Unblock:
         """
         check_cluster_of(self.cluster, self.log_dirs)
         names = sorted(partitions_of(starmap(NamedLogDir, self.log_dirs.items()), self.topic))
-        left = restore_left(self.cluster, self._records, {name for name, _ in names}, self.talk, apply=self.host.apply)
+        wanted = {name for name, _ in names}
+        left = restore_left(self.cluster, self._records, wanted, self.talk, apply=self.host.apply)
         self._refusals |= left.refusals
-        topics = tiered_topics(self.cluster, {topic for topic, _ in names} - self._refusals.keys(), self.talk)
+        topics = tiered_topics(self.cluster, wanted - self._refusals.keys(), self.talk)
         candidates = led_partitions(topics, names)
         log_dirs: tuple[str, ...] = ()
         if not can_speak(self.cluster.properties):

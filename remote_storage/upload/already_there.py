@@ -49,8 +49,7 @@ def is_covered(segment: PlannedSegment, inventory: RemoteInventory) -> bool:
 def _is_held(segment: PlannedSegment, copies: Iterable[RemoteSegment]) -> bool:
     bounds = (segment.base_offset, segment.next_base_offset)
     # The claim of an unfinished attempt can be finished only for a local segment with the same bounds.
-    counts = (each for each in copies if not each.is_unfinished or each.bounds == bounds)
-    facts = (copy.facts for copy in counts)
+    facts = (each.facts for each in copies if not each.is_unfinished or each.bounds == bounds)
     coverage = coverage_of(facts, segment.leader_epochs, segment.next_base_offset)
     return coverage.covers(segment.base_offset, segment.next_base_offset)
 

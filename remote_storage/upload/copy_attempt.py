@@ -17,6 +17,7 @@ from tiersnap.remote_storage.locks import claim_protocol
 from tiersnap.remote_storage.locks.claim import Claim, HeldClaim
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.remote_log.complete import check_layout, complete_segments
+from tiersnap.remote_storage.remote_log.segment_objects import ids_of
 from tiersnap.remote_storage.retire.partition_leftovers import Swept
 from tiersnap.remote_storage.retire.store_leftovers import abort_uploads_of
 from tiersnap.remote_storage.stores.requests import Deadline
@@ -186,7 +187,7 @@ def _claim(job: TierJob, segment: PlannedSegment) -> HeldClaim | None:
     inventory = job.list_remote_partition(segment.base_offset)
     if finished not in job.replaced and is_covered(segment, job.counted(inventory)):
         return None
-    there = job.replaced.union(copy.segment_id for copy in inventory.segments)
+    there = job.replaced | ids_of(inventory.segments)
     if finished not in there:
         check_layout(job.location, job.partition, finished)
     return claim_protocol.reopen(job.store, claimed, new)

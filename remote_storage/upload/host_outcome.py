@@ -64,8 +64,11 @@ class HostOutcome:
     @property
     def encryption(self) -> Counter[str]:
         """Return the number of partitions with segments to tier, by encryption."""
-        wanted = (each for each in self.partitions if each.encryption is not None and each.is_to_tier)
-        return Counter(str(each.encryption) for each in wanted)
+        found: Counter[str] = Counter()
+        for each in self.partitions:
+            if each.encryption is not None and each.is_to_tier:
+                found[str(each.encryption)] += 1
+        return found
 
     @property
     def leftovers_removed(self) -> int:
@@ -104,8 +107,11 @@ class HostOutcome:
     @property
     def unlocated(self) -> dict[str, str]:
         """Return why the log start offset is unknown, by name of the partitions with UNKNOWN_LOG_START segments."""
-        waiting = (each for each in self.partitions if each.verdicts[Verdict.UNKNOWN_LOG_START])
-        return {each.partition.name: each.facts.log_start_unknown for each in waiting}
+        reasons = {}
+        for each in self.partitions:
+            if each.verdicts[Verdict.UNKNOWN_LOG_START]:
+                reasons[each.partition.name] = each.facts.log_start_unknown
+        return reasons
 
     def file_of(self, verdict: Verdict) -> str:
         """Return the path of the first segment with a verdict; "FILE" if there is none."""

@@ -164,10 +164,7 @@ class HostTier:
         """Return a copy that uploads the damaged segments among `ids` again; see damaged_uploads."""
         if not ids:
             return self
-        partitions = (
-            (named.log_dir.filesystem, replace(each, topic_id=each.topic_id or self.topic_ids.get(each.topic)))
-            for named, each in found
-        )
+        partitions = ((named.log_dir.filesystem, self._with_topic_id(each)) for named, each in found)
         damaged = damaged_uploads(self.location, ids, partitions, self._expiry)
         return replace(self, wrong=self.wrong | damaged)
 
@@ -209,7 +206,7 @@ class HostTier:
             log_dir = named.log_dir
             if named.source not in cluster_ids:
                 cluster_ids[named.source] = _cluster_id(log_dir)
-            partition = replace(each, topic_id=each.topic_id or self.topic_ids.get(each.topic))
+            partition = self._with_topic_id(each)
             listing = lister.with_remote(PartitionListing(log_dir.filesystem, partition, cluster_ids[named.source]))
             if listing.is_remote_known:
                 self._doubt.take(partition, listing.remote)
@@ -221,6 +218,9 @@ class HostTier:
             if self.asks_forgotten and listing.is_remote_known:
                 done.forgotten = told_forgotten(observe, log_dir.filesystem, partition, self._expiry)
             yield done
+
+    def _with_topic_id(self, partition: Partition) -> Partition:
+        return replace(partition, topic_id=partition.topic_id or self.topic_ids.get(partition.topic))
 
     def _sink(self) -> StoredSnapshots:
         kept = None

@@ -87,7 +87,7 @@ class TierTask:
         ready = list(_READY_ROWS.read(batches))
         if not ready:
             return
-        planned, first, copy = [each.planned() for each in ready], ready[0].judged.verdict, ready[0].judged.copy
+        planned, first, copy = map(ReadySegment.planned, ready), ready[0].judged.verdict, ready[0].judged.copy
         partition = TopicIdPartition(first.topic, first.facts.topic_id, first.partition)
         cluster_id = None
         if copy is not None:

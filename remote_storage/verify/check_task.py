@@ -13,6 +13,7 @@ import pyarrow as pa
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.log_head import nobody_tells
+from tiersnap.remote_storage.remote_log.segment_objects import by_id
 from tiersnap.remote_storage.verify.partition_check import PartitionCheck
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.gate.remote_check import CHECKS, CheckRequest, ComparedWith, RemoteCheck, RemoteVerdict
@@ -65,7 +66,7 @@ class CheckTask:
                 yield CHECKS.batch(some)
 
     def _checks(self, partition: PartitionToCheck) -> Iterator[RemoteCheck]:
-        known = {each.segment_id: each for each in partition.known or ()}
+        known = by_id(partition.known or ())
         compared = dict(partition.compared or ())
         of = TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
         try:

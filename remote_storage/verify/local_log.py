@@ -123,8 +123,11 @@ class LocalLog:
 
 def _digests_of(segments: Iterable[SegmentFacts]) -> dict[tuple[int, int | None], str]:
     """Return the digest of each undamaged segment, by base offset and exclusive end offset."""
-    right = (each for each in segments if each.damage_kind is None)
-    return {(each.base_offset, each.next_base_offset): each.digest for each in right}
+    digests = {}
+    for each in segments:
+        if each.damage_kind is None:
+            digests[each.base_offset, each.next_base_offset] = each.digest
+    return digests
 
 
 def _own_digests(copies: Iterable[RemoteSegment], digests: Mapping[tuple[int, int | None], str]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts import keys
@@ -38,7 +38,7 @@ from tiersnap.remote_storage.remote_log.remote_segment import (
     read_lineage,
     read_segment,
 )
-from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, list_segments
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, by_id, ids_of, list_segments
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_waves
 from tiersnap.remote_storage.verify.local_log import ToldLocally
@@ -119,13 +119,13 @@ class PartitionCheck:
         due = [each for each in self._listed if self._is_due(each)]
         self.skipped = len(self._listed) - len(due)
         waves = in_waves(partial(read_segment, self.location.store), self._to_read(due))
-        read = {each.segment_id: each for wave in waves for each in wave}
+        read = by_id(chain.from_iterable(waves))
         complete = [each for each in read.values() if isinstance(each, RemoteSegment)]
         problems = self._find_lineage(complete)
         covered = self._covered(read)
         incomplete = [each for each in read.values() if isinstance(each, IncompleteSegment)]
         yield from self._incomplete(incomplete, covered)
-        yield from self._complete([each.segment_id for each in due], complete, problems)
+        yield from self._complete(ids_of(due), complete, problems)
         yield from self._holes(covered, incomplete)
         yield from self._head(covered, incomplete)
         yield from self._gone()
@@ -147,7 +147,7 @@ class PartitionCheck:
 
     def _gone(self) -> Iterator[RemoteCheck]:
         """Yield a GONE check for each wrong segment that retention or `tiersnap mend` deleted since its last check."""
-        there = {each.segment_id for each in self._listed}
+        there = ids_of(self._listed)
         for each in self.known.values():
             if not each.verdict.is_sound and each.segment_id not in there:
                 told = Told(RemoteVerdict.GONE, f"was {each.verdict}, and was deleted since")
@@ -165,8 +165,7 @@ class PartitionCheck:
 
     def _to_read(self, due: list[SegmentObjects]) -> list[SegmentObjects]:
         """Return the due segments, plus those that may be the newest, which are read for the lineage."""
-        wanted = {each.segment_id for each in due}
-        wanted.update(self._may_be_newest())
+        wanted = ids_of(due).union(self._may_be_newest())
         return [each for each in self._listed if each.segment_id in wanted]
 
     def _may_be_newest(self) -> Iterator[str]:
@@ -278,10 +277,10 @@ class PartitionCheck:
         return self._made("", start, end, 0, 0, told, -1, is_of_log=True)
 
     def _complete(
-        self, due: Iterable[str], complete: Sequence[RemoteSegment], problems: Mapping[str, str]
+        self, wanted: Collection[str], complete: Sequence[RemoteSegment], problems: Mapping[str, str]
     ) -> Iterator[RemoteCheck]:
-        """Verify the complete segments that are due. Skipped segments between them provide the producer state."""
-        wanted, copies = set(due), {each.segment_id: each for each in complete}
+        """Verify the complete segments among `wanted`. The other segments only provide the producer state."""
+        copies = by_id(complete)
         local = self._told_locally(complete, wanted)
         check = WholeSegmentCheck(
             self.location.store, self.asked, self._claimed, self.compared, local, self._is_of_log, self.digests

@@ -84,19 +84,20 @@ def read_log(
             raise CorruptDataError(
                 f"log: {end.finding.finding_kind} at byte {max(end.finding.position, 0)}: {end.finding.message}"
             )
-        faults = [
-            f"log: the batch at {each.base_offset} was written under leader epoch {each.written}, not {each.told}"
-            for each in wrong
-        ]
+        faults = list(map(_of_epoch, wrong))
         if indexes is not None:
             faults += [f"{name}: {why}" for name, why in _wrong_indexes(segment, indexes, at_start).items()]
     return SegmentLog(runs, end.digest, tuple(faults))
 
 
+def _of_epoch(wrong: WrongEpoch) -> str:
+    return f"log: the batch at {wrong.base_offset} was written under leader epoch {wrong.written}, not {wrong.told}"
+
+
 def _wrong_indexes(
     segment: Segment, indexes: Mapping[IndexType, bytes | None], at_start: np.ndarray | None
 ) -> Mapping[str, str]:
-    found = FoundIndexes(*(indexes[index] for index in (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION)))
+    found = FoundIndexes(indexes[IndexType.OFFSET], indexes[IndexType.TIMESTAMP], indexes[IndexType.TRANSACTION])
     opened = None
     if at_start is not None:
         opened = transaction_index.ongoing_transactions(at_start)
