@@ -59,14 +59,14 @@ class LeaderLog:
             found = self._read(record.offset)
         except ClusterRefusedError as refused:
             raise UnprovenLogError(
-                f"{name}: nothing shows that {local.partition.path} is the leader's log: {refused.message}",
+                f"{name}: {local.partition.path} cannot be compared with the leader's log: {refused.message}",
                 hint=f"run it on the broker's host as the broker's user, or allow READ of {self.topic}",
             ) from refused
         if _content(found) != (record.offset, record.key, record.value) or not _is_of_time(found, record.timestamp):
             raise DivergedLogError(
                 f"{local.partition.path}: its record at offset {record.offset} ({utc(record.timestamp)}) is not that "
                 f"of the leader of {name}",
-                hint="two logs with one topic id: take the leader's log directory, and give a clone another --remote",
+                hint="two logs have one topic id: tier from the leader's log directory; give a clone another --remote",
             )
 
     def _read(self, offset: int) -> Message:

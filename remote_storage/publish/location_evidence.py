@@ -78,8 +78,8 @@ class ProvePlace:
         looked = self._segments.look(in_each_layout(self.store))
         if looked.found is None:
             raise UsageError(
-                f"{self.store.uri}: layout unknown: {self.cluster.bootstrap_server} does not say its {CLASS_NAME}, and "
-                "no segment that its brokers uploaded is there",
+                f"{self.store.uri}: layout unknown: {self.cluster.bootstrap_server} does not return {CLASS_NAME}, and "
+                "the location has no segment that its brokers uploaded",
                 hint=f"--layout, one of {', '.join(LAYOUTS)}; or the right to describe the configs of the cluster",
             )
         return looked.location

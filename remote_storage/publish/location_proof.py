@@ -24,8 +24,8 @@ from tiersnap.remote_storage.errors import UnprovenPlaceError, WrongPlaceError
 
 NAME_THE_PLACE = "give the location, its prefix and --layout as the brokers' server.properties has them"
 HOW_TO_PROVE = (
-    "add --prove --apply: the brokers then read a record back from there; or run it on a broker's host as the broker's "
-    "user, where the broker's configuration tells"
+    "add --prove --apply: the brokers then read a record back from there; or run the command on a broker's host as the "
+    "broker's user: it reads the broker's configuration"
 )
 _RISK = "if brokers read another location, local retention deletes the local files and consumers read nothing"
 

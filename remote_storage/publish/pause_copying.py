@@ -101,9 +101,9 @@ def check_mark(settings: Mapping[str, TopicConfig], saved: SavedConfigs) -> None
         raise SettingsAsideError(
             f"{saved.topic}: saved configs in remote storage say that tiersnap overrode {', '.join(doubtful)}, "
             f"and the topic does not say so itself, with {RETENTION_MS}={MARK}",
-            hint=f"if it is so: kafka-configs --alter --topic {saved.topic}{as_options(doubtful)}; if the topic is to "
-            f"stay as it is: delete claims/{saved.topic}-{saved.topic_id}/unblock.json, the saved configs; then run "
-            "the same command again",
+            hint=f"to restore the saved configs: kafka-configs --alter --topic {saved.topic}{as_options(doubtful)}; to "
+            f"keep the current ones: delete claims/{saved.topic}-{saved.topic_id}/unblock.json; then run the same "
+            "command again",
             aside=doubtful,
         )
 
@@ -161,7 +161,8 @@ def _wait_until(is_applied: Callable[[], bool], topic: str) -> None:
     while not is_applied():
         if time.monotonic() > deadline:
             raise BrokerUnavailableError(
-                f"{topic}: settings were changed and brokers do not show it", hint="run the same command again"
+                f"{topic}: configs were changed, but brokers do not return the new values",
+                hint="run the same command again",
             )
         time.sleep(0.1)
 

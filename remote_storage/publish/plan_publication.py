@@ -110,7 +110,7 @@ def _without_unread(
     """Yield the segments whose ids are not in `unread`. Log a warning for each other segment."""
     for each in listed:
         if each.id.segment_id in unread:
-            _log.warning("left out: %s: a broker began it and did not finish it", each.id)
+            _log.warning("skipped: %s: a broker did not finish its copy attempt", each.id)
         else:
             yield each
 

@@ -143,7 +143,7 @@ def held_back(segment: RemoteLogSegmentMetadata, why: str, *, is_behind: bool) -
     """
     said = f"{_name(segment)} is held back: {why}"
     if not is_behind:
-        return LostCopyError(f"{said}; brokers read no complete copy of all of them", hint=KEEP_LOCAL)
+        return LostCopyError(f"{said}; no complete segment that brokers read has all of its offsets", hint=KEEP_LOCAL)
     return HiddenOffsetsError(
         said,
         hint=f"kafka-configs --alter --topic {segment.id.topic} --add-config {COPY_DISABLE}=false lets brokers copy it",
@@ -152,7 +152,7 @@ def held_back(segment: RemoteLogSegmentMetadata, why: str, *, is_behind: bool) -
 
 def read_in_part(segment: RemoteLogSegmentMetadata) -> LostCopyError:
     """Return the error for a published segment of which brokers read only some offsets."""
-    return LostCopyError(f"{_name(segment)} is read in part: other copies hide the rest", hint=KEEP_LOCAL)
+    return LostCopyError(f"{_name(segment)} is read in part: other segments hide the rest", hint=KEEP_LOCAL)
 
 
 def _name(segment: RemoteLogSegmentMetadata) -> str:

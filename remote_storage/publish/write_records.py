@@ -66,9 +66,10 @@ def check_read_back(reader: MetadataReader, expected: Mapping[TopicIdPartition, 
     while missing := _missing(reader.read_to_end(), expected):
         if time.monotonic() > deadline:
             raise DeliveryFailedError(
-                f"{METADATA_TOPIC}: {count_of(len(missing), 'segment')} of {missing[0].id.topic_id_partition} not "
-                f"there although all records were acknowledged, first {missing[0].id.segment_id}",
-                hint="run the same command again: it publishes what is not there yet",
+                f"{METADATA_TOPIC}: records of {count_of(len(missing), 'segment')} of "
+                f"{missing[0].id.topic_id_partition} are missing although all were acknowledged, first "
+                f"{missing[0].id.segment_id}",
+                hint="run the same command again: it publishes the missing segments",
             )
         time.sleep(_POLL_SECONDS)
     for partition, index in expected.items():
@@ -99,6 +100,6 @@ def _refuse_less(cache: MetadataCache, partition: TopicIdPartition, expected: Re
         for first, last in less_found(before, cache.index(partition).epochs[epoch], rank):
             raise LostCopyError(
                 f"{partition}: offsets {first} to {last} of leader epoch {epoch}: brokers do not find them: "
-                f"{METADATA_TOPIC} holds records of another writer beside ours; nothing more is published",
+                f"{METADATA_TOPIC} has records of another writer too; nothing more is published",
                 hint=KEEP_LOCAL,
             )

@@ -59,8 +59,8 @@ def check_cluster_id(
     key = keys.cluster(partition)
     if _recorded(store, partition) not in ((cluster_id,) if because else (cluster_id, None)):
         raise ObjectExistsError(
-            f"{store.uri}{key}: the segments of {partition} there come from another cluster than {cluster_id}",
-            hint="tier each cluster to a place of its own: two logs with one topic id cannot be told apart later",
+            f"{store.uri}{key}: the segments of {partition} come from another cluster, not from {cluster_id}",
+            hint="give each cluster its own --remote: two logs with one topic id cannot be distinguished later",
             key=key,
         ) from because
 
@@ -71,7 +71,7 @@ def _recorded(store: ObjectStore, partition: TopicIdPartition) -> str | None:
     except NewerFormatError:
         raise
     except CorruptDataError as error:
-        error.hint = "move it away, then run the same command again, which writes it anew"
+        error.hint = "move it away, then run the same command again: it writes a new one"
         raise
 
 

@@ -36,6 +36,6 @@ def check_layout(location: RemoteLocation, partition: TopicIdPartition, finished
     if complete_in_other_layout(location, partition, {finished}):
         name, other = location.layout.name, location.in_other_layout.layout.name
         raise OtherLayoutError(
-            f"its copy is here in the layout {other}, and this one is {name}: one place has one layout",
-            hint=f"--layout {other}; or for {name} another --remote, where nothing is tiered yet",
+            f"the segment is complete here in the layout {other}, and --layout is {name}: one location has one layout",
+            hint=f"give --layout {other}; to use {name}, give an empty --remote",
         )

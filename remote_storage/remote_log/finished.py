@@ -59,7 +59,9 @@ def finished_of(location: RemoteLocation, partition: TopicIdPartition) -> list[R
     gone = ids_of(inventory.superseded)
     for copy in inventory.uncounted:
         _log.warning(
-            "copy left out: %s at %d because=another attempt has its claim: tier it again", partition, copy.start_offset
+            "segment skipped: %s at %d: another attempt has its claim; tier the segment again",
+            partition,
+            copy.start_offset,
         )
 
     def finished(copy: RemoteSegment) -> RemoteLogSegmentMetadata | None:
@@ -78,7 +80,7 @@ def _is_settled(location: RemoteLocation, inventory: RemoteInventory, copy: Remo
     try:
         claim = copy.claim or read_claim(location.store, segment)
     except CorruptDataError as error:
-        _log.warning("copy left out: segment=%s because=%s", segment, error.message)
+        _log.warning("segment skipped: %s: %s", segment, error.message)
         return False
     named = claim is not None and claim.names(copy.segment_id)
     if claim is None or claim.finished == copy.segment_id:
@@ -88,7 +90,7 @@ def _is_settled(location: RemoteLocation, inventory: RemoteInventory, copy: Remo
     # Readers of this layout cannot read a segment in the other layout, so this one still counts.
     if claim.finished and complete_in_other_layout(location, inventory.partition, {claim.finished}):
         return True
-    _log.warning("copy left out: segment=%s because=its claim is not finished: tier it again", segment)
+    _log.warning("segment skipped: %s: its claim is not finished; tier the segment again", segment)
     return False
 
 

@@ -43,9 +43,11 @@ def _log_end(store: ObjectStore, log: ObjectInfo, start_offset: int, position: i
             break
         base_offset, length, magic, delta = _HEADER.unpack_from(window, position - begins)
         if base_offset <= last_offset:
-            raise CorruptDataError(f"{log.key}: its batch at byte {position} begins at offset {base_offset}")
+            raise CorruptDataError(
+                f"{log.key}: the batch at byte {position} begins at offset {base_offset}, which does not ascend"
+            )
         last_offset = base_offset + (delta if magic >= 2 else 0)
         position += 12 + max(length, 0)
     if position != log.size or last_offset < start_offset:
-        raise CorruptDataError(f"{log.key}: its last batch ends at byte {position} of {log.size}")
+        raise CorruptDataError(f"{log.key}: the last batch ends at byte {position} of {log.size}")
     return int(last_offset) + 1

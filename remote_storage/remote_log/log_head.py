@@ -187,7 +187,7 @@ class LogHead:
         return f"from {start} on" if self.first is None else f"{start} to {self.first - 1}"
 
 
-_ASK = "The log start tells it: give LOGDIR of a broker that has the partition, or --bootstrap-server"
+_ASK = "The log start decides: give LOGDIR of a broker that has the partition, or --bootstrap-server"
 _UNKNOWN_START = f"offsets {{}} are in no remote segment: retention deleted them or they were lost. {_ASK}"
 _OLD_CHECKPOINT = (
     "offsets {} are in no remote segment: they were lost, or retention deleted them after the running broker wrote "

@@ -31,8 +31,8 @@ COPY_GRACE_MS = 900_000
 """A broker writes the manifest directly after the log. After this time, a log without a manifest never gets one."""
 _FINISHED_WITHIN_MS = 10_000
 """A copy attempt writes the manifest, and finishes its claim with the next request."""
-_ALONE = "whole, but another attempt finished, and its copy is not: it stays until that is tiered again"
-_OVERTAKEN = "whole, but another attempt holds its claim: it stays until that one has copied"
+_ALONE = "complete, but the segment of the finished attempt is not: kept until that one is tiered again"
+_OVERTAKEN = "complete, but another attempt has its claim: kept until that attempt has finished"
 
 
 @dataclass(frozen=True, slots=True)

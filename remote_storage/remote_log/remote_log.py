@@ -172,7 +172,7 @@ class RemoteLog:
             if copy.is_encrypted:
                 raise CorruptDataError(f"remote segment {copy.segment_id} is encrypted by the plugin")
             return copy
-        raise CorruptDataError(f"remote segment {found.segment_id} is gone")
+        raise CorruptDataError(f"remote segment {found.segment_id} was deleted")
 
 
 def metadata_of(

@@ -181,7 +181,8 @@ def _aiven_segment(attempt: SegmentObjects, known: KnownManifests) -> RemoteSegm
     _refuse_prefix_without_slash(known.store, metadata.id, expected)
     if (metadata.id, metadata.start_offset) != (expected, attempt.start_offset):
         raise CorruptDataError(
-            f"{known.store.uri}{listed.key}: tells of {metadata.id} from offset {metadata.start_offset}"
+            f"{known.store.uri}{listed.key}: describes {metadata.id} from offset {metadata.start_offset}, not "
+            f"{expected} from offset {attempt.start_offset}"
         )
     chunks = manifest.chunks if manifest.is_compressed else None
     return RemoteSegment(attempt, metadata, manifest.indexes, chunks, manifest.is_encrypted)
@@ -203,7 +204,7 @@ def _local_segment(store: ObjectStore, attempt: SegmentObjects) -> RemoteSegment
     objects, start_offset = attempt.objects, attempt.start_offset
     log, epochs = objects[KeyKind.LOCAL_LOG], objects[KeyKind.LOCAL_LEADER_EPOCHS]
     if not 0 < log.size <= _LARGEST_SEGMENT:
-        raise CorruptDataError(f"{log.key}: no segment has {count_of(log.size, 'byte')}")
+        raise CorruptDataError(f"{log.key}: invalid size of a segment: {count_of(log.size, 'byte')}")
     end_offset = local_end(store, objects, start_offset)
     text = store.get(epochs.key, limit=_LARGEST_EPOCHS).decode("utf-8", "replace")
     segment_epochs = epochs_in_range(parse_leader_epochs(text, name=epochs.key), start_offset, end_offset)
@@ -224,12 +225,12 @@ def _local_segment(store: ObjectStore, attempt: SegmentObjects) -> RemoteSegment
 def _check_all_there(attempt: SegmentObjects) -> None:
     if attempt.missing:
         missing = " and no ".join(attempt.missing)
-        raise CorruptDataError(f"no {missing}: a copy that was not finished, or lost an object")
+        raise CorruptDataError(f"no {missing}: the upload was not finished, or an object was lost")
 
 
 def _segment_id(partition: TopicIdPartition, segment_id: str) -> RemoteLogSegmentId:
     if partition.topic_id is None:
-        raise TiersnapError(f"{partition}: remote segments have a topic id")
+        raise TiersnapError(f"{partition}: the topic id is unknown, and remote segments need one")
     return RemoteLogSegmentId.of(partition, segment_id)
 
 
@@ -299,5 +300,5 @@ def decode_lineage(copy: RemoteSegment, data: bytes, *, name: str) -> LeaderEpoc
     """
     lineage = parse_leader_epochs(data.decode("utf-8", "replace"), name=name)
     if epochs_in_range(lineage, *copy.bounds) != copy.leader_epochs:
-        raise CorruptDataError(f"{name}: {lineage} are not those of the manifest {copy.leader_epochs}")
+        raise CorruptDataError(f"{name}: {lineage} contradict the manifest, which has {copy.leader_epochs}")
     return lineage

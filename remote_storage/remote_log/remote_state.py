@@ -108,7 +108,7 @@ class _Search:
     def _from(self, snapshot: RemoteSnapshot, earlier: Sequence[RemoteSnapshot]) -> RemoteState:
         vouching = self.reader.vouching(snapshot)
         if vouching.is_ours and vouching.provenance is None:
-            raise _RefusedError("starts nothing: its claim does not vouch for it")
+            raise _RefusedError("cannot start a replay: its claim does not vouch for it")
         try:
             entries = self.reader.entries(snapshot)
         except CorruptDataError as error:
@@ -124,7 +124,7 @@ class _Search:
         fold = ProducerFold(entries.size)
         fold.combine(from_entries(entries))
         if (error := fold.combine(self._after)) >= 0:
-            raise _RefusedError(f"cannot be continued: no broker could replay the batch at {error} behind it")
+            raise _RefusedError(f"cannot start a replay: a broker would refuse the batch at {error} after it")
         state = fold.deltas()
         return RemoteState(self.offset, to_entries(state), is_complete, tuple(self._refused))
 

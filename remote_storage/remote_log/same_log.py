@@ -88,7 +88,7 @@ def _check_same_batch(location: RemoteLocation, segment: RemoteSegment, local: S
         raise DivergedLogError(
             f"{local.log.path}: its batch before offset {segment.end_offset} is not the last one of "
             f"{location.log_uri(segment.metadata)}: {_said(batch.header)} here, {_said(remote)} there",
-            hint="two logs with one topic id: tier from the replica whose log is in remote storage, and give a clone "
+            hint="two logs have one topic id: tier from the replica whose log is in remote storage, and give a clone "
             "another --remote",
         )
 

@@ -82,8 +82,8 @@ def fetch_log(store: ObjectStore, copy: RemoteSegment, file: BinaryIO, stop: Eve
     found = store.head(key)
     if found is not None and found.crc32c not in (None, crc):
         raise CorruptDataError(
-            f"{store.uri}{key}: content has CRC {crc:08x}, {found.crc32c:08x} was stored with it",
-            hint="read it again; if it recurs the object is damaged: --without SEGMENT_ID takes another copy, if any",
+            f"{store.uri}{key}: content has CRC {crc:08x}, CRC {found.crc32c:08x} was stored with it",
+            hint="run the same command again; if the error recurs, use another segment, if any: --without SEGMENT_ID",
             key=key,
         )
 
@@ -166,6 +166,6 @@ def _decompressed(store: ObjectStore, key: str, chunk: chunk_index.Chunk, stored
     except ValueError as error:
         raise CorruptDataError(
             f"{store.uri}{key}: the chunk at byte {chunk.position}: {error}",
-            hint="the object is damaged: --without SEGMENT_ID takes another copy, if any",
+            hint="use another segment with these offsets, if any: --without SEGMENT_ID",
             key=key,
         ) from error

@@ -63,7 +63,7 @@ def state_at(
             raise
         found = found_since(None)
     for why in found.refused:
-        _log.warning("%s: %s: computed from the remote segments before it", partition.name, why)
+        _log.warning("%s: %s: the state is computed from earlier remote segments", partition.name, why)
     return found
 
 

@@ -124,8 +124,8 @@ class CheckedLog:
         return WrongLeaderEpochsError(
             f"the batch at offset {wrong.base_offset} was written under leader epoch {wrong.written}, the "
             f"leader-epoch-checkpoint says {wrong.told}: the checkpoint is from another log, or older than this log",
-            hint="restore the leader-epoch-checkpoint of this log, or tier from another replica; brokers rebuild the "
-            "checkpoint only for segments that they recover",
+            hint="take the leader-epoch-checkpoint of the replica whose log this is, or tier from another replica; "
+            "brokers rebuild the checkpoint only for segments that they recover",
             base_offset=self._segment.base_offset,
             offset=wrong.base_offset,
             written=wrong.written,

@@ -85,7 +85,7 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class _NamedSource:
-    """A ByteSource whose errors name the source file, because a store would blame an OSError on its own object."""
+    """A ByteSource whose errors name the source file. Otherwise a store would name its own object in an OSError."""
 
     file: ByteSource
     reading: Callable[[], AbstractContextManager[None]]
@@ -141,7 +141,7 @@ class TrustedSnapshot:
         if not may_be_uploaded(self.provenance, self.verdict):
             raise MissingProducerSnapshotError(
                 f"{name}: not trusted: {self.provenance}, {self.verdict or 'not compared with the log'}",
-                hint="tiersnap verify SOURCE compares, tiersnap repair LOGDIR --replace --apply rebuilds",
+                hint="to compare: tiersnap verify SOURCE; to rebuild: tiersnap repair LOGDIR --replace --apply",
                 offset=self.offset,
             )
 

@@ -50,7 +50,7 @@ def damaged_uploads(
         for segment_id, why in doubts.differing.items():
             raise DivergedLogError(
                 f"{name}:{segment_id}: {why}",
-                hint="two logs with one topic id: tier from the replica whose log is in remote storage",
+                hint="two logs have one topic id: tier from the replica whose log is in remote storage",
             )
         damaged |= doubts.damaged.keys()
         left -= found

@@ -188,7 +188,7 @@ def _check_described(segment: SegmentBundle, metadata: RemoteLogSegmentMetadata)
     described = (metadata.start_offset, metadata.end_offset + 1, metadata.segment_size)
     found = (segment.base_offset, segment.next_base_offset, segment.log.size)
     if described != found:
-        raise IncompleteBundleError(f"{metadata.id}: metadata says {described}, the segment is {found}")
+        raise IncompleteBundleError(f"{metadata.id}: metadata says {described}, the segment has {found}")
 
 
 def delete_in_reverse(store: ObjectStore, keys: Sequence[str]) -> tuple[DeleteFailure, ...]:

@@ -43,7 +43,8 @@ class CheckPlan:
         requests: upper bound of requests for these segments.
         bytes: upper bound of bytes to read, without `largest`.
         sampled: see CheckRequest; None if all segments are verified.
-        largest: bytes of the largest object of each partition and kind, without logs. The check reads one more of each.
+        largest: bytes of the largest object of each partition and kind, without logs. A check may read one more object
+            of each kind and partition.
     """
 
     location: RemoteLocation

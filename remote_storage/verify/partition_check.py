@@ -177,7 +177,7 @@ class PartitionCheck:
             yield max(known, key=lambda each: (each.leader_epoch, each.base_offset)).segment_id
 
     def _find_lineage(self, complete: Sequence[RemoteSegment]) -> dict[str, str]:
-        """Set the lineage from the newest readable leader epochs. Return the errors of damaged ones, by segment id."""
+        """Set the lineage from the newest readable leader epochs. Return errors of damaged epochs, by segment id."""
         problems: dict[str, str] = {}
         while left := [each for each in complete if each.segment_id not in problems]:
             copy = newest(left)

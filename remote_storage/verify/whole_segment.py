@@ -183,7 +183,7 @@ class WholeSegmentCheck:
             return indexes, None
 
     def _log(self, copy: RemoteSegment, indexes: Indexes, faults: list[str], *, is_of_log: bool) -> SegmentLog | None:
-        """Read the log if the depth requires it, and continue the replay at depth full. Errors go to `faults`."""
+        """Read the log if the depth requires it, and continue the replay at depth full. Add errors to `faults`."""
         is_full = self.asked.depth is CheckDepth.FULL
         if not is_full and not self._needs_log(copy):
             return None
@@ -202,7 +202,7 @@ class WholeSegmentCheck:
         self.digests[copy.segment_id] = log.digest
         faults.extend(_of_other_files(log.faults, faults))
         if self.local.digests.get(copy.segment_id, log.digest) != log.digest:
-            faults.append("log: its batches are not those of the local log")
+            faults.append("log: its batches differ from the local log")
         if is_full and is_of_log:
             self._go_on(copy, log, faults)
         return log
@@ -220,7 +220,7 @@ class WholeSegmentCheck:
         return None
 
     def _fold_up_to(self, offset: int) -> _Fold:
-        """Return the current replay. If it ends below an offset, start a new replay at that offset."""
+        """Return the current replay. If the replay ends below an offset, start a new one at that offset."""
         if self._fold is None or offset > self._fold.end:
             self._fold = _Fold(offset, offset)
         return self._fold
@@ -232,7 +232,7 @@ class WholeSegmentCheck:
         behind = [run for run in log.runs if run.start_offset >= fold.end]
         error = fold.producers.combine(combined(behind))
         if error >= 0:
-            faults.append(f"log: no broker could replay the batch at {error}")
+            faults.append(f"log: a broker would refuse the batch at {error} in a replay")
         fold.end = copy.end_offset
 
     def _compared(

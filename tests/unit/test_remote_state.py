@@ -173,7 +173,7 @@ def test_a_snapshot_that_no_broker_could_continue_starts_nothing() -> None:
     log.snapshots[5] = {1: replace(log.snapshots[5][1], txn_first_offset=0)}
     state = found(log)
     assert state_of(state.entries) == log.truth
-    assert "no broker could replay the batch at 5 behind it" in state.refused[1]
+    assert "a broker would refuse the batch at 5 after it" in state.refused[1]
 
 
 def test_state_has_what_a_broker_dropped_before_it_rolled() -> None:
@@ -249,7 +249,7 @@ def test_one_that_its_own_claim_does_not_vouch_for_starts_nothing() -> None:
     log.vouched = {90: Vouching(True)}
     state = found(log)
     assert state_of(state.entries) == log.truth
-    assert "starts nothing: its claim does not vouch for it" in state.refused[0]
+    assert "cannot start a replay: its claim does not vouch for it" in state.refused[0]
 
 
 def test_behind_a_snapshot_that_a_claim_vouches_for_no_earlier_one_is_read() -> None:
