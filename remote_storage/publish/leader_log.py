@@ -24,7 +24,7 @@ from tiersnap.remote_storage.verify.local_log import LocalLog
 from tiersnap.snapshot.log.records import LogRecord, SegmentRecords
 from tiersnap.snapshot.units import utc
 
-if TYPE_CHECKING:  # an extra
+if TYPE_CHECKING:  # an optional dependency
     from confluent_kafka import Message
 
 _SECONDS = 30.0

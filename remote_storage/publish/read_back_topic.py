@@ -33,7 +33,7 @@ from tiersnap.remote_storage.metadata.topic_configs import (
     UNLIMITED,
 )
 
-if TYPE_CHECKING:  # an extra
+if TYPE_CHECKING:  # an optional dependency
     from confluent_kafka import Consumer, KafkaError, Message
 
 _log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ _SECONDS, _MORE_SECONDS, _POLL_SECONDS = 30.0, 30.0, 0.5
 
 
 class FirstRecord(Enum):
-    """The answer of brokers for offset 0."""
+    """The result of reading offset 0."""
 
     NONCE = "NONCE"
     LOCAL = "LOCAL"  # the record from the local log, or from the broker's own upload
@@ -173,7 +173,7 @@ class ReadBackTopic:
         raise self._unavailable("no record can be read")
 
     def first(self, consumer: Consumer, nonce: bytes) -> FirstRecord:
-        """Return the brokers' answer for offset 0."""
+        """Read offset 0 once, and return the result."""
         message = self._ask(consumer)
         if message is None:
             return FirstRecord.NOTHING

@@ -46,7 +46,7 @@ class _StoredManifest(Stored, frozen=True, kw_only=True):
 
 class _StoredManifests(StoredObject, frozen=True, kw_only=True):
     what = "manifests"
-    limit = 256 << 20  # a kilobyte a segment
+    limit = 256 << 20  # about one kilobyte per segment
 
     manifests: tuple[_StoredManifest, ...]
 

@@ -116,7 +116,7 @@ class Uploads:
         return [*self.recorded, *(each.base_offset for each in self.claimed)]
 
     def last_from(self, offset: int) -> int:
-        """Return the last base offset of an upload at an offset or below; the offset itself without one."""
+        """Return the last base offset of an upload at or below `offset`; without such an upload, `offset`."""
         return max((each for each in self.bases if each <= offset), default=offset)
 
     def _was_finished(self, segment: ClaimedSegment) -> bool:

@@ -51,10 +51,10 @@ class Observe:
     location: RemoteLocation
     refuses_plaintext: bool = False  # whether listings include the encryption of the segments
     records: Records | None = None  # from `__remote_log_metadata`; None if they were not read
-    unbelieved: Collection[str] = ()  # ids of segments whose snapshots no replay starts from
+    unbelieved: Collection[str] = ()  # ids of segments whose snapshots start no replay
     wrong: Collection[str] = ()  # ids of complete segments that count as missing
     of_brokers: Collection[str] | None = None  # ids of the brokers' segments that count; None if all count
-    ask_log_start: AskLogStart | None = None  # asks the cluster after a listing; None without a cluster
+    ask_log_start: AskLogStart | None = None  # asks the cluster for a log start; None without a cluster
     _known: dict[TopicIdPartition, KnownManifests] = field(default_factory=dict, compare=False, repr=False)
 
     def known(self, partition: TopicIdPartition) -> KnownManifests:

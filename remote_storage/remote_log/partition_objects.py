@@ -20,7 +20,7 @@ from tiersnap.snapshot.errors import CorruptDataError
 
 @dataclass(frozen=True, slots=True)
 class PartitionObjects:
-    """The objects of one partition."""
+    """All objects of one partition, as listed."""
 
     partition: TopicIdPartition
     attempts: tuple[SegmentObjects, ...] = ()  # segments of either layout, ascending by start offset in each

@@ -47,7 +47,7 @@ class RemoteLog:
     partition: PartitionLog
     offset: int  # exclusive end of the offsets that are read
     copies: dict[str, RemoteSegment]  # finished segments of the log's lineage that begin below `offset`, by segment id
-    claimed: frozenset[ClaimedSegment]  # segments with a claim
+    claimed: frozenset[ClaimedSegment]  # segments that have a claim
     unbelieved: Collection[str] = ()  # ids of segments whose snapshots start no replay
     _claims: dict[str, Claim | None] = field(default_factory=dict)
     _folded: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)

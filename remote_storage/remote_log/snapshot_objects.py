@@ -57,7 +57,7 @@ class SnapshotManifest(StoredObject, frozen=True, kw_only=True):
     """The snapshots of one partition that one run wrote or found."""
 
     what = "a snapshot manifest"
-    limit = 64 << 20  # a snapshot is about 130 bytes of it
+    limit = 64 << 20  # about 130 bytes per snapshot
     hint = "move it away; tiersnap run --source LOGDIR --remote URI --warehouse OTHER --apply writes another"
 
     tool: str

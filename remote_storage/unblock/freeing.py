@@ -40,7 +40,7 @@ class Freeing:
 
     @property
     def name(self) -> tuple[str, int]:
-        """Return topic and partition number."""
+        """Return topic name and partition number."""
         return self.stuck.partition.topic, self.stuck.partition.partition
 
     def needs_restart(self, reason: str) -> None:

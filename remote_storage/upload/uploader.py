@@ -135,7 +135,7 @@ class SegmentCopy:
             yield
         except BaseException as error:
             if isinstance(error, ObjectExistsError):
-                self._in_doubt.clear()  # another writer made the object
+                self._in_doubt.clear()  # another writer created the object, so do not delete it
             failures = self.undo()
             if isinstance(error, TiersnapError):
                 error.attrs["left_behind"] = [failure.key for failure in failures]

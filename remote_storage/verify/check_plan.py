@@ -106,7 +106,7 @@ class CheckPlan:
             self.bytes += min(size, _TAIL_BYTES)
         self.requests += of_depth[depth]
         if self.sampled is not None and depth is not CheckDepth.METADATA:
-            self.requests += of_depth[CheckDepth.METADATA] + 1  # the snapshot of the segment before it
+            self.requests += of_depth[CheckDepth.METADATA] + 1  # plus the snapshot of the previous segment
         if self._is_log_read(modified):
             self.requests += 1 - size // -FETCH_SIZE
             self.bytes += size
