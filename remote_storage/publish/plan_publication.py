@@ -47,7 +47,8 @@ def plan_publication(
 
     Args:
         wanted: finished segments by partition.
-        stuck: partitions whose copying may be enabled. The caller makes their copy tasks read the records again.
+        stuck: partitions that are planned even if copying is enabled. The caller makes their copy tasks read the
+            records again.
         complete_segments: returns which segment ids of a partition are complete. Without it, published segments count
             as complete, and only segments after them are planned.
         wrong: see plan_segments.

@@ -163,8 +163,8 @@ def plan_segments(
         segments: the finished remote segments, ascending.
         log_start_offset: the leader's log start offset.
         why_outside: returns the reason if a segment is not in the partition's lineage, otherwise "".
-        complete_segments: returns the complete ones of published segment ids. Without it, all published segments count
-            as complete.
+        complete_segments: returns those of the given segment ids that are complete. Without it, all published segments
+            count as complete.
         wrong: ids of published segments that complete ones may replace.
 
     Raises:

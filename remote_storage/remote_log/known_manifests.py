@@ -146,7 +146,7 @@ class KnownManifests:
 def reads_before(size: int | None) -> int:
     """Return how many manifests are read singly before `manifests.json`, which has `size` bytes (KnownManifests.size).
 
-    A small `manifests.json` is read at once. A large one costs more than the few manifests of a short local log.
+    A small `manifests.json` is read at once. Reading a large one takes longer than reading a few manifests.
     """
     return FEW if size is None else min(FEW, size // _BYTES_OF_A_REQUEST)
 

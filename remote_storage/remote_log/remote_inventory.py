@@ -1,9 +1,10 @@
 """List the remote segments of one partition, its incomplete segments, and the claims that name them.
 
-snapshot.log.coverage decides which segments count for a log. The requests are two listings and one for each unknown
-manifest, newest first, down to the first local offset. Few claims are read: the newest segment's claim, and each claim
-whose last write did not directly follow its segment's. Earlier claims are finished, because an upload finishes each
-claim before it writes the next.
+snapshot.log.coverage decides which segments count for a log. An inventory needs two listings, and one request for each
+manifest that was not read before. Manifests are read newest first, down to the first local offset.
+
+Few claims are read: the claim of the newest segment, and each claim whose last write did not directly follow its
+segment's upload. Earlier claims are finished, because an upload finishes each claim before it writes the next.
 """
 
 from __future__ import annotations

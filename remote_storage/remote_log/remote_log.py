@@ -79,7 +79,7 @@ class RemoteLog:
         return copy.end_offset <= self.offset and copy.segment_id not in self.unbelieved
 
     def vouching(self, of: RemoteSnapshot) -> Vouching:
-        """Return whether a claim of ours names the segment, and whether that claim vouches for the snapshot."""
+        """Return whether our claim names the segment, and the provenance if the claim marks the snapshot as trusted."""
         try:
             claim = self._claim(self.copies[of.segment_id])
         except CorruptDataError:
@@ -193,9 +193,9 @@ def metadata_of(
 
 
 def vouched_snapshot(claim: Claim | None, segment_id: str) -> ClaimedSnapshot | None:
-    """Return the snapshot of `segment_id` if its claim vouches for it, otherwise None.
+    """Return the snapshot of `segment_id` if the claim marks it as trusted, otherwise None.
 
-    A claim vouches for a snapshot only if `may_start_replay` accepts the provenance and the verdict.
+    The claim must be finished, and `may_start_replay` must accept the snapshot's provenance and verdict in the claim.
     """
     if claim is None or claim.finished != segment_id or claim.snapshot is None:
         return None

@@ -50,10 +50,10 @@ class RemoteSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Vouching:
-    """The statement of a claim about the snapshot of a remote segment."""
+    """The facts about a remote segment's snapshot in our claim."""
 
     is_ours: bool = False  # a claim of ours names the segment
-    provenance: Provenance | None = None  # origin of the snapshot; None if the claim does not vouch for it
+    provenance: Provenance | None = None  # origin of the snapshot; None if the claim does not mark it as trusted
 
 
 class _RefusedError(Exception):
@@ -223,7 +223,9 @@ def is_followed(older: np.ndarray, latest: np.ndarray, offset: int) -> np.ndarra
 
 
 def _may_follow(older: np.ndarray, later: np.ndarray, offset: int) -> np.ndarray:
-    """Return the mask of entry pairs, one pair per producer, that batches from `offset` on may explain.
+    """Return the mask of producers whose change from `older` to `later` batches from `offset` on may explain.
+
+    The arrays are ENTRY_DTYPE, and have one entry per producer in the same order.
 
     Kafka's rules are in ProducerAppendInfo. A marker with a new epoch removes the last batch. Only a marker ends a
     transaction. A marker sets the coordinator epoch.

@@ -92,7 +92,7 @@ def living_producers(
 
 
 def find_start(store: ObjectStore, partition: TopicIdPartition, copies: Iterable[ListedCopy]) -> ClaimedStart | None:
-    """Return the snapshot of the first remote segment whose claim vouches for it; None without such a segment.
+    """Return the first snapshot that the claim of its remote segment marks as trusted; None without one.
 
     Each segment costs one request until one is found.
 

@@ -89,7 +89,7 @@ class Freeing:
         return sum(base >= self.stuck.next_offset for base in bases)
 
     def _block(self, first: Readiness | None) -> None:
-        """Set the end BLOCKED because of the first segment that is not uploaded, or REFUSED after a failed request."""
+        """Set the end BLOCKED with the reason of the first missing segment, or REFUSED after a failed request."""
         if self.failure is not None:
             self.refuse(self.failure)
             return

@@ -141,7 +141,7 @@ def compare_whole(
         location: the remote location.
         segments: complete segments of one partition.
         compare: see `find_doubts`.
-        claimed: segments that have a claim; the claim may vouch for a snapshot.
+        claimed: segments that have a claim; the claim may mark the snapshot as trusted.
         expiry: see `find_doubts`.
 
     Raises:

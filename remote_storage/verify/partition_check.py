@@ -4,10 +4,10 @@ The depths of a check:
 
     metadata   Every object exists with the size in its manifest. The segments of the newest lineage have no gap.
     snapshots  The indexes have valid sizes and ascending entries. Each snapshot is compared with the first source that
-               exists: the local log, a snapshot that a run compared or computed, a claim that vouches for the
-               snapshot, the replay of the snapshot's own segment. The segment is replayed only if one of its producers
-               may be active. Each active producer of an earlier snapshot must be in the snapshot, or a later batch must
-               explain that the producer is missing.
+               exists: the local log, a snapshot that a run compared or computed, a claim that marks the snapshot
+               as trusted, the replay of the snapshot's own segment. A segment is replayed only if one of its
+               producers may be active. Each active producer of an earlier snapshot must be in the snapshot, or a
+               later batch must explain why the producer is missing.
     full       The CRC-32C and leader epoch of every batch are right, and the indexes agree with the batches. Each
                snapshot is compared with the replay of the remote log from its first offset.
 

@@ -268,7 +268,7 @@ class WholeSegmentCheck:
         return Told(RemoteVerdict(found.verdict(expiry).value), f"snapshot: {found.reason(expiry)}", of)
 
     def _vouched(self, copy: RemoteSegment, data: bytes) -> Told | None:
-        """Compare a snapshot with the segment's claim; None if no claim vouches for the snapshot."""
+        """Compare a snapshot with the segment's claim; None if no claim marks it as trusted."""
         claim = copy.claim
         if claim is None and copy.claimed_as in self.claimed:
             try:
