@@ -31,7 +31,7 @@ _RISK = "if brokers read another location, local retention deletes the local fil
 
 
 class LocationState(StrEnum):
-    """Whether evidence proves that brokers read a remote location."""
+    """The state of a remote location: PROVEN if evidence proves that brokers read it."""
 
     PROVEN = "PROVEN"
     UNPROVEN = "UNPROVEN"
