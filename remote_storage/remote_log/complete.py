@@ -37,5 +37,5 @@ def check_layout(location: RemoteLocation, partition: TopicIdPartition, finished
         name, other = location.layout.name, location.in_other_layout.layout.name
         raise OtherLayoutError(
             f"the segment is complete here in the layout {other}, and --layout is {name}: one location has one layout",
-            hint=f"give --layout {other}; to use {name}, give an empty --remote",
+            hint=f"--layout {other}; to use {name}, give an empty --remote",
         )

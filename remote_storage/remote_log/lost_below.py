@@ -108,7 +108,8 @@ class LostBelow:
     def _listed_again(self) -> list[SegmentObjects]:
         """List both layouts again, and return the segments that have all objects, ascending."""
         listed: list[SegmentObjects] = []
-        for location in (self.location, self.location.in_other_layout):
+        places = self.location, self.location.in_other_layout
+        for location in places:
             listed += (each for each in list_segments(location, self.found.partition) if not each.missing)
         return sorted(listed, key=_offset)
 
