@@ -3,7 +3,7 @@
     claims/<topic>-<topic id>/<partition>/manifests.json
     {"version":1,"manifests":[{"segmentId":"…","size":612,"etag":"…","content":{…}}, …]}
 
-`content` is the rsm-manifest itself. It counts only if the listing shows a manifest object with this size and ETag. If
+`content` is the rsm-manifest itself. An entry counts only if the listing shows a manifest object with this size and ETag. If
 `manifests.json` is damaged or missing, each manifest is read by itself.
 """
 

@@ -91,7 +91,7 @@ class LostBelow:
         return tuple(self._lost(again, self._asked_start(start)))
 
     def _asked_start(self, start: ToldStart) -> ToldStart:
-        """Return the log start from the cluster. If the cluster does not know it, return `start`."""
+        """Return the log start from the cluster. If the cluster does not know the log start, return `start`."""
         if self.ask is None:
             return start
         told = self.ask(name_of(self.partition))

@@ -141,7 +141,7 @@ def _copies(found: RemoteInventory) -> Iterator[ListedCopy]:
 
 
 def _in_flight(found: RemoteInventory) -> Iterator[ListedCopy]:
-    """Yield the segments that a broker is copying. The end offset is unknown: each gets one offset."""
+    """Yield the segments that a broker is copying. Their end offsets are unknown, so each is listed with one offset."""
     for left in found.in_flight():
         start = left.start_offset
         yield ListedCopy(left.segment_id, start, start + 1, written_at=left.written_at, is_brokers=True)

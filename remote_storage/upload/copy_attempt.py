@@ -47,7 +47,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class CopyAttempt:
-    """A claimed segment with all objects in the store but the last, so that it is not visible."""
+    """A claimed segment whose objects are in the store, except the last one. The segment is not visible yet."""
 
     job: TierJob
     segment: PlannedSegment
