@@ -3,8 +3,8 @@
     claims/<topic>-<topic id>/<partition>/manifests.json
     {"version":1,"manifests":[{"segmentId":"…","size":612,"etag":"…","content":{…}}, …]}
 
-`content` is the rsm-manifest itself. An entry counts only if the listing shows a manifest object with this size and ETag. If
-`manifests.json` is damaged or missing, each manifest is read by itself.
+`content` is the rsm-manifest itself. An entry counts only if the listing shows a manifest object with this size and
+ETag. If `manifests.json` is damaged or missing, each manifest is read by itself.
 """
 
 from __future__ import annotations

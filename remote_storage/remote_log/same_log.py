@@ -48,7 +48,8 @@ def check_same_log(
 ) -> None:
     """Compare the last batch of the newest remote segment whose end offset the local log contains.
 
-    One request is made. If the local file is damaged or cannot be read, nothing is compared: the replay reports the damage.
+    One request is made. If the local file is damaged or cannot be read, nothing is compared: the replay reports that
+    damage.
 
     Args:
         segments: complete segments, in ascending start offset.
